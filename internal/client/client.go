@@ -1,0 +1,62 @@
+// Package client is the port through which controllers, the scheduler and the kubelet write to the API as a user. Reads of
+// shared state go through `view`; what is here is for writes, and for the rare read that must be consistent by itself.
+// Adapters: client/local calls the API server's verbs in process (no encoding); client/remote speaks HTTP.
+//
+// Errors are Kubernetes API status errors (k8s.io/apimachinery/pkg/api/errors tells them apart) in both adapters.
+package client
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Ref names an object, or with Subresource a part of it.
+type Ref struct {
+	Resource    schema.GroupResource
+	Namespace   string
+	Name        string
+	Subresource string
+}
+
+// The resources of the core group that components write, for readable calls: client.Pods.At("ns", "name").Sub("status").
+var (
+	Pods       = Resource{Resource: "pods"}
+	Nodes      = Resource{Resource: "nodes"}
+	Namespaces = Resource{Resource: "namespaces"}
+	Events     = Resource{Resource: "events"}
+	ConfigMaps = Resource{Resource: "configmaps"}
+	Secrets    = Resource{Resource: "secrets"}
+	Leases     = Resource{Group: "coordination.k8s.io", Resource: "leases"}
+)
+
+// Resource is a kind of object.
+type Resource schema.GroupResource
+
+// At names an object of the resource; cluster-scoped ones have namespace "".
+func (r Resource) At(namespace, name string) Ref {
+	return Ref{Resource: schema.GroupResource(r), Namespace: namespace, Name: name}
+}
+
+// Sub names a subresource of the object.
+func (r Ref) Sub(subresource string) Ref { r.Subresource = subresource; return r }
+
+// Client is the port. Objects handed in are not kept or changed; objects handed out are the caller's to change, except
+// those of Get, which may be shared and must not be.
+type Client interface {
+	// Get reads consistently: it reflects every write acknowledged before the call.
+	Get(ctx context.Context, ref Ref) (runtime.Object, error)
+	// Create takes the name from the object (generateName is honoured); ref.Name may be empty.
+	Create(ctx context.Context, ref Ref, obj runtime.Object) (runtime.Object, error)
+	// Update replaces; the object's resourceVersion, when set, is a precondition.
+	Update(ctx context.Context, ref Ref, obj runtime.Object) (runtime.Object, error)
+	// Mutate reads, lets change edit a private copy, and writes with the read's resourceVersion as precondition, again on
+	// conflict. change returning false, or changing nothing, writes nothing. It may be called several times.
+	Mutate(ctx context.Context, ref Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error)
+	Delete(ctx context.Context, ref Ref, o metav1.DeleteOptions) error
+	// Bind assigns a pod to a node (the pods/binding subresource).
+	Bind(ctx context.Context, b *v1.Binding) error
+}

@@ -1,0 +1,68 @@
+// Package worker runs one goroutine a pod. It feeds podlife.Step what happened, executes the effects that Step asks for through
+// the ports below, and feeds back their results. It decides nothing.
+package worker
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The ports of the worker: what it needs of the kubelet's other modules, each 1 to 3 methods. Errors are *podlife.Failure
+// where users see them.
+
+// Rejection says why a pod may not run here, in upstream's words (reason OutOfcpu, NodeAffinity, ...).
+type Rejection struct{ Reason, Message string }
+
+// Admission (package admit) checks a pod against the node. active are the pods already admitted and not yet ended.
+type Admission interface {
+	Admit(pod *v1.Pod, active []*v1.Pod) *Rejection // nil admits
+}
+
+// Volumes (package volume) mounts and unmounts a pod's volumes, all in parallel, idempotently.
+type Volumes interface {
+	// Mount returns when every volume is there; a *podlife.Failure names the volumes that are not and why. Later
+	// changes of ConfigMaps and Secrets reach mounted volumes by themselves until Unmount.
+	Mount(ctx context.Context, pod *v1.Pod) error
+	// Unmount never deletes through a live mount; it returns once nothing of the pod is mounted and its directory is gone.
+	Unmount(ctx context.Context, uid types.UID) error
+}
+
+// Images (package images) makes an image present by the container's pull policy.
+type Images interface {
+	// Ensure returns the reference that containers are created with. Failures have reasons ErrImagePull,
+	// ErrImageNeverPull, InvalidImageName, ImageInspectError, RegistryUnavailable; back-off is podlife's.
+	Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sandbox *runtimev1.PodSandboxConfig) (ref string, err error)
+}
+
+// Cgroups (package cm) owns the pod's cgroup.
+type Cgroups interface {
+	Ensure(ctx context.Context, pod *v1.Pod) (parent string, err error)
+	Remove(ctx context.Context, uid types.UID) error
+}
+
+// Specs (package spec) turns a pod into what the runtime is asked for.
+type Specs interface {
+	Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimev1.PodSandboxConfig, error)
+	// Container's failures have reason CreateContainerConfigError and name what is missing.
+	Container(ctx context.Context, in ContainerInput) (*runtimev1.ContainerConfig, error)
+}
+
+// ContainerInput is what a container's configuration depends on.
+type ContainerInput struct {
+	Pod       *v1.Pod
+	Container *v1.Container // an init, main, sidecar or ephemeral one of Pod
+	Attempt   uint32        // restart count
+	ImageRef  string
+	PodIPs    []string
+	Sandbox   *runtimev1.PodSandboxConfig
+}
+
+// Reporter (package status) is told every new status. It patches the API at once, what changed only.
+type Reporter interface {
+	Report(pod *v1.Pod, status v1.PodStatus)
+	// Finished says that the pod has ended and holds no resource any more: a deleted pod may leave the API.
+	Finished(pod *v1.Pod)
+}
