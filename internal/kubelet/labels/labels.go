@@ -1,0 +1,107 @@
+// Package labels is how a container and a sandbox say whose they are. The runtime keeps labels and annotations for us, so what
+// is written here when a container is created is what a restarted kubelet knows about it. Keys are upstream's, so that crictl
+// and log collectors find what they expect; the one key of our own names the node, since two nodes may share a runtime.
+package labels
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Label keys, on sandboxes and containers alike (ContainerName on containers only).
+const (
+	PodName       = "io.kubernetes.pod.name"
+	PodNamespace  = "io.kubernetes.pod.namespace"
+	PodUID        = "io.kubernetes.pod.uid"
+	ContainerName = "io.kubernetes.container.name"
+	Node          = "podo.dev/node"
+)
+
+// Annotation keys of containers.
+const (
+	ContainerHash            = "io.kubernetes.container.hash" // of the container's spec, hexadecimal
+	RestartCount             = "io.kubernetes.container.restartCount"
+	TerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
+	TerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
+	ContainerPorts           = "io.kubernetes.container.ports" // JSON
+	TerminationGracePeriod   = "io.kubernetes.pod.terminationGracePeriod"
+	// TerminationMessageHostPath is the file on the host that is mounted at the termination message path. Ours: upstream
+	// finds it by the mount's container path, and we want the answer after a restart without asking for verbose status.
+	TerminationMessageHostPath = "podo.dev/termination-message-host-path"
+)
+
+// Annotation keys of sandboxes.
+const (
+	ConfigSource = "kubernetes.io/config.source" // api, file, http
+	ConfigSeen   = "kubernetes.io/config.seen"
+)
+
+// Owner is what labels tell: which container of which pod on which node.
+type Owner struct {
+	Node      string
+	Namespace string
+	Pod       string
+	UID       types.UID
+	Container string // empty for a sandbox
+}
+
+// Sandbox returns the labels of a pod's sandbox: the pod's own ones and the owner's, which win.
+func Sandbox(pod *v1.Pod, node string) map[string]string {
+	out := make(map[string]string, len(pod.Labels)+4)
+	for k, v := range pod.Labels {
+		out[k] = v
+	}
+	out[PodName], out[PodNamespace], out[PodUID], out[Node] = pod.Name, pod.Namespace, string(pod.UID), node
+	return out
+}
+
+// Container returns the labels of a container.
+func Container(pod *v1.Pod, container, node string) map[string]string {
+	return map[string]string{
+		PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: string(pod.UID), ContainerName: container, Node: node,
+	}
+}
+
+// ContainerAnnotations returns the annotations that Restore needs. messageHostPath may be empty.
+func ContainerAnnotations(pod *v1.Pod, c *v1.Container, attempt uint32, messageHostPath string) map[string]string {
+	out := map[string]string{
+		ContainerHash:            Hash(c),
+		RestartCount:             strconv.FormatUint(uint64(attempt), 10),
+		TerminationMessagePath:   c.TerminationMessagePath,
+		TerminationMessagePolicy: string(c.TerminationMessagePolicy),
+	}
+	if messageHostPath != "" {
+		out[TerminationMessageHostPath] = messageHostPath
+	}
+	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		out[TerminationGracePeriod] = strconv.FormatInt(*g, 10)
+	}
+	if len(c.Ports) > 0 {
+		if b, err := json.Marshal(c.Ports); err == nil {
+			out[ContainerPorts] = string(b)
+		}
+	}
+	return out
+}
+
+// Read finds the owner; ok is false for what no kubelet made.
+func Read(l map[string]string) (o Owner, ok bool) {
+	o = Owner{Node: l[Node], Namespace: l[PodNamespace], Pod: l[PodName], UID: types.UID(l[PodUID]), Container: l[ContainerName]}
+	return o, o.UID != "" && o.Pod != ""
+}
+
+// Hash identifies what a running container was made from: like upstream's since 1.31 it covers the name and the image only,
+// so that a new kubelet version with new fields never restarts containers.
+func Hash(c *v1.Container) string {
+	h := fnv.New32a()
+	b, _ := json.Marshal(struct {
+		Name  string `json:"name"`
+		Image string `json:"image"`
+	}{c.Name, c.Image})
+	h.Write(b) //nolint:errcheck // a hash never fails
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}
