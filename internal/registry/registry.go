@@ -36,7 +36,7 @@ type Kind struct {
 	Default func(obj runtime.Object)
 	// PrepareForCreate drops what a client may not set on create (status, generation 1, disabled fields).
 	PrepareForCreate func(obj runtime.Object)
-	// Validate checks a whole object on create, metadata excepted (the verbs check that with ValidName).
+	// Validate checks a whole object on create, metadata excepted: the verbs call ValidateMeta first and put its errors in front.
 	Validate func(obj runtime.Object) field.ErrorList
 	// Warnings, when set, tells what is accepted but unwise (Warning headers).
 	Warnings func(obj runtime.Object) []string
@@ -75,7 +75,8 @@ type Subresource struct {
 type Update struct {
 	// Prepare copies from old into obj what this endpoint may not change, and raises metadata.generation where it counts.
 	Prepare func(obj, old runtime.Object)
-	// Validate checks the change: the new object whole, and what is immutable.
+	// Validate checks the change: the new object whole, and what is immutable; metadata excepted, for which the verbs call
+	// ValidateMetaUpdate first.
 	Validate func(obj, old runtime.Object) field.ErrorList
 	// AllowCreate lets a PUT to a missing name create it; AllowUnconditional lets one without resourceVersion pass.
 	AllowCreate        bool

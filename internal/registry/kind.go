@@ -1,0 +1,69 @@
+package registry
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateMeta checks the metadata of an object about to be created, its name by the kind's rule.
+func (k *Kind) ValidateMeta(obj runtime.Object) field.ErrorList {
+	return apivalidation.ValidateObjectMetaAccessor(accessor(obj), k.Namespaced, k.ValidName, field.NewPath("metadata"))
+}
+
+// ValidateMetaUpdate checks what changed in the metadata: what is immutable, finalizers added while the object is being deleted.
+func (k *Kind) ValidateMetaUpdate(obj, old runtime.Object) field.ErrorList {
+	return apivalidation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), field.NewPath("metadata"))
+}
+
+// accessor is the metadata of an object of the table; all of them have one.
+func accessor(obj runtime.Object) metav1.Object {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err) // a row of the table whose New makes something that is no API object
+	}
+	return m
+}
+
+// metaFields are the fields that every kind can be selected by.
+func metaFields(obj runtime.Object) fields.Set {
+	m := accessor(obj)
+	return fields.Set{"metadata.name": m.GetName(), "metadata.namespace": m.GetNamespace()}
+}
+
+// with adds fields, given as name, value, name, value, to the set.
+func with(s fields.Set, pairs ...string) fields.Set {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		s[pairs[i]] = pairs[i+1]
+	}
+	return s
+}
+
+// age is how long ago t was, as kubectl shows it.
+func age(t metav1.Time, now time.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(t.Time))
+}
+
+// metaDoc are the texts of ObjectMeta's fields, which the columns Name and Age carry as descriptions.
+var metaDoc = metav1.ObjectMeta{}.SwaggerDoc()
+
+var (
+	nameColumn = metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: metaDoc["name"]}
+	ageColumn  = metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: metaDoc["creationTimestamp"]}
+
+	nameAge = []metav1.TableColumnDefinition{nameColumn, ageColumn}
+)
+
+func nameAgeRow(obj runtime.Object, now time.Time) []any {
+	m := accessor(obj)
+	return []any{m.GetName(), age(m.GetCreationTimestamp(), now)}
+}
