@@ -1,0 +1,115 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ownConditions are the condition types that only the kubelet writes: one that it no longer reports goes away. All others stay;
+// PodScheduled (the scheduler's, or the kubelet's for static pods) and DisruptionTarget are replaced when reported.
+var ownConditions = map[v1.PodConditionType]bool{
+	v1.PodReady:                  true,
+	v1.PodInitialized:            true,
+	v1.ContainersReady:           true,
+	v1.PodReadyToStartContainers: true,
+	v1.PodResizePending:          true,
+	v1.PodResizeInProgress:       true,
+	v1.AllContainersRestarting:   true,
+}
+
+// merge returns what the API object's status becomes when the kubelet reports next for pod, and whether that differs from what
+// it has. The API's status is not changed. Rules:
+//
+//   - Fields of other writers (nominated node, resource claims, foreign conditions) stay.
+//   - A terminal phase is final, with its reason and message.
+//   - startTime is written once.
+//   - A condition's lastTransitionTime moves only when its status does.
+//   - DisruptionTarget is shared with the eviction API and the scheduler; the kubelet's own is written with the terminal phase.
+func merge(api *v1.PodStatus, next v1.PodStatus, pod *v1.Pod, now metav1.Time) (*v1.PodStatus, bool) {
+	next = normalized(next, pod)
+	out := api.DeepCopy()
+	if !terminal(api.Phase) || terminal(next.Phase) && api.Phase == next.Phase {
+		out.Phase, out.Reason, out.Message = next.Phase, next.Reason, next.Message
+	}
+	out.HostIP, out.HostIPs = next.HostIP, next.HostIPs
+	out.PodIP, out.PodIPs = next.PodIP, next.PodIPs
+	if out.StartTime.IsZero() {
+		out.StartTime = next.StartTime
+	}
+	if next.QOSClass != "" {
+		out.QOSClass = next.QOSClass
+	}
+	out.InitContainerStatuses = next.InitContainerStatuses
+	out.ContainerStatuses = next.ContainerStatuses
+	out.EphemeralContainerStatuses = next.EphemeralContainerStatuses
+	out.Resize = next.Resize //nolint:staticcheck // the kubelet clears what older versions left
+	out.AllocatedResources, out.Resources = next.AllocatedResources, next.Resources
+	out.ObservedGeneration = next.ObservedGeneration
+	out.Conditions = mergeConditions(api.Conditions, next, pod, now)
+	return out, !equality.Semantic.DeepEqual(api, out)
+}
+
+func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now metav1.Time) []v1.PodCondition {
+	var out []v1.PodCondition
+	for _, c := range next.Conditions {
+		if c.Type == v1.DisruptionTarget && !terminal(next.Phase) {
+			continue
+		}
+		if c.Type == v1.PodReady {
+			c = gated(c, have, pod.Spec.ReadinessGates)
+		}
+		if c.ObservedGeneration == 0 {
+			c.ObservedGeneration = next.ObservedGeneration
+		}
+		old := find(have, c.Type)
+		switch {
+		case old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero():
+			c.LastTransitionTime = old.LastTransitionTime
+		case c.LastTransitionTime.IsZero() || old != nil && old.Status != c.Status && !c.LastTransitionTime.After(old.LastTransitionTime.Time):
+			c.LastTransitionTime = now
+		}
+		out = append(out, c)
+	}
+	for _, c := range have {
+		if !ownConditions[c.Type] && find(out, c.Type) == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// gated makes Ready false while a condition named by the pod's readiness gates, written by someone else, is not true.
+func gated(ready v1.PodCondition, have []v1.PodCondition, gates []v1.PodReadinessGate) v1.PodCondition {
+	if ready.Status != v1.ConditionTrue {
+		return ready
+	}
+	var missing []string
+	for _, g := range gates {
+		c := find(have, g.ConditionType)
+		switch {
+		case c == nil:
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", string(g.ConditionType)))
+		case c.Status != v1.ConditionTrue:
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", string(g.ConditionType), c.Status))
+		}
+	}
+	if len(missing) > 0 {
+		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(missing, ", ")
+	}
+	return ready
+}
+
+func find(cs []v1.PodCondition, t v1.PodConditionType) *v1.PodCondition {
+	for i := range cs {
+		if cs[i].Type == t {
+			return &cs[i]
+		}
+	}
+	return nil
+}
+
+func terminal(p v1.PodPhase) bool { return p == v1.PodFailed || p == v1.PodSucceeded }

@@ -1,0 +1,255 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/kubelet/worker"
+	"podo.dev/podo/internal/timeline"
+)
+
+var _ worker.Reporter = (*Reporter)(nil)
+
+func pod(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Generation: 1}}
+}
+
+func phase(p v1.PodPhase, ready v1.ConditionStatus) v1.PodStatus {
+	return v1.PodStatus{Phase: p, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}}
+}
+
+// settle lets d pass and then waits for everything that goes on without time passing.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// bubble runs body in a synctest bubble with a running Reporter over api.
+func bubble(t *testing.T, api *fakeAPI, body func(r *Reporter, story func() []string)) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var lines []string
+		r, err := New(Config{
+			Client: api, Log: slog.New(slog.DiscardHandler), Parallel: 3,
+			Append: func(rec timeline.Record) {
+				mu.Lock()
+				defer mu.Unlock()
+				lines = append(lines, fmt.Sprintf("%s %s %s %s>%s %s", rec.Pod.Name, rec.Stage, rec.Subject, rec.From, rec.To, rec.Cause))
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx, func() {}) }()
+		synctest.Wait()
+		body(r, func() []string { mu.Lock(); defer mu.Unlock(); return lines })
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if api.overlap {
+			t.Error("two calls for one pod at once")
+		}
+	})
+}
+
+func TestNewestStatusIsWrittenAtOnceAndOnlyWhenItDiffers(t *testing.T) {
+	api := newAPI(pod("a"))
+	api.latency = 10 * time.Millisecond
+	bubble(t, api, func(r *Reporter, story func() []string) {
+		start := time.Now()
+		r.Report(pod("a"), phase(v1.PodPending, v1.ConditionFalse))
+		synctest.Wait()                                             // the first write is on its way
+		r.Report(pod("a"), phase(v1.PodPending, v1.ConditionTrue))  // overtaken
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionFalse)) // the newest
+		settle(25 * time.Millisecond)
+		if got := api.pod("a").Status.Phase; got != v1.PodRunning || time.Since(start) > 30*time.Millisecond {
+			t.Errorf("phase %s after %v", got, time.Since(start))
+		}
+		if api.writes != 2 {
+			t.Errorf("%d writes, want 2: the report in between was overtaken", api.writes)
+		}
+		calls := api.calls
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionFalse))
+		settle(time.Minute)
+		if api.calls != calls {
+			t.Error("a report that says nothing new called the API")
+		}
+		want := []string{
+			"a phase  >Pending ", "a condition Ready >False ", "a phase  Pending>Running ",
+		}
+		if got := story(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("timeline:\n%q\nwant\n%q", got, want)
+		}
+	})
+}
+
+func TestPodsAreWrittenInParallelWithABound(t *testing.T) {
+	api := newAPI()
+	api.latency = time.Second
+	for i := range 9 {
+		p := pod(fmt.Sprint("p", i))
+		api.pods[p.Name] = p
+	}
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		start := time.Now()
+		for i := range 9 {
+			r.Report(pod(fmt.Sprint("p", i)), phase(v1.PodRunning, v1.ConditionTrue))
+		}
+		for r.Pending() > 0 {
+			settle(100 * time.Millisecond)
+		}
+		if took := time.Since(start); took < 3*time.Second || took > 3200*time.Millisecond || api.most != 3 {
+			t.Errorf("nine writes of 1 s by three took %v, %d at once", took, api.most)
+		}
+	})
+}
+
+func TestUnreachableAPIIsRetriedWithBackOff(t *testing.T) {
+	api := newAPI(pod("a"))
+	api.down = errors.New("connection refused")
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionTrue))
+		settle(time.Minute)
+		if api.calls < 5 || api.calls > 20 {
+			t.Errorf("%d calls in a minute without the API", api.calls)
+		}
+		api.mu.Lock()
+		api.down = nil
+		api.mu.Unlock()
+		settle(11 * time.Second)
+		if api.pod("a").Status.Phase != v1.PodRunning || r.Pending() != 0 {
+			t.Error("not written after the API came back")
+		}
+	})
+}
+
+func TestFinishedDeletesOnlyADeletedPodAndAfterItsLastStatus(t *testing.T) {
+	a := pod("a")
+	api := newAPI(a)
+	api.latency = time.Millisecond
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		var last v1.PodPhase
+		api.onWrite = func(p *v1.Pod) { last = p.Status.Phase }
+		r.Report(a, phase(v1.PodSucceeded, v1.ConditionFalse))
+		r.Finished(a)
+		settle(time.Second)
+		if len(api.deletes) != 0 {
+			t.Fatal("deleted although nobody asked")
+		}
+		now := metav1.Now()
+		asked := a.DeepCopy()
+		asked.DeletionTimestamp = &now
+		r.Refresh(asked)
+		settle(time.Second)
+		if len(api.deletes) != 1 || api.pod("a") != nil || last != v1.PodSucceeded {
+			t.Errorf("deletes %v, last phase written %q", api.deletes, last)
+		}
+		if _, known := r.Status(a.UID); known {
+			t.Error("the pod is still remembered")
+		}
+	})
+}
+
+func TestAnotherPodOfTheSameNameIsLeftAlone(t *testing.T) {
+	other := pod("a")
+	other.UID = "second"
+	api := newAPI(other)
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		now := metav1.Now()
+		first := pod("a")
+		first.DeletionTimestamp = &now
+		r.Report(first, phase(v1.PodFailed, v1.ConditionFalse))
+		synctest.Wait()
+		r.Report(first, phase(v1.PodFailed, v1.ConditionTrue))
+		r.Finished(first)
+		settle(time.Minute)
+		if api.writes != 0 || len(api.deletes) != 0 || api.pod("a") == nil || api.calls != 1 {
+			t.Errorf("writes %d deletes %v calls %d", api.writes, api.deletes, api.calls)
+		}
+	})
+}
+
+func TestSomeoneElsesChangeIsRepaired(t *testing.T) {
+	api := newAPI(pod("a"))
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionTrue))
+		synctest.Wait()
+		api.mu.Lock()
+		changed := api.pods["a"].DeepCopy()
+		changed.Status.PodIP = "6.6.6.6"
+		api.pods["a"] = changed
+		api.mu.Unlock()
+		r.Refresh(changed)
+		synctest.Wait()
+		if got := api.pod("a").Status.PodIP; got != "" {
+			t.Errorf("podIP %s", got)
+		}
+		writes := api.writes
+		r.Refresh(api.pod("a"))
+		synctest.Wait()
+		if api.writes != writes {
+			t.Error("an unchanged pod was written")
+		}
+	})
+}
+
+func TestStaticPodWritesItsMirror(t *testing.T) {
+	mirror := pod("a")
+	mirror.UID, mirror.Annotations = "mirror", map[string]string{mirrorAnnotation: "h1"}
+	static := pod("a")
+	static.Annotations = map[string]string{sourceAnnotation: "file", hashAnnotation: "h1"}
+	api := newAPI()
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		r.Report(static, phase(v1.PodRunning, v1.ConditionTrue))
+		synctest.Wait()
+		api.mu.Lock()
+		api.pods["a"] = mirror
+		api.mu.Unlock()
+		r.Refresh(static) // the mirror has been made
+		synctest.Wait()
+		if api.pod("a").Status.Phase != v1.PodRunning {
+			t.Error("the mirror has no status")
+		}
+		r.Finished(static)
+		synctest.Wait()
+		if len(api.deletes) != 0 {
+			t.Error("the mirror is its source's to delete")
+		}
+	})
+}
+
+func TestReporterRunsAgainAfterItsRunEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(pod("a"))
+		r, err := New(Config{Client: api, Log: slog.New(slog.DiscardHandler), Append: timeline.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionTrue)) // before Run
+		for i, want := range []v1.PodPhase{v1.PodRunning, v1.PodSucceeded} {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- r.Run(ctx, func() {}) }()
+			synctest.Wait()
+			if got := api.pod("a").Status.Phase; got != want {
+				t.Errorf("run %d: %s", i, got)
+			}
+			cancel()
+			<-done
+			r.Report(pod("a"), phase(v1.PodSucceeded, v1.ConditionFalse)) // between two runs
+		}
+	})
+}
