@@ -130,24 +130,26 @@ func TestNormalForm(t *testing.T) {
 // A merge is done when it is done: merging the same report into its own result changes nothing, at any later time.
 func TestMergeIsIdempotent(t *testing.T) {
 	status := rapid.SampledFrom([]v1.ConditionStatus{v1.ConditionTrue, v1.ConditionFalse, v1.ConditionUnknown})
-	types := []v1.PodConditionType{v1.PodReady, v1.PodInitialized, v1.PodScheduled, v1.DisruptionTarget, v1.PodResizePending, "x", "y"}
-	gen := rapid.Custom(func(t *rapid.T) v1.PodStatus {
-		s := v1.PodStatus{
-			Phase:  rapid.SampledFrom([]v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodFailed, v1.PodSucceeded}).Draw(t, "phase"),
-			Reason: rapid.SampledFrom([]string{"", "Evicted"}).Draw(t, "reason"),
-		}
-		for _, typ := range types {
-			if rapid.Bool().Draw(t, string(typ)) {
-				s.Conditions = append(s.Conditions, cond(typ, status.Draw(t, "status"), after(rapid.IntRange(-3, 3).Draw(t, "at"))))
+	own := []v1.PodConditionType{v1.PodReady, v1.PodInitialized, v1.PodScheduled, v1.DisruptionTarget, v1.PodResizePending}
+	gen := func(types ...v1.PodConditionType) *rapid.Generator[v1.PodStatus] {
+		return rapid.Custom(func(t *rapid.T) v1.PodStatus {
+			s := v1.PodStatus{
+				Phase:  rapid.SampledFrom([]v1.PodPhase{"", v1.PodPending, v1.PodRunning, v1.PodFailed, v1.PodSucceeded}).Draw(t, "phase"),
+				Reason: rapid.SampledFrom([]string{"", "Evicted"}).Draw(t, "reason"),
 			}
-		}
-		if rapid.Bool().Draw(t, "containers") {
-			s.ContainerStatuses = []v1.ContainerStatus{{Name: "b"}, {Name: "a", Ready: rapid.Bool().Draw(t, "r")}}
-		}
-		return s
-	})
+			for _, typ := range types {
+				if rapid.Bool().Draw(t, string(typ)) {
+					s.Conditions = append(s.Conditions, cond(typ, status.Draw(t, "status"), after(rapid.IntRange(-3, 3).Draw(t, "at"))))
+				}
+			}
+			if rapid.Bool().Draw(t, "containers") {
+				s.ContainerStatuses = []v1.ContainerStatus{{Name: "b"}, {Name: "a", Ready: rapid.Bool().Draw(t, "r")}}
+			}
+			return s
+		})
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		api, next := gen.Draw(t, "api"), gen.Draw(t, "next")
+		api, next := gen(append(own, "x", "y")...).Draw(t, "api"), gen(own...).Draw(t, "next")
 		p := pod("a")
 		if rapid.Bool().Draw(t, "gates") {
 			p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "x"}}
