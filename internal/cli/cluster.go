@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"podo.dev/podo/internal/daemon"
+)
+
+// Client verbs find the server by --kubeconfig, then KUBECONFIG, then the data directory.
+
+func addKubeconfigFlag(cmd *cobra.Command) {
+	cmd.Flags().String("kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, then the data directory's)")
+}
+
+// kubeconfigPath is the file that the verb uses, and where it comes from.
+func kubeconfigPath(cmd *cobra.Command) (path, from string) {
+	if f := cmd.Flags().Lookup("kubeconfig"); f != nil && f.Changed {
+		return f.Value.String(), "--kubeconfig"
+	}
+	// An explicit data directory is more precise than an inherited environment.
+	if env := os.Getenv("KUBECONFIG"); env != "" && !cmd.Flags().Changed("data-dir") {
+		return env, "KUBECONFIG"
+	}
+	return daemon.Dirs{Root: dataDir(cmd)}.Kubeconfig(), "--data-dir"
+}
+
+// cluster returns how to reach the API server.
+func cluster(cmd *cobra.Command) (*rest.Config, error) {
+	path, from := kubeconfigPath(cmd)
+	if from == "--data-dir" {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("no cluster in %s (%w): start one with `podo up`, or name one with --kubeconfig or --data-dir", dataDir(cmd), err)
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules() // splits KUBECONFIG lists
+	if from != "KUBECONFIG" {
+		rules.ExplicitPath = path
+	}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return cfg, nil
+}

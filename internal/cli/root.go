@@ -1,0 +1,85 @@
+// Package cli is podo's command line: one file a verb. Verbs parse, call, and print; the work is in daemon and below.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// Version is the version of podo, set by the build (-ldflags -X).
+var Version = "dev"
+
+// exitError carries the exit code of a child (`podo kubectl`) through cobra.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// Main runs podo with args and returns the process's exit code.
+func Main(args []string, in io.Reader, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	default:
+		fmt.Fprintln(errOut, "Error:", err)
+		return 1
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "podo",
+		Short: "A Kubernetes cluster in one program, which shows how each pod got where it is",
+		Long: `Podo runs a Kubernetes 1.37 compatible cluster: API server, etcd, scheduler, controllers, kubelet and containerd.
+
+  podo up                              start a cluster in the background and wait until it is ready
+  podo kubectl get pods -A             use it (any stock kubectl works too: export KUBECONFIG=$(podo kubeconfig --path))
+  podo timeline pod/NAME               see every stage of a pod's life, with times
+  podo why pod/NAME                    see why a pod is not running
+  podo down                            stop everything; the next up brings it back`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().String("data-dir", defaultDataDir(), "folder in which the server keeps everything")
+	root.AddGroup(&cobra.Group{ID: "cluster", Title: "The cluster:"}, &cobra.Group{ID: "pods", Title: "Pods and images:"})
+	for _, c := range []*cobra.Command{newUp(), newDown(), newStatus(), newServer(), newReset()} {
+		c.GroupID = "cluster"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{newKubectl(), newTimeline(), newWhy(), newImage(), newKubeconfig()} {
+		c.GroupID = "pods"
+		root.AddCommand(c)
+	}
+	root.AddCommand(newVersion())
+	return root
+}
+
+func dataDir(cmd *cobra.Command) string {
+	dir, _ := cmd.Flags().GetString("data-dir")
+	return dir
+}
+
+// defaultDataDir lets a shell work with one data directory without repeating the flag.
+func defaultDataDir() string {
+	if dir := os.Getenv("PODO_DATA_DIR"); dir != "" {
+		return dir
+	}
+	return "/var/lib/podo"
+}

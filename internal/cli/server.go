@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"podo.dev/podo/internal/daemon"
+)
+
+// defaultConfigFile is read when it exists and --config is not given.
+const defaultConfigFile = "/etc/podo/config.yaml"
+
+// bootFD, when set in the environment, is the number of the pipe on which a server reports its boot to `podo up`.
+const bootFD = "PODO_BOOT_FD"
+
+func newServer() *cobra.Command {
+	cfg := daemon.Default()
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run the control plane and a node in the foreground",
+		Long: `Run the control plane and a node in the foreground, until interrupted.
+
+Stopping the server (Ctrl-C, TERM, kill -9) never stops containers: the next start takes them over. ` + "`podo down`" + ` stops them too.
+Every flag can stand in a YAML file under its name (--config, default ` + defaultConfigFile + ` when that exists); a flag given
+on the command line wins.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.DataDir = dataDir(cmd)
+			if err := cfg.Complete(); err != nil {
+				return err
+			}
+			report, err := bootReport()
+			if err != nil {
+				return err
+			}
+			return daemon.Run(cmd.Context(), cfg, Version, report, cmd.ErrOrStderr())
+		},
+	}
+	serverFlags(cmd.Flags(), &cfg)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return readConfigFile(cmd) }
+	return cmd
+}
+
+// serverFlags are shared by `server` and `up`, which hands them on.
+func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
+	f.String("config", "", "YAML file with the same keys as these flags (default "+defaultConfigFile+" when it exists)")
+	f.IntVar(&c.HTTPSPort, "https-port", c.HTTPSPort, "port of the API server, on loopback and the node's address")
+	f.IntVar(&c.KubeletPort, "kubelet-port", c.KubeletPort, "port of the kubelet (its loopback health port is this minus 2)")
+	f.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the node (default: the host's name)")
+	f.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of the node (default: that of the default route)")
+	f.StringSliceVar(&c.TLSSANs, "tls-san", c.TLSSANs, "further names or addresses for the API server's certificate")
+	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
+	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of this node's pods")
+	f.StringVar(&c.ServiceCIDR, "service-cidr", c.ServiceCIDR, "addresses of services")
+	f.StringSliceVar(&c.EtcdEndpoints, "etcd-endpoints", c.EtcdEndpoints, "external etcd instead of the embedded member (https://host:2379,...)")
+	f.StringVar(&c.EtcdCAFile, "etcd-cafile", c.EtcdCAFile, "CA certificate of the external etcd")
+	f.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the external etcd")
+	f.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
+	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")
+	f.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity: 0 normal, 2 more, 4 one line for every stage of every pod")
+	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
+}
+
+// readConfigFile sets every flag that the file names and the command line does not.
+func readConfigFile(cmd *cobra.Command) error {
+	path, _ := cmd.Flags().GetString("config")
+	explicit := path != ""
+	if !explicit {
+		path = defaultConfigFile
+	}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && !explicit {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(content, &values); err != nil {
+		return fmt.Errorf("--config %s: %w", path, err)
+	}
+	for key, value := range values {
+		flag := cmd.Flags().Lookup(key)
+		if flag == nil || key == "config" || key == "help" {
+			return fmt.Errorf("--config %s: unknown key %q (the keys are the flags of `podo server --help`)", path, key)
+		}
+		if flag.Changed {
+			continue
+		}
+		text, err := flagText(value)
+		if err != nil {
+			return fmt.Errorf("--config %s: %s: %w", path, key, err)
+		}
+		if err := cmd.Flags().Set(key, text); err != nil {
+			return fmt.Errorf("--config %s: %s: %w", path, key, err)
+		}
+	}
+	return nil
+}
+
+func flagText(value any) (string, error) {
+	switch v := value.(type) {
+	case []any:
+		parts := make([]string, len(v))
+		for i, item := range v {
+			text, err := flagText(item)
+			if err != nil {
+				return "", err
+			}
+			parts[i] = text
+		}
+		return strings.Join(parts, ","), nil
+	case map[string]any, nil:
+		return "", fmt.Errorf("want a value or a list of values, got %v", v)
+	case float64:
+		return fmt.Sprintf("%v", int64(v)), nil
+	default:
+		return fmt.Sprint(v), nil
+	}
+}
+
+func bootReport() (*daemon.BootReport, error) {
+	var out io.Writer
+	if n := os.Getenv(bootFD); n != "" {
+		var fd uintptr
+		if _, err := fmt.Sscan(n, &fd); err != nil {
+			return nil, fmt.Errorf("%s=%q is not a file descriptor", bootFD, n)
+		}
+		os.Unsetenv(bootFD)
+		out = os.NewFile(fd, "boot")
+	}
+	return daemon.NewBootReport(out), nil
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+)
+
+func newTimeline() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "timeline pod/NAME",
+		Short: "Show every stage of a pod's life, with times",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query := url.Values{}
+			if follow {
+				query.Set("follow", "true")
+			}
+			return podPage(cmd, "timeline", args[0], query)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
+	podFlags(cmd)
+	return cmd
+}
+
+func newWhy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why pod/NAME",
+		Short: "Say why a pod is where it is, and what to do",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return podPage(cmd, "why", args[0], nil) },
+	}
+	podFlags(cmd)
+	return cmd
+}
+
+func podFlags(cmd *cobra.Command) {
+	cmd.Flags().StringP("namespace", "n", "default", "the pod's namespace")
+	addKubeconfigFlag(cmd)
+}
+
+// podPage prints what the server's /podo/PAGE says of a pod.
+func podPage(cmd *cobra.Command, page, arg string, query url.Values) error {
+	name := arg
+	for _, prefix := range []string{"pod/", "pods/", "po/"} {
+		if rest, ok := strings.CutPrefix(arg, prefix); ok {
+			name = rest
+		}
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return fmt.Errorf("%q: name a pod, as pod/NAME", arg)
+	}
+	namespace, _ := cmd.Flags().GetString("namespace")
+	cfg, err := cluster(cmd)
+	if err != nil {
+		return err
+	}
+	body, err := get(cmd.Context(), cfg, "/podo/"+page+"/namespaces/"+url.PathEscape(namespace)+"/pods/"+url.PathEscape(name), query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = io.Copy(cmd.OutOrStdout(), body)
+	return err
+}
+
+// get reads a path of the API server; an answer other than 200 is an error with the server's words.
+func get(ctx context.Context, cfg *rest.Config, path string, query url.Values) (io.ReadCloser, error) {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(cfg.Host, "/")+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the server does not answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+	}
+	return resp.Body, nil
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"podo.dev/podo/internal/daemon"
+)
+
+func newUp() *cobra.Command {
+	cfg := daemon.Default()
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster in the background and wait until it is ready",
+		Long:  "Start a server in the background, show each stage of its boot with its time, and wait until its node is Ready.\nTakes the flags of `podo server`. A server that runs already is left alone.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.DataDir = dataDir(cmd)
+			if err := readConfigFile(cmd); err != nil {
+				return err
+			}
+			if err := cfg.Complete(); err != nil {
+				return err
+			}
+			return up(cmd, cfg, wait)
+		},
+	}
+	serverFlags(cmd.Flags(), &cfg)
+	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long to wait for the node to be Ready")
+	return cmd
+}
+
+func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
+	out := cmd.OutOrStdout()
+	dirs := daemon.Dirs{Root: cfg.DataDir}
+	pid, err := daemon.Running(dirs)
+	if err != nil {
+		return err
+	}
+	if pid != 0 {
+		fmt.Fprintf(out, "podo is running already (process %d, %s).\n", pid, cfg.DataDir)
+		nextSteps(out, cfg)
+		return nil
+	}
+	child, stages, err := startServer(cmd.Flags(), dirs)
+	if err != nil {
+		return err
+	}
+	defer stages.Close()
+	fmt.Fprintf(out, "Starting podo %s in %s\n", Version, cfg.DataDir)
+	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+	defer cancel()
+	unhook := context.AfterFunc(ctx, func() { stages.SetReadDeadline(time.Now()) })
+	defer unhook()
+	if err := followBoot(out, stages); err != nil {
+		if cmd.Context().Err() != nil {
+			// An interrupted `up` leaves nothing half-started behind.
+			_ = child.Signal(unix.SIGTERM)
+			return fmt.Errorf("interrupted; the server is stopping")
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("not ready after %s; the server goes on, its log is %s", wait, dirs.Log())
+		}
+		return fmt.Errorf("%w\nThe server's log: %s", err, dirs.Log())
+	}
+	nextSteps(out, cfg)
+	return child.Release()
+}
+
+// startServer runs `podo server` with our own flags in a session of its own, its output in the log file, and returns the read end
+// of its boot report.
+func startServer(flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dirs.Log()), 0o755); err != nil {
+		return nil, nil, err
+	}
+	log, err := os.OpenFile(dirs.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer w.Close()
+	args := []string{"server", "--data-dir", dirs.Root}
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "data-dir" && f.Name != "wait" {
+			value := f.Value.String()
+			if s, ok := f.Value.(pflag.SliceValue); ok {
+				value = joinComma(s.GetSlice())
+			}
+			args = append(args, "--"+f.Name+"="+value)
+		}
+	})
+	cmd := exec.Command(self, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.Env = append(os.Environ(), bootFD+"=3")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		return nil, nil, err
+	}
+	return cmd.Process, r, nil
+}
+
+// followBoot prints the stages until "ready".
+func followBoot(out io.Writer, stages io.Reader) error {
+	lines := bufio.NewScanner(stages)
+	for lines.Scan() {
+		var s daemon.BootStage
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			return fmt.Errorf("unreadable boot report %q", lines.Text())
+		}
+		if s.Err != "" {
+			return errors.New(s.Err)
+		}
+		if s.Stage == daemon.StageReady {
+			fmt.Fprintf(out, "Ready after %.2fs.\n", s.At.Seconds())
+			return nil
+		}
+		fmt.Fprintf(out, "  %6.2fs  %-22s %5d ms  %s\n", s.At.Seconds(), s.Stage, s.Took.Milliseconds(), s.Note)
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return errors.New("the server ended before it was ready")
+}
+
+func nextSteps(out io.Writer, cfg daemon.Config) {
+	flag := ""
+	if cfg.DataDir != daemon.DefaultDataDir {
+		flag = " --data-dir " + cfg.DataDir
+	}
+	fmt.Fprintf(out, `
+Use it:
+  podo kubectl%[1]s get pods -A
+  export KUBECONFIG=%[2]s        # for a stock kubectl, helm, client-go
+  podo timeline%[1]s pod/NAME     # every stage of a pod, with times
+  podo down%[1]s
+`, flag, daemon.Dirs{Root: cfg.DataDir}.Kubeconfig())
+}
+
+func joinComma(parts []string) string {
+	s := ""
+	for i, p := range parts {
+		if i > 0 {
+			s += ","
+		}
+		s += p
+	}
+	return s
+}

@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"path/filepath"
+)
+
+// Dirs is the layout of a data directory. Everything that podo writes on a host is below it, except the log files of pods of
+// a server on the default directory (/var/log/pods, where log collectors look) and sockets whose path would be too long.
+type Dirs struct{ Root string }
+
+func (d Dirs) path(elem ...string) string { return filepath.Join(append([]string{d.Root}, elem...)...) }
+
+func (d Dirs) Lock() string       { return d.path("lock") }
+func (d Dirs) Version() string    { return d.path("version") }
+func (d Dirs) PKI() string        { return d.path("pki") }
+func (d Dirs) Kubeconfig() string { return d.path("kubeconfig") }
+func (d Dirs) Etcd() string       { return d.path("etcd") }
+func (d Dirs) Bin() string        { return d.path("bin") }
+func (d Dirs) Containerd() string { return d.path("containerd") }
+func (d Dirs) Kubelet() string    { return d.path("kubelet") }
+func (d Dirs) Timeline() string   { return d.path("timeline") }
+func (d Dirs) PIDFile() string    { return d.path("podo.pid") }
+func (d Dirs) Log() string        { return d.path("log", "podo.log") }
+
+// PodLogs is the kubelet's podLogsDir when its configuration names none.
+func (d Dirs) PodLogs() string {
+	if d.Root == DefaultDataDir {
+		return "/var/log/pods"
+	}
+	return d.path("log", "pods")
+}

@@ -1,0 +1,240 @@
+// Package e2e runs bin/podo on real containers. Each file in testdata is a session that a person could type; it gets a server of its
+// own (data directory, ports, pod network), so stories run side by side and may kill what they like. After each story
+// nothing may be left: no process, mount, network namespace, cgroup, bridge or nftables table.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// cluster is one story's server.
+type cluster struct {
+	dir      string // data directory; short, since unix sockets live below it
+	podo     string
+	https    int
+	kubelet  int
+	podCIDR  string
+	registry *registry
+}
+
+type clusterKey struct{}
+
+var stories atomic.Int32
+
+func TestStories(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("the e2e lane runs containers and needs root")
+	}
+	podo, err := filepath.Abs("../../bin/podo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, need := range []string{podo, "../../bin/images/busybox.tar", "../../bin/images/hello.tar"} {
+		if _, err := os.Stat(need); err != nil {
+			t.Fatalf("%v: run `make build images` first", err)
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               func(env *testscript.Env) error { return setup(t, env, podo) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"podo":     cmdPodo,
+			"kubectl":  cmdKubectl,
+			"up":       cmdUp,
+			"kill9":    cmdKill9,
+			"gone":     cmdGone,
+			"same":     cmdSame,
+			"registry": cmdRegistry,
+			"within":   cmdWithin,
+			"until":    cmdUntil,
+		},
+		Condition: condition,
+	})
+}
+
+// condition adds [stock-kubectl]: a stock kubectl is on the PATH.
+func condition(cond string) (bool, error) {
+	if cond == "stock-kubectl" {
+		_, err := exec.LookPath("kubectl")
+		return err == nil, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", cond)
+}
+
+func setup(t *testing.T, env *testscript.Env, podo string) error {
+	dir, err := os.MkdirTemp("", "podo-e2e-")
+	if err != nil {
+		return err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	n := stories.Add(1)
+	c := &cluster{dir: dir, podo: podo, https: ports[0], kubelet: ports[1], podCIDR: fmt.Sprintf("10.%d.%d.0/24", 90+n/200, n%200)}
+	env.Values[clusterKey{}] = c
+	images, err := filepath.Abs("../../bin/images")
+	if err != nil {
+		return err
+	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		return err
+	}
+	env.Setenv("DATA", dir)
+	env.Setenv("IMAGES", images)
+	env.Setenv("EXAMPLES", examples)
+	env.Setenv("PODO", podo)
+	env.Setenv("KUBECONFIG", filepath.Join(dir, "kubeconfig"))
+	env.Setenv("HTTPS_PORT", strconv.Itoa(c.https))
+	env.Setenv("HOME", env.WorkDir)
+	env.Defer(func() {
+		if t.Failed() {
+			t.Logf("server log of %s:\n%s", dir, tail(filepath.Join(dir, "log", "podo.log"), 60))
+		}
+		c.registry.close()
+		if out, err := c.run("down", "--grace", "1s"); err != nil {
+			t.Errorf("podo down: %v\n%s", err, out)
+		}
+		for _, left := range leftovers(dir) {
+			t.Errorf("left behind after podo down: %s", left)
+		}
+		if out, err := c.run("reset", "--yes"); err != nil {
+			t.Errorf("podo reset: %v\n%s", err, out)
+		}
+	})
+	return nil
+}
+
+func (c *cluster) run(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.podo, append(args, "--data-dir", c.dir)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func of(ts *testscript.TestScript) *cluster { return ts.Value(clusterKey{}).(*cluster) }
+
+// result checks a command's end against `!`.
+func result(ts *testscript.TestScript, neg bool, what string, err error) {
+	switch {
+	case err != nil && !neg:
+		ts.Fatalf("%s: %v", what, err)
+	case err == nil && neg:
+		ts.Fatalf("%s: succeeded, want a failure", what)
+	}
+}
+
+// podo VERB ARGS...: bin/podo on the story's data directory.
+func cmdPodo(ts *testscript.TestScript, neg bool, args []string) {
+	c := of(ts)
+	all := append([]string{args[0], "--data-dir", c.dir}, args[1:]...)
+	result(ts, neg, "podo "+strings.Join(args, " "), ts.Exec(c.podo, all...))
+}
+
+// kubectl ARGS...: the built-in kubectl.
+func cmdKubectl(ts *testscript.TestScript, neg bool, args []string) {
+	c := of(ts)
+	all := append([]string{"kubectl", "--data-dir", c.dir}, args...)
+	result(ts, neg, "kubectl "+strings.Join(args, " "), ts.Exec(c.podo, all...))
+}
+
+// up [FLAGS...]: start the story's server, wait for Ready, import the test images on the first start.
+func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
+	c := of(ts)
+	_, err := os.Stat(filepath.Join(c.dir, "kubeconfig"))
+	first := err != nil
+	all := append([]string{
+		"up", "--data-dir", c.dir, "--node-name", "node-a", "--v=4",
+		"--https-port", strconv.Itoa(c.https), "--kubelet-port", strconv.Itoa(c.kubelet), "--pod-cidr", c.podCIDR,
+	}, args...)
+	err = ts.Exec(c.podo, all...)
+	result(ts, neg, "podo up", err)
+	if err == nil && first {
+		ts.Check(ts.Exec(c.podo, "image", "import", "--data-dir", c.dir, ts.Getenv("IMAGES")+"/busybox.tar", ts.Getenv("IMAGES")+"/hello.tar"))
+	}
+}
+
+// until 'REGEXP' COMMAND...: wait until the (watching) command prints a matching line, then end it; a minute at most. The command must
+// end by itself or stream (kubectl get -w, logs -f, podo timeline -f): nothing is polled.
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until 'REGEXP' COMMAND...")
+	}
+	if err := until(of(ts), args[0], args[1:], time.Minute); err != nil {
+		ts.Fatalf("until %s: %v", args[0], err)
+	}
+}
+
+// within DURATION VERB...: as podo VERB, but it must end in that time.
+func cmdWithin(ts *testscript.TestScript, neg bool, args []string) {
+	limit, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	began := time.Now()
+	switch args[1] {
+	case "kubectl":
+		cmdKubectl(ts, neg, args[2:])
+	case "up":
+		cmdUp(ts, neg, args[2:])
+	default:
+		cmdPodo(ts, neg, args[1:])
+	}
+	if took := time.Since(began); took > limit {
+		ts.Fatalf("%s took %s, want at most %s", strings.Join(args[1:], " "), took.Round(time.Millisecond), limit)
+	}
+}
+
+// same FILE FILE: both hold the same text.
+func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
+	a, b := ts.ReadFile(args[0]), ts.ReadFile(args[1])
+	if (a == b) == neg {
+		ts.Fatalf("%s is %q, %s is %q", args[0], a, args[1], b)
+	}
+}
+
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	var open []net.Listener
+	defer func() {
+		for _, l := range open {
+			l.Close()
+		}
+	}()
+	for len(ports) < n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, l)
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+func tail(path string, lines int) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := bytes.Split(content, []byte("\n"))
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return string(bytes.Join(all, []byte("\n")))
+}

@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// kill9 podo | containerd | shim POD | container POD CONTAINER: kill -9 by process id, and wait until it is gone.
+func cmdKill9(ts *testscript.TestScript, neg bool, args []string) {
+	c := of(ts)
+	var pid int
+	var err error
+	switch {
+	case len(args) == 1 && args[0] == "podo":
+		pid, err = pidFile(filepath.Join(c.dir, "lock"))
+	case len(args) == 1 && args[0] == "containerd":
+		pid, err = processOf(func(p process) bool {
+			return filepath.Base(p.argv0()) == "containerd" && strings.Contains(p.cmdline, c.dir)
+		})
+	case len(args) == 2 && args[0] == "shim":
+		pid, err = c.shimOf(args[1])
+	case len(args) == 3 && args[0] == "container":
+		pid, err = c.containerProcess(args[1], args[2])
+	default:
+		ts.Fatalf("usage: kill9 podo | containerd | shim POD | container POD CONTAINER")
+	}
+	ts.Check(err)
+	ts.Check(kill9(pid))
+}
+
+// kill9 kills and waits for the end by pidfd: no polling, no other process of the same number.
+func kill9(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		return err
+	}
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(poll, 10_000)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return fmt.Errorf("process %d has not ended 10 s after SIGKILL: %v", pid, err)
+		}
+		return nil
+	}
+}
+
+// gone: nothing of the story's server runs or is mounted any more.
+func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
+	if left := leftovers(of(ts).dir); len(left) > 0 {
+		ts.Fatalf("left behind:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+type process struct {
+	pid     int
+	cmdline string // arguments separated by spaces
+	cgroup  string
+}
+
+func (p process) argv0() string { return strings.SplitN(p.cmdline, " ", 2)[0] }
+
+func processes() []process {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	var all []process
+	for _, d := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(d))
+		cmdline, err := os.ReadFile(d + "/cmdline")
+		if err != nil || len(cmdline) == 0 {
+			continue
+		}
+		cgroup, _ := os.ReadFile(d + "/cgroup")
+		all = append(all, process{pid, strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " ")), string(cgroup)})
+	}
+	return all
+}
+
+func processOf(want func(process) bool) (int, error) {
+	var found []int
+	for _, p := range processes() {
+		if want(p) {
+			found = append(found, p.pid)
+		}
+	}
+	if len(found) != 1 {
+		return 0, fmt.Errorf("%d processes match, want 1: %v", len(found), found)
+	}
+	return found[0], nil
+}
+
+func pidFile(path string) (int, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(content)))
+}
+
+// containerProcess finds a container's first process by its container ID in the process's cgroup.
+func (c *cluster) containerProcess(pod, container string) (int, error) {
+	out, err := c.kubectl("get", "pod", pod, "-o",
+		fmt.Sprintf(`jsonpath={.status.containerStatuses[?(@.name==%q)].containerID}`, container))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	_, id, ok := strings.Cut(strings.TrimSpace(out), "://")
+	if !ok {
+		return 0, fmt.Errorf("pod %s has no running container %s: %q", pod, container, out)
+	}
+	first := 0
+	for _, p := range processes() {
+		if strings.Contains(p.cgroup, id) && (first == 0 || p.pid < first) {
+			first = p.pid
+		}
+	}
+	if first == 0 {
+		return 0, fmt.Errorf("no process in the cgroup of container %s", id)
+	}
+	return first, nil
+}
+
+// shimOf is the parent of the pod's first container's process.
+func (c *cluster) shimOf(pod string) (int, error) {
+	name, err := c.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.containers[0].name}")
+	if err != nil {
+		return 0, err
+	}
+	pid, err := c.containerProcess(pod, strings.TrimSpace(name))
+	if err != nil {
+		return 0, err
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return strconv.Atoi(fields[1])
+}
+
+func (c *cluster) kubectl(args ...string) (string, error) {
+	out, err := exec.Command(c.podo, append([]string{"kubectl", "--data-dir", c.dir}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// leftovers lists what a stopped server must not leave on the host.
+func leftovers(dir string) []string {
+	var left []string
+	for _, p := range processes() {
+		if p.pid != os.Getpid() && strings.Contains(p.cmdline, dir) && !strings.Contains(p.cmdline, "e2e.test") {
+			left = append(left, fmt.Sprintf("process %d: %s", p.pid, p.cmdline))
+		}
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
+		for _, line := range strings.Split(string(mounts), "\n") {
+			if strings.Contains(line, dir) {
+				left = append(left, "mount: "+line)
+			}
+		}
+	}
+	return left
+}
+
+// until runs a podo or kubectl command and returns when a line of its output matches.
+func until(c *cluster, pattern string, args []string, limit time.Duration) error {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	argv := []string{c.podo, args[0], "--data-dir", c.dir}
+	cmd := exec.Command(argv[0], append(argv[1:], args[1:]...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	timer := time.AfterFunc(limit, func() { cmd.Process.Kill() })
+	defer func() {
+		timer.Stop()
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	var seen []string
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if re.MatchString(lines.Text()) {
+			return nil
+		}
+		seen = append(seen, lines.Text())
+	}
+	return fmt.Errorf("no line of %v matched in %s; it printed:\n%s", args, limit, strings.Join(seen, "\n"))
+}
