@@ -7,7 +7,7 @@
 //   - Get, List without Revision, Revision and Txn are linearizable: they reflect every write acknowledged before the call.
 //   - A Watch from revision r delivers every write with a revision >= r under the prefix, in order of revision, each once,
 //     all writes of one revision in one batch; or it ends with ErrCompacted. It never skips.
-//   - A write that returned an error other than ErrConflict may or may not have happened (ErrUncertain's case too).
+//   - A Txn that returned an error may or may not have happened, except with ErrNoSpace: then it has not.
 //   - Values are immutable to both sides: neither may change a byte slice after it crossed this port.
 package store
 
@@ -104,12 +104,14 @@ type Store interface {
 	// Txn applies ops in one revision when all conditions hold. Ops name distinct keys.
 	Txn(ctx context.Context, conds []Cond, ops []Op) (TxnResult, error)
 	// Watch delivers batches from revision `from` on until ctx ends (the channel then closes without Err).
-	// from 0 means "from now". With progress, an idle watch gets progress marks, at least after RequestProgress.
+	// from 0 means "from now". A watch gets progress marks at least after RequestProgress. Whoever stops reading before the
+	// channel closes must end ctx.
 	Watch(ctx context.Context, prefix string, from int64) <-chan Batch
 	// RequestProgress asks all of this Store's watches for a progress mark that is not older than this call.
 	RequestProgress(ctx context.Context) error
 	// Revision is the current revision, read linearizably.
 	Revision(ctx context.Context) (int64, error)
-	// Compact forgets history before rev; Compacted tells the oldest readable revision boundary.
+	// Compact forgets history before rev: the state at rev and the writes from rev on stay readable. Compacting again what
+	// has been compacted is no error; a revision that has not happened is ErrFuture.
 	Compact(ctx context.Context, rev int64) error
 }
