@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFsyncOrder shows that an acknowledged write is on the disk: a file copy or a kill -9 would never show a missing fsync, so the
+// calls themselves are looked at. For each create, the kernel must have finished an fdatasync of etcd's write-ahead log
+// between the request's start and its answer. And the kubelet's checkpoints must be synced before they are renamed into
+// place, their folder after.
+func TestFsyncOrder(t *testing.T) {
+	c := startCluster(t)
+	pid, err := pidFile(filepath.Join(c.dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	strace := exec.Command("strace", "-f", "-ttt", "-T", "-y", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-o", trace, "-p", strconv.Itoa(pid))
+	stderr, err := strace.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := strace.Start(); err != nil {
+		t.Fatalf("%v: apt-get install strace (make e2e does)", err)
+	}
+	attached := bufio.NewScanner(stderr)
+	if !attached.Scan() || !strings.Contains(attached.Text(), "attached") {
+		t.Fatalf("strace: %s", attached.Text())
+	}
+	go func() { // keeps the pipe from filling
+		for attached.Scan() {
+		}
+	}()
+
+	type write struct {
+		name       string
+		start, end float64
+	}
+	var writes []write
+	for i := range 10 {
+		name := fmt.Sprintf("durable-%d", i)
+		start := seconds()
+		out, err := c.kubectl("create", "configmap", name, "--from-literal=a=b")
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		writes = append(writes, write{name, start, seconds()})
+	}
+	if out, err := c.kubectl("run", "checkpointed", "--image=localhost/podo/busybox:dev", "--", "sleep", "3600"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := c.kubectl("wait", "--for=condition=Ready", "pod/checkpointed", "--timeout=60s"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	strace.Process.Signal(unix.SIGINT)
+	strace.Wait()
+
+	calls, err := readTrace(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range writes {
+		synced := false
+		for _, call := range calls {
+			if strings.HasPrefix(call.name, "f") && strings.HasSuffix(call.path, ".wal") && call.end > w.start && call.end < w.end {
+				synced = true
+			}
+		}
+		if !synced {
+			t.Errorf("configmap %s was acknowledged without an fdatasync of the write-ahead log between %.6f and %.6f", w.name, w.start, w.end)
+		}
+	}
+	checkCheckpoints(t, c.dir, calls)
+}
+
+// checkCheckpoints wants, for every rename under the kubelet's folder: an fsync of the source before it, one of the folder after it.
+func checkCheckpoints(t *testing.T, dir string, calls []syscall) {
+	renames := 0
+	for i, r := range calls {
+		if !strings.HasPrefix(r.name, "rename") || !strings.HasPrefix(r.path, filepath.Join(dir, "kubelet", "state")) {
+			continue
+		}
+		renames++
+		before, after := false, false
+		for j, s := range calls {
+			if !strings.HasPrefix(s.name, "f") {
+				continue
+			}
+			before = before || j < i && s.path == r.path
+			after = after || j > i && s.path == filepath.Dir(r.path)
+		}
+		if !before || !after {
+			t.Errorf("%s was renamed into place with fsync before: %v, fsync of its folder after: %v", r.path, before, after)
+		}
+	}
+	if renames == 0 {
+		t.Error("no checkpoint was written while a pod started: the trace or the path is wrong")
+	}
+}
+
+// syscall is one finished call; path is the synced file or the renamed source; end is wall time in seconds.
+type syscall struct {
+	name string
+	path string
+	end  float64
+}
+
+var (
+	traceLine = regexp.MustCompile(`^(\d+) +(\d+\.\d+) (\w+)\((.*)\) += 0 .*<(\d+\.\d+)>$`)
+	resumed   = regexp.MustCompile(`^(\d+) +(\d+\.\d+) <\.\.\. (\w+) resumed>.*= 0`)
+	started   = regexp.MustCompile(`^(\d+) +(\d+\.\d+) (\w+)\((.*) <unfinished \.\.\.>$`)
+)
+
+func readTrace(path string) ([]syscall, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var calls []syscall
+	open := map[string]string{} // thread -> arguments of its unfinished call
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if m := traceLine.FindStringSubmatch(lines.Text()); m != nil {
+			calls = append(calls, syscall{m[3], argument(m[3], m[4]), number(m[2]) + number(m[5])})
+		} else if m := started.FindStringSubmatch(lines.Text()); m != nil {
+			open[m[1]] = m[4]
+		} else if m := resumed.FindStringSubmatch(lines.Text()); m != nil {
+			calls = append(calls, syscall{m[3], argument(m[3], open[m[1]]), number(m[2])})
+		}
+	}
+	if len(calls) == 0 {
+		return nil, fmt.Errorf("strace recorded nothing")
+	}
+	return calls, lines.Err()
+}
+
+var (
+	fdPath = regexp.MustCompile(`<([^>]*)>`)
+	quoted = regexp.MustCompile(`"([^"]*)"`)
+)
+
+func argument(call, args string) string {
+	re := fdPath
+	if strings.HasPrefix(call, "rename") {
+		re = quoted
+	}
+	if m := re.FindStringSubmatch(args); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+func number(s string) float64 {
+	f, _ := strconv.ParseFloat(s, 64)
+	return f
+}
+
+func seconds() float64 { return float64(time.Now().UnixNano()) / 1e9 }
+
+// startCluster is a server for a test that is not a script.
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	podo, err := filepath.Abs("../../bin/podo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "podo-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{dir: dir, podo: podo, https: ports[0], kubelet: ports[1], podCIDR: fmt.Sprintf("10.%d.%d.0/24", 90, 199+stories.Add(1)%50)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("server log:\n%s", tail(filepath.Join(dir, "log", "podo.log"), 60))
+		}
+		for _, verb := range [][]string{{"down", "--grace", "1s"}, {"reset", "--yes"}} {
+			if out, err := c.run(verb...); err != nil {
+				t.Errorf("podo %s: %v\n%s", verb[0], err, out)
+			}
+		}
+	})
+	for _, args := range [][]string{
+		{"up", "--node-name", "node-a", "--https-port", strconv.Itoa(c.https), "--kubelet-port", strconv.Itoa(c.kubelet), "--pod-cidr", c.podCIDR},
+		{"image", "import", "../../bin/images/busybox.tar"},
+	} {
+		if out, err := c.run(args...); err != nil {
+			t.Fatalf("podo %v: %v\n%s", args, err, out)
+		}
+	}
+	return c
+}
