@@ -1,0 +1,227 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func config(api *fakeAPI, rt *fakeRuntime) Config {
+	m := Machine{CPUs: 2, Memory: 24683620 << 10, Storage: 100 << 30, Kernel: "6.18.0", OSImage: "Debian", HugePages: map[int64]int64{2 << 20: 0}}
+	capacity := m.Capacity(110)
+	return Config{
+		Client: api, Runtime: rt, Log: slog.New(slog.DiscardHandler), Name: "n1", IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		Port: 10250, Version: "v1.37.2", PodCIDR: netip.MustParsePrefix("10.42.0.0/24"),
+		Labels:  map[string]string{"node-role.kubernetes.io/control-plane": "true"},
+		Machine: m, Capacity: capacity, Allocatable: Allocatable(capacity, v1.ResourceList{v1.ResourceMemory: resource.MustParse("100Mi")}),
+	}
+}
+
+func settle(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+// bubble runs body beside a running Manager.
+func bubble(t *testing.T, api *fakeAPI, rt *fakeRuntime, body func(m *Manager)) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(config(api, rt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx, func() {}) }()
+		synctest.Wait()
+		body(m)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func is(n *v1.Node, typ v1.NodeConditionType) v1.NodeCondition {
+	for _, c := range n.Status.Conditions {
+		if c.Type == typ {
+			return c
+		}
+	}
+	return v1.NodeCondition{}
+}
+
+func TestRegistersAndTurnsReadyAtOnce(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{err: errors.New("no socket")}
+	bubble(t, api, rt, func(m *Manager) {
+		n := api.node()
+		if c := is(n, v1.NodeReady); c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" ||
+			c.Message != "container runtime status check may not have completed yet" {
+			t.Errorf("before the runtime answers: %+v", c)
+		}
+		if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "node.kubernetes.io/not-ready" || n.Spec.Taints[0].Effect != v1.TaintEffectNoSchedule {
+			t.Errorf("taints %v", n.Spec.Taints)
+		}
+		if n.Labels["kubernetes.io/hostname"] != "n1" || n.Labels["node-role.kubernetes.io/control-plane"] != "true" || n.Spec.PodCIDR != "10.42.0.0/24" {
+			t.Errorf("%v %v", n.Labels, n.Spec)
+		}
+		rt.set(func(f *fakeRuntime) { f.err = nil })
+		settle(200 * time.Millisecond)
+		want := "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+		if c := is(api.node(), v1.NodeReady); c.Message != want || m.Ready() {
+			t.Errorf("without a network: %+v", c)
+		}
+		rt.set(func(f *fakeRuntime) {
+			f.net = true
+			f.images = []*runtimev1.Image{
+				{RepoTags: []string{"small"}, Size: 1}, {RepoTags: []string{"big"}, RepoDigests: []string{"big@sha"}, Size: 9}, {Size: 5},
+			}
+		})
+		settle(200 * time.Millisecond)
+		s := api.node().Status
+		if c := is(api.node(), v1.NodeReady); c.Status != v1.ConditionTrue || c.Message != "kubelet is posting ready status" || !m.Ready() {
+			t.Errorf("%+v", c)
+		}
+		if s.NodeInfo.ContainerRuntimeVersion != "containerd://2.4.2" || s.DaemonEndpoints.KubeletEndpoint.Port != 10250 ||
+			len(s.Images) != 2 || s.Images[0].Names[0] != "big@sha" || s.RuntimeHandlers[1].Name != "runc" ||
+			!*s.RuntimeHandlers[1].Features.UserNamespaces || s.Addresses[0].Address != "10.0.0.1" || s.Addresses[1].Address != "n1" {
+			t.Errorf("%+v", s)
+		}
+		if s.Capacity.Memory().String() != "24683620Ki" || s.Allocatable.Memory().Value() != 24683620<<10-100<<20 || s.Capacity.Pods().Value() != 110 {
+			t.Errorf("%v %v", s.Capacity, s.Allocatable)
+		}
+	})
+}
+
+func TestIdleNodeWritesOnlyItsLease(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{net: true}
+	bubble(t, api, rt, func(m *Manager) {
+		settle(time.Second)
+		status, lease, asked := api.count("nodes/status"), api.count("leases"), rt.count()
+		settle(4*time.Minute + 30*time.Second)
+		if got := api.count("nodes/status") - status; got != 0 {
+			t.Errorf("%d status writes on an idle node", got)
+		}
+		if got := api.count("leases") - lease; got != 27 {
+			t.Errorf("%d lease writes in 4.5 minutes, want 27", got)
+		}
+		if got := rt.count() - asked; got > 28 {
+			t.Errorf("the runtime was asked %d times in 4.5 minutes", got)
+		}
+		before := is(api.node(), v1.NodeReady)
+		settle(40 * time.Second)
+		after := is(api.node(), v1.NodeReady)
+		if api.count("nodes/status")-status != 1 || !after.LastHeartbeatTime.After(before.LastHeartbeatTime.Time) ||
+			!after.LastTransitionTime.Equal(&before.LastTransitionTime) {
+			t.Errorf("the five minutes' report: %+v -> %+v", before, after)
+		}
+		l := api.objs["leases/n1"].(*coordinationv1.Lease)
+		if *l.Spec.HolderIdentity != "n1" || *l.Spec.LeaseDurationSeconds != 40 || l.OwnerReferences[0].UID != m.UID() || m.UID() == "" {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+func TestRuntimeGoesDownAndComesBack(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{net: true}
+	bubble(t, api, rt, func(m *Manager) {
+		settle(time.Second)
+		rt.set(func(f *fakeRuntime) { f.err = errors.New("gone") })
+		settle(20 * time.Second)
+		if !m.Ready() {
+			t.Error("not ready before the runtime was away for half a minute")
+		}
+		settle(31 * time.Second)
+		if c := is(api.node(), v1.NodeReady); c.Message != "container runtime is down" {
+			t.Errorf("%+v", c)
+		}
+		if v := api.node().Status.NodeInfo.ContainerRuntimeVersion; v != "containerd://2.4.2" {
+			t.Errorf("version %q while the runtime is away", v)
+		}
+		rt.set(func(f *fakeRuntime) { f.err = nil })
+		m.Poke()
+		synctest.Wait()
+		if !m.Ready() {
+			t.Error("a poke did not make the node look")
+		}
+	})
+}
+
+func TestAPIOutageAndDeletedNode(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{net: true}
+	api.down = errors.New("connection refused")
+	bubble(t, api, rt, func(m *Manager) {
+		settle(10 * time.Second)
+		api.setDown(nil)
+		settle(8 * time.Second)
+		if api.node() == nil || !m.Ready() {
+			t.Fatal("not registered after the API came")
+		}
+		old := m.UID()
+		api.mu.Lock()
+		delete(api.objs, "nodes/n1")
+		delete(api.objs, "leases/n1")
+		api.mu.Unlock()
+		settle(30 * time.Second)
+		if api.node() == nil || m.UID() == old || is(api.node(), v1.NodeReady).Status != v1.ConditionTrue {
+			t.Error("a deleted node was not registered again")
+		}
+		if l, _ := api.objs["leases/n1"].(*coordinationv1.Lease); l == nil || l.OwnerReferences[0].UID != m.UID() {
+			t.Errorf("lease %+v", l)
+		}
+	})
+}
+
+func TestTakesOverARegisteredNode(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{net: true}
+	api.objs["nodes/n1"] = &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "old", Labels: map[string]string{"mine": "yes", "kubernetes.io/hostname": "stale"}},
+		Spec:       v1.NodeSpec{Unschedulable: true, PodCIDR: "10.9.0.0/24"},
+		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{
+			{Type: v1.NodeNetworkUnavailable, Status: v1.ConditionFalse}, {Type: v1.NodeReady, Status: v1.ConditionUnknown},
+		}},
+	}
+	bubble(t, api, rt, func(m *Manager) {
+		settle(time.Second)
+		n := api.node()
+		if m.UID() != "old" || n.Labels["mine"] != "yes" || n.Labels["kubernetes.io/hostname"] != "n1" || len(n.Spec.Taints) != 0 ||
+			!n.Spec.Unschedulable || n.Spec.PodCIDR != "10.9.0.0/24" {
+			t.Errorf("%+v %+v", n.ObjectMeta, n.Spec)
+		}
+		if is(n, v1.NodeNetworkUnavailable).Status != v1.ConditionFalse || is(n, v1.NodeReady).Status != v1.ConditionTrue || len(n.Status.Conditions) != 5 {
+			t.Errorf("%+v", n.Status.Conditions)
+		}
+	})
+}
+
+func TestProblemsAndPressureOfOtherModules(t *testing.T) {
+	cs := conditions([]string{"a", "b"}, Pressure{Disk: true})
+	if cs[3].Message != "[a, b]" || cs[1].Status != v1.ConditionTrue || cs[1].Reason != "KubeletHasDiskPressure" || cs[0].Status != v1.ConditionFalse {
+		t.Errorf("%+v", cs)
+	}
+}
+
+func TestMissingCapabilityIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		cfg := config(newAPI(), &fakeRuntime{net: true})
+		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		m, _ := New(cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := m.Run(ctx, func() {}); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "CAP_SYS_RESOURCE"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+	})
+}
