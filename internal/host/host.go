@@ -59,6 +59,8 @@ type Cgroups interface {
 	MakeCgroup(path string) (made bool, err error)
 	// WriteControl writes a value to a control file of a cgroup.
 	WriteControl(path, file, value string) error
+	// ChildCgroups lists the names of the cgroups right below one, sorted; fs.ErrNotExist when it is not there.
+	ChildCgroups(path string) ([]string, error)
 	// RemoveCgroup removes one empty cgroup: ErrBusy while processes or child cgroups are in it, nil when it is not there.
 	RemoveCgroup(path string) error
 }

@@ -172,6 +172,18 @@ func (h *Host) MakeCgroup(path string) (bool, error) {
 	return true, os.MkdirAll(p, 0o755)
 }
 
+// ChildCgroups implements host.Cgroups.
+func (h *Host) ChildCgroups(path string) ([]string, error) {
+	entries, err := os.ReadDir(h.Path(path))
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	return out, err
+}
+
 // WriteControl implements host.Cgroups.
 func (h *Host) WriteControl(path, file, value string) error {
 	if err := h.fault("write", filepath.Join(path, file)); err != nil {

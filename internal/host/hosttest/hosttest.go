@@ -98,6 +98,9 @@ func Cgroups(t *testing.T, h host.Host, dir string) {
 	if made, err := h.MakeCgroup(child); err != nil || made {
 		t.Fatalf("MakeCgroup again = %v, %v; want false", made, err)
 	}
+	if names, err := h.ChildCgroups(filepath.Dir(child)); err != nil || !slices.Equal(names, []string{"y"}) {
+		t.Errorf("ChildCgroups = %v, %v; want y", names, err)
+	}
 	if err := h.RemoveCgroup(filepath.Dir(child)); !errors.Is(err, host.ErrBusy) {
 		t.Errorf("removing a cgroup with children = %v, want ErrBusy", err)
 	}
@@ -106,7 +109,7 @@ func Cgroups(t *testing.T, h host.Host, dir string) {
 			t.Errorf("RemoveCgroup: %v", err)
 		}
 	}
-	if _, err := h.ReadDir(child); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("ReadDir of a removed cgroup = %v, want not exist", err)
+	if _, err := h.ChildCgroups(child); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ChildCgroups of a removed cgroup = %v, want not exist", err)
 	}
 }

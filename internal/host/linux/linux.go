@@ -123,6 +123,18 @@ func (Host) MakeCgroup(path string) (bool, error) {
 	return false, err
 }
 
+// ChildCgroups implements host.Cgroups.
+func (Host) ChildCgroups(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	return out, err
+}
+
 // WriteControl implements host.Cgroups. Control files take a value in one write and are never created.
 func (Host) WriteControl(path, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(path, file), os.O_WRONLY|os.O_TRUNC, 0)
