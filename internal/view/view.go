@@ -11,18 +11,20 @@
 package view
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view/codec"
 )
 
 // ErrGone says that the changes after the asked-for revision are no longer retained: list again.
@@ -30,22 +32,6 @@ var ErrGone = errors.New("too old resource version")
 
 // Key names an object within its resource; cluster-scoped ones have namespace "".
 type Key struct{ Namespace, Name string }
-
-// Entry is one published object. Object has its TypeMeta and resourceVersion set, and is read-only.
-type Entry struct {
-	Key    Key
-	Rev    int64 // the revision that wrote it: its resourceVersion
-	Object runtime.Object
-	Meta   metav1.Object
-	enc    encodings
-}
-
-// Change is one write of one object. New nil is a deletion; Old nil is a creation. For a deletion Rev is the deletion's revision.
-type Change struct {
-	Rev int64
-	Old *Entry
-	New *Entry
-}
 
 // Config is what a View is made of. Store and Kinds are required; the rest has defaults.
 type Config struct {
@@ -57,42 +43,162 @@ type Config struct {
 	Append timeline.Append
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// CheckMutation hashes every object at publication and reports to Mutated (default: panic) when one changed later.
+	// CheckMutation hashes every object at publication; Mutated (default: panic) is told of one that has changed since. It
+	// costs an encoding per object: for tests.
 	CheckMutation bool
 	Mutated       func(k *registry.Kind, e *Entry)
 
-	// HistoryChanges, HistoryBytes (encoded size) and HistoryAge bound the changes remembered per kind.
+	// HistoryChanges (4096), HistoryBytes (8 MiB, of encoded size) and HistoryAge (5 min) bound the changes remembered per kind.
+	// Watches from further back are read from the store.
 	HistoryChanges int
 	HistoryBytes   int64
 	HistoryAge     time.Duration
-	// Retained bounds how many past snapshots At can answer from memory.
+	// Retained bounds the past snapshots from which At answers: the newest (64) and as many kept by Snapshot.Retain.
 	Retained int
-	// EncodingBytes bounds the cache behind Entry.Encoded.
+	// EncodingBytes bounds the cache behind Entry.Encoded (48 MiB).
 	EncodingBytes int64
 	// Now is the clock of timeline records and HistoryAge. Default time.Now.
 	Now func() time.Time
 }
 
-// Form names an encoding of an object ("json", "protobuf", "json list item", ...); its users define the names.
-type Form string
+func (c *Config) setDefaults() error {
+	if c.Store == nil || len(c.Kinds) == 0 {
+		return errors.New("view: Config needs a Store and Kinds")
+	}
+	def(&c.HistoryChanges, 4096)
+	def(&c.HistoryBytes, 8<<20)
+	def(&c.HistoryAge, 5*time.Minute)
+	def(&c.Retained, 64)
+	def(&c.EncodingBytes, 48<<20)
+	if c.Decode == nil {
+		c.Decode = codec.Decode
+	}
+	if c.Append == nil {
+		c.Append = timeline.Discard
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Mutated == nil {
+		c.Mutated = func(k *registry.Kind, e *Entry) {
+			panic(fmt.Sprintf("a published object was changed: %s %s/%s at revision %d", k.GVK.Kind, e.Key.Namespace, e.Key.Name, e.Rev))
+		}
+	}
+	return nil
+}
 
-// New makes a View; Run makes it follow the store.
-func New(c Config) (*View, error) { return &View{}, nil }
+func def[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
 
 // View is described at the top of the package.
-type View struct{}
+type View struct {
+	c          Config
+	tables     []*table // by table.pos
+	byResource map[schema.GroupResource]*table
+	byDir      map[string]*table
 
-// Run follows the store until ctx ends; ready is called once the first load is published. It may be called again.
-func (v *View) Run(ctx context.Context, ready func()) error { panic("not there yet") }
+	cur       atomic.Pointer[state]
+	delivered atomic.Int64 // the revision up to which all histories are complete; never ahead of cur
+	running   atomic.Bool
 
-// Snapshot is the newest published state. It never blocks.
-func (v *View) Snapshot() Snapshot { panic("not there yet") }
+	waiters  waiters
+	retained retained
+	encCache *encodingCache
+	broken   broken
+}
 
-// WaitFor returns a snapshot that reflects at least rev ("read your own writes").
-func (v *View) WaitFor(ctx context.Context, rev int64) (Snapshot, error) { panic("not there yet") }
+// table is what the view knows of one kind. The feed alone touches tree and indexes: they are the next state in the making.
+type table struct {
+	kind *registry.Kind
+	pos  int
+	hist *history
 
-// Fresh returns a snapshot that reflects every write acknowledged before the call, other servers' too.
-func (v *View) Fresh(ctx context.Context) (Snapshot, error) { panic("not there yet") }
+	tree       *tree
+	indexNames []string
+	indexes    []*tree
+}
 
-// Watch starts at the changes of r with Rev > after.
-func (v *View) Watch(r schema.GroupResource, after int64) (*Watcher, error) { panic("not there yet") }
+// New makes a View; Run makes it follow the store.
+func New(c Config) (*View, error) {
+	if err := c.setDefaults(); err != nil {
+		return nil, err
+	}
+	v := &View{
+		c:          c,
+		byResource: map[schema.GroupResource]*table{},
+		byDir:      map[string]*table{},
+		encCache:   &encodingCache{max: c.EncodingBytes},
+	}
+	v.retained.max = c.Retained
+	first := &state{}
+	for i, k := range c.Kinds {
+		t := newTable(k, i)
+		t.hist = &history{
+			maxChanges: c.HistoryChanges, maxBytes: c.HistoryBytes, maxAge: c.HistoryAge,
+			dropped: func(ch Change) {
+				v.forget(t, ch.Old)
+				if k.NotCached {
+					v.forget(t, ch.New)
+				}
+			},
+		}
+		if v.byResource[k.GroupResource()] != nil || v.byDir[k.Dir] != nil {
+			return nil, fmt.Errorf("view: %s or its folder %q is in the table of kinds twice", k.GroupResource(), k.Dir)
+		}
+		v.byResource[k.GroupResource()], v.byDir[k.Dir] = t, t
+		v.tables = append(v.tables, t)
+		first.kinds = append(first.kinds, t.freeze(0))
+	}
+	v.cur.Store(first)
+	return v, nil
+}
+
+// Root is the folder that holds everything of Kubernetes.
+const Root = "/registry/"
+
+// locate tells which kind and path ("namespace/name", or "name" of a cluster-scoped one) a key of the store is; nil when it is
+// none of ours: such keys are left alone.
+func (v *View) locate(key string) (t *table, path string) {
+	rest, ok := strings.CutPrefix(key, Root)
+	if !ok {
+		return nil, ""
+	}
+	// A folder has one segment ("pods") or two ("services/specs", a custom resource's group and plural).
+	for at := strings.IndexByte(rest, '/'); at >= 0; {
+		if t := v.byDir[rest[:at]]; t != nil {
+			path = rest[at+1:]
+			namespace, name, slash := strings.Cut(path, "/")
+			if slash != t.kind.Namespaced || namespace == "" || slash && (name == "" || strings.Contains(name, "/")) {
+				return nil, ""
+			}
+			return t, path
+		}
+		next := strings.IndexByte(rest[at+1:], '/')
+		if next < 0 || strings.Count(rest[:at], "/") > 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return nil, ""
+}
+
+func keyOf(k *registry.Kind, path string) Key {
+	if !k.Namespaced {
+		return Key{Name: path}
+	}
+	namespace, name, _ := strings.Cut(path, "/")
+	return Key{namespace, name}
+}
+
+func pathOf(k *registry.Kind, key Key) string {
+	if !k.Namespaced {
+		return key.Name
+	}
+	return key.Namespace + "/" + key.Name
+}

@@ -1,0 +1,108 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/store"
+)
+
+// At returns a snapshot whose objects of r are exactly those of revision rev: a retained one, or read from the store; ErrGone
+// when rev has been compacted, store.ErrFuture when it has not happened. Only r may be read from it. Kinds that are
+// not cached are always read from the store.
+func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snapshot, error) {
+	t := v.byResource[r]
+	if t == nil {
+		return Snapshot{}, fmt.Errorf("view: no such resource: %s", r)
+	}
+	if !t.kind.NotCached {
+		if rev > v.cur.Load().rev {
+			if _, err := v.Fresh(ctx); err != nil {
+				return Snapshot{}, err
+			}
+			if rev > v.cur.Load().rev {
+				return Snapshot{}, store.ErrFuture
+			}
+		}
+		if st := v.retained.find(v.cur.Load(), t.pos, rev); st != nil {
+			return Snapshot{v, st}, nil
+		}
+	}
+	into := newTable(t.kind, t.pos)
+	if err := v.loadKind(ctx, t, into, rev); err != nil {
+		if errors.Is(err, store.ErrCompacted) {
+			err = ErrGone
+		}
+		return Snapshot{}, err
+	}
+	kinds := slices.Clone(v.cur.Load().kinds)
+	kinds[t.pos] = into.freeze(rev)
+	return Snapshot{v, &state{rev: rev, kinds: kinds}}, nil
+}
+
+// Retain keeps the snapshot for At some longer: for who hands out a continue token. As many as Config.Retained are kept.
+func (s Snapshot) Retain() { s.v.retained.keep(s.st) }
+
+// retained are past states, both lists in order of revision.
+type retained struct {
+	max int
+
+	mu     sync.Mutex
+	newest []*state // the last ones published
+	kept   []*state // by Retain
+}
+
+func (r *retained) recent(st *state) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest = r.bound(append(r.newest, st))
+}
+
+func (r *retained) keep(st *state) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, found := search(r.kept, st.rev)
+	if !found {
+		r.kept = r.bound(slices.Insert(r.kept, i, st))
+	}
+}
+
+func (r *retained) bound(l []*state) []*state {
+	if len(l) > r.max {
+		l[0] = nil
+		l = l[1:]
+	}
+	return l
+}
+
+func (r *retained) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest, r.kept = nil, nil
+}
+
+func search(l []*state, rev int64) (int, bool) {
+	return slices.BinarySearchFunc(l, rev, func(st *state, rev int64) int { return int(min(max(st.rev-rev, -1), 1)) })
+}
+
+// find returns a state whose objects of the kind are those of revision rev, or nil: the oldest one not older than rev, if
+// the kind did not change between.
+func (r *retained) find(cur *state, pos int, rev int64) *state {
+	fits := func(st *state) bool { return st.rev >= rev && st.kinds[pos].rev <= rev }
+	if fits(cur) {
+		return cur
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range [][]*state{r.newest, r.kept} {
+		if i, _ := search(l, rev); i < len(l) && fits(l[i]) {
+			return l[i]
+		}
+	}
+	return nil
+}

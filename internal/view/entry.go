@@ -1,0 +1,198 @@
+package view
+
+import (
+	"hash/fnv"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Entry is one published object. Object has its TypeMeta and resourceVersion set, and is read-only.
+type Entry struct {
+	Key    Key
+	Rev    int64 // the revision that wrote it: its resourceVersion
+	Object runtime.Object
+	Meta   metav1.Object
+
+	size int    // bytes in the store
+	sum  uint64 // hash at publication, with CheckMutation
+	enc  encodings
+}
+
+// Change is one write of one object. New nil is a deletion; Old nil is a creation. For a deletion Rev is the deletion's revision.
+type Change struct {
+	Rev int64
+	Old *Entry
+	New *Entry
+}
+
+// Form names an encoding of an object ("json", "protobuf", "json list item", ...); its users define the names.
+type Form string
+
+// encodings are an entry's, one a form.
+type encodings struct {
+	cache *encodingCache // nil: of an entry that no view made; nothing is then evicted
+	mu    sync.Mutex
+	slots []*encoding
+}
+
+// encoding is one encoding of one entry.
+//
+//	absent ──► making (done open) ──► kept (data set, used by each reader) ──► evicted (data nil: absent again)
+//	              └─ failed: absent again
+type encoding struct {
+	form Form
+	done chan struct{} // closed when made or failed
+	data atomic.Pointer[[]byte]
+	used atomic.Bool
+	err  error // set before done closes
+}
+
+// Encoded returns the object in the given form: made at most once by encode (concurrent callers wait for it), and kept in a
+// bounded cache. The bytes are shared and read-only. Errors are not kept.
+func (e *Entry) Encoded(form Form, encode func(runtime.Object) ([]byte, error)) ([]byte, error) {
+	for {
+		s, mine := e.enc.slot(form)
+		if mine {
+			return e.enc.make(s, e.Object, encode)
+		}
+		<-s.done
+		if s.err != nil {
+			return nil, s.err
+		}
+		if d := s.data.Load(); d != nil {
+			if !s.used.Load() {
+				s.used.Store(true)
+			}
+			return *d, nil
+		}
+		// Evicted between our finding it and our reading it: find another one.
+	}
+}
+
+// slot finds the form's slot, or makes one, which is then the caller's to fill.
+func (c *encodings) slot(form Form) (s *encoding, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range c.slots {
+		if s.form != form {
+			continue
+		}
+		if s.data.Load() != nil || !s.settled() {
+			return s, false
+		}
+		c.slots = append(c.slots[:i:i], c.slots[i+1:]...) // evicted
+		break
+	}
+	s = &encoding{form: form, done: make(chan struct{})}
+	c.slots = append(c.slots, s)
+	return s, true
+}
+
+func (s *encoding) settled() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// errEncodePanic is what waiters get when encode panicked under another caller.
+type errEncodePanic struct{}
+
+func (errEncodePanic) Error() string { return "encoding the object panicked" }
+
+// make runs encode for the slot and settles it, also when encode panics.
+func (c *encodings) make(s *encoding, obj runtime.Object, encode func(runtime.Object) ([]byte, error)) (b []byte, err error) {
+	err = errEncodePanic{}
+	defer func() {
+		s.err = err
+		if err == nil {
+			s.data.Store(&b)
+		}
+		close(s.done) // without data it now counts as absent
+		if err == nil && c.cache != nil {
+			c.cache.add(s, len(b))
+		}
+	}()
+	return encode(obj)
+}
+
+// release drops what is kept of an entry that nobody will read again.
+func (c *encodings) release() {
+	c.mu.Lock()
+	slots := c.slots
+	c.slots = nil
+	c.mu.Unlock()
+	for _, s := range slots {
+		if c.cache != nil && s.data.Load() != nil {
+			c.cache.drop(s)
+		}
+	}
+}
+
+// encodingCache bounds the bytes of all encodings: a clock over the slots, which gives those used since the last round
+// another one.
+type encodingCache struct {
+	max int64
+
+	mu    sync.Mutex
+	bytes int64
+	live  int
+	queue []*encoding // in the order of their next look; evicted ones are taken out later
+}
+
+// slotCost is what a slot takes besides its bytes.
+const slotCost = 128
+
+func cost(n int) int64 { return int64(n) + slotCost }
+
+func (q *encodingCache) add(s *encoding, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes += cost(n)
+	q.live++
+	q.queue = append(q.queue, s)
+	if len(q.queue) > 2*q.live+64 {
+		q.queue = slices.DeleteFunc(q.queue, func(s *encoding) bool { return s.data.Load() == nil })
+	}
+	// Two looks at each slot suffice: the first takes its mark, the second drops it.
+	for looks := 2 * len(q.queue); q.bytes > q.max && looks > 0; looks-- {
+		s := q.queue[0]
+		q.queue[0] = nil
+		q.queue = q.queue[1:]
+		if s.data.Load() != nil && s.used.Swap(false) {
+			q.queue = append(q.queue, s)
+			continue
+		}
+		q.evict(s)
+	}
+}
+
+// drop forgets a slot at once; its place in the queue goes when it is looked at.
+func (q *encodingCache) drop(s *encoding) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.evict(s)
+}
+
+// evict frees a slot's bytes, once. q.mu is held.
+func (q *encodingCache) evict(s *encoding) {
+	if d := s.data.Swap(nil); d != nil {
+		q.bytes -= cost(len(*d))
+		q.live--
+	}
+}
+
+// checksum is the object's state as its JSON form shows it.
+func checksum(obj runtime.Object) uint64 {
+	h := fnv.New64a()
+	if err := encodeJSON(h, obj); err != nil {
+		return 0
+	}
+	return h.Sum64() | 1 // never 0, which says "not taken"
+}

@@ -1,0 +1,170 @@
+package view
+
+import (
+	"encoding/json"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/registry"
+)
+
+// tree maps paths, or index value + NUL + path, to entries. Copies are O(1); only the feed's own trees are ever written.
+type tree = btree.Map[string, *Entry]
+
+// degree bounds nodes to 2*degree-1 items: what a write copies on its way down.
+const degree = 16
+
+// state is all kinds at one revision; immutable once published.
+type state struct {
+	rev   int64
+	kinds []*objects // by table.pos
+}
+
+// objects are those of one kind; immutable.
+type objects struct {
+	rev     int64 // of the last change of this kind, or of the load
+	tree    *tree
+	indexes []*tree // by table.indexNames
+}
+
+func newTable(k *registry.Kind, pos int) *table {
+	t := &table{kind: k, pos: pos, tree: btree.NewMap[string, *Entry](degree)}
+	t.indexNames = slices.Sorted(maps.Keys(k.Indexes))
+	for range t.indexNames {
+		t.indexes = append(t.indexes, btree.NewMap[string, *Entry](degree))
+	}
+	return t
+}
+
+// freeze makes the table's present content an immutable part of a state.
+func (t *table) freeze(rev int64) *objects {
+	o := &objects{rev: rev, tree: t.tree.Copy()}
+	for _, ix := range t.indexes {
+		o.indexes = append(o.indexes, ix.Copy())
+	}
+	return o
+}
+
+// set puts e where old was (nil: nothing was there).
+func (t *table) set(path string, old, e *Entry) {
+	t.unindex(path, old)
+	t.tree.Set(path, e)
+	for i, name := range t.indexNames {
+		for _, value := range t.kind.Indexes[name](e.Object) {
+			t.indexes[i].Set(indexKey(value, path), e)
+		}
+	}
+}
+
+func (t *table) delete(path string, old *Entry) {
+	t.unindex(path, old)
+	t.tree.Delete(path)
+}
+
+func (t *table) unindex(path string, old *Entry) {
+	if old == nil {
+		return
+	}
+	for i, name := range t.indexNames {
+		for _, value := range t.kind.Indexes[name](old.Object) {
+			t.indexes[i].Delete(indexKey(value, path))
+		}
+	}
+}
+
+func indexKey(value, path string) string { return value + "\x00" + path }
+
+// Snapshot is all kinds at one revision. It is a small value, never changes, and is safe for concurrent use. Kinds that are
+// not cached (events) are empty in it: read those through At or the store.
+type Snapshot struct {
+	v  *View
+	st *state
+}
+
+// Snapshot is the newest published state. It never blocks; before the first load it is empty and at revision 0.
+func (v *View) Snapshot() Snapshot { return Snapshot{v, v.cur.Load()} }
+
+// Rev is the store revision that the snapshot reflects.
+func (s Snapshot) Rev() int64 { return s.st.rev }
+
+// ResourceRev is the revision of the last change of the resource, or of the load when there was none since.
+func (s Snapshot) ResourceRev(r schema.GroupResource) int64 {
+	if t := s.v.byResource[r]; t != nil {
+		return s.st.kinds[t.pos].rev
+	}
+	return 0
+}
+
+// Get returns an object or nil.
+func (s Snapshot) Get(r schema.GroupResource, namespace, name string) *Entry {
+	t := s.v.byResource[r]
+	if t == nil {
+		return nil
+	}
+	e, _ := s.st.kinds[t.pos].tree.Get(pathOf(t.kind, Key{namespace, name}))
+	return e
+}
+
+// Len is the number of objects of the resource, in all namespaces.
+func (s Snapshot) Len(r schema.GroupResource) int {
+	t := s.v.byResource[r]
+	if t == nil {
+		return 0
+	}
+	return s.st.kinds[t.pos].tree.Len()
+}
+
+// All iterates the resource's objects in the store's order (bytes of "namespace/name"), of one namespace or of all (""),
+// behind after (exclusive) unless that is zero.
+func (s Snapshot) All(r schema.GroupResource, namespace string, after Key) iter.Seq[*Entry] {
+	t := s.v.byResource[r]
+	if t == nil {
+		return func(func(*Entry) bool) {}
+	}
+	prefix, behind := "", ""
+	if namespace != "" && t.kind.Namespaced {
+		prefix = namespace + "/"
+	}
+	if after != (Key{}) {
+		behind = pathOf(t.kind, after)
+	}
+	return scan(s.st.kinds[t.pos].tree, prefix, behind)
+}
+
+// By iterates the objects for which registry.Kind.Indexes[index] gave value, in the order of All. An index that the kind does
+// not have is a mistake of the caller's and panics.
+func (s Snapshot) By(r schema.GroupResource, index, value string) iter.Seq[*Entry] {
+	t := s.v.byResource[r]
+	if t == nil {
+		return func(func(*Entry) bool) {}
+	}
+	i, ok := slices.BinarySearch(t.indexNames, index)
+	if !ok {
+		panic("view: " + r.String() + " has no index " + index)
+	}
+	return scan(s.st.kinds[t.pos].indexes[i], indexKey(value, ""), "")
+}
+
+// scan iterates the items whose keys begin with prefix, behind a key.
+func scan(tr *tree, prefix, behind string) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		tr.Ascend(max(prefix, behind), func(path string, e *Entry) bool {
+			switch {
+			case !strings.HasPrefix(path, prefix):
+				return false
+			case path == behind:
+				return true
+			}
+			return yield(e)
+		})
+	}
+}
+
+func encodeJSON(w io.Writer, obj runtime.Object) error { return json.NewEncoder(w).Encode(obj) }

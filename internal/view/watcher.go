@@ -1,0 +1,200 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/store"
+)
+
+// Watcher is a cursor in the changes of one resource. It has no buffer and no goroutine: a watcher that is never read costs
+// nothing. One goroutine at a time may use it.
+//
+//	          behind what memory holds               caught up with the floor
+//	memory ───────────────────────────► replay ─────────────────────────────► memory
+//	                                      └─ compacted: ErrGone, for good
+type Watcher struct {
+	v      *View
+	t      *table
+	cursor int64
+	replay *replay
+	gone   bool
+}
+
+// Watch starts at the changes of r with Rev > after. It does not block and costs nothing until Next.
+func (v *View) Watch(r schema.GroupResource, after int64) (*Watcher, error) {
+	t := v.byResource[r]
+	if t == nil {
+		return nil, fmt.Errorf("view: no such resource: %s", r)
+	}
+	return &Watcher{v: v, t: t, cursor: after}, nil
+}
+
+// closed is ready at once.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// Next blocks until there are changes after the cursor and returns them; rev is where the cursor then is. All changes of one
+// revision come together. No changes with a nil error is a progress mark: everything up to rev has been delivered.
+// The slice is shared and read-only. Errors: ErrGone, or ctx's.
+func (w *Watcher) Next(ctx context.Context) (changes []Change, rev int64, err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, w.cursor, err
+		}
+		if w.gone {
+			return nil, w.cursor, ErrGone
+		}
+		if w.replay != nil {
+			if changes, err = w.replayed(ctx); err != nil || len(changes) > 0 {
+				return changes, w.cursor, err
+			}
+			continue
+		}
+		f := w.t.hist.after(w.cursor)
+		switch {
+		case f.gone:
+			w.replay = w.v.startReplay(w.t, w.cursor)
+		case f.wait != nil:
+			select {
+			case <-f.wait:
+			case <-ctx.Done():
+			}
+		default:
+			changes = f.changes
+			w.cursor = f.changes[len(f.changes)-1].Rev
+			if w.t.kind.NotCached {
+				changes = w.v.decodeRaw(w.t, f)
+			}
+			if len(changes) > 0 {
+				return changes, w.cursor, nil
+			}
+		}
+	}
+}
+
+// replayed is one step of a replay: some changes, or none yet. It ends the replay when memory has the rest.
+func (w *Watcher) replayed(ctx context.Context) ([]Change, error) {
+	changes, rev, err := w.replay.next(ctx)
+	switch {
+	case errors.Is(err, ErrGone):
+		w.gone = true
+		w.stopReplay()
+		return nil, err
+	case errors.Is(err, store.ErrUnavailable):
+		w.stopReplay() // and begin again from the cursor, after the replay's pause
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	w.cursor = max(w.cursor, rev)
+	if f := w.t.hist.after(w.cursor); !f.gone {
+		w.stopReplay()
+	}
+	return changes, nil
+}
+
+func (w *Watcher) stopReplay() {
+	if w.replay != nil {
+		w.replay.stop()
+		w.replay = nil
+	}
+}
+
+// Ready is closed when Next has something to say: take it anew after each Next. While the past is being read from the store
+// it is closed, and Next may block for as long as the store takes.
+func (w *Watcher) Ready() <-chan struct{} {
+	if w.gone || w.replay != nil {
+		return closed
+	}
+	if f := w.t.hist.after(w.cursor); f.wait != nil {
+		return f.wait
+	}
+	return closed
+}
+
+// Progress is the newest revision up to which Next has delivered everything: what a bookmark may carry. It never blocks.
+func (w *Watcher) Progress() int64 {
+	// The order counts: a change that comes after this line may be missed below, but is newer than `delivered`.
+	delivered := w.v.delivered.Load()
+	if w.replay == nil && !w.gone && w.t.hist.idle(w.cursor) {
+		w.cursor = max(w.cursor, delivered)
+	}
+	return w.cursor
+}
+
+// Close ends the watcher. Only one that was reading from the store holds anything, but nobody can tell from outside.
+func (w *Watcher) Close() {
+	w.stopReplay()
+	w.gone = true
+}
+
+// decodeRaw fills in the changes that were found, once for all readers, and leaves out what cannot be decoded.
+func (v *View) decodeRaw(t *table, f found) []Change {
+	c := f.chunk
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bad := false
+	for i := f.from; i < f.to; i++ {
+		if ev := c.raw[i]; ev.Key != "" {
+			c.changes[i] = v.change(t, ev)
+			c.raw[i] = store.Event{} // decoded
+		}
+		bad = bad || c.changes[i].New == nil && c.changes[i].Old == nil
+	}
+	changes := c.changes[f.from:f.to:f.to]
+	if bad {
+		changes = slices.Clone(changes)
+		changes = slices.DeleteFunc(changes, func(c Change) bool { return c.New == nil && c.Old == nil })
+	}
+	return changes
+}
+
+// change decodes both sides of an event. An undecodable object counts as not there.
+func (v *View) change(t *table, ev store.Event) Change {
+	ch := Change{Rev: ev.ModRevision}
+	if ev.Prev != nil {
+		ch.Old = v.decode(t, *ev.Prev)
+	}
+	if !ev.Deleted {
+		ch.New = v.decode(t, ev.KV)
+	}
+	return ch
+}
+
+// decode makes an entry of what the store holds under a key of t's; nil when it cannot be decoded.
+func (v *View) decode(t *table, kv store.KV) *Entry {
+	e, err := v.newEntry(t, kv)
+	if err != nil {
+		v.broken.add(v, t, kv, err)
+		return nil
+	}
+	return e
+}
+
+func (v *View) newEntry(t *table, kv store.KV) (*Entry, error) {
+	obj, err := v.c.Decode(t.kind, kv.Value, kv.ModRevision)
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	// The store's key is the truth about the name; a value that says otherwise would be served under a name that is not its own.
+	key := keyOf(t.kind, kv.Key[len(t.kind.Prefix()):])
+	if got := (Key{m.GetNamespace(), m.GetName()}); got != key {
+		return nil, errors.New("the object calls itself " + strconv.Quote(got.Namespace+"/"+got.Name))
+	}
+	e := &Entry{Key: key, Rev: kv.ModRevision, Object: obj, Meta: m, size: len(kv.Value)}
+	e.enc.cache = v.encCache
+	if v.c.CheckMutation {
+		e.sum = checksum(obj)
+	}
+	return e, nil
+}
