@@ -1,0 +1,196 @@
+// Package admit decides whether a pod may run on this node. The check is a pure function of the pod, the node and the pods
+// that are there already; reasons and messages are upstream's, since users and controllers read them. A rejected pod ends
+// as Failed: it is never left Pending, whoever bound it (case C23).
+package admit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"podo.dev/podo/internal/kubelet/worker"
+)
+
+// Rules are what the node allows beyond its Node object.
+type Rules struct {
+	OS              string   // "linux"
+	UnsafeSysctls   []string // allowedUnsafeSysctls: names, or prefixes that end in "*"
+	AppArmorEnabled bool     // by the kernel
+}
+
+// Checker is the port worker.Admission: Check with the node as it is now.
+type Checker struct {
+	// Node is the newest Node object, nil while there is none.
+	Node  func() *v1.Node
+	Rules Rules
+}
+
+var _ worker.Admission = Checker{}
+
+// Admit implements worker.Admission.
+func (c Checker) Admit(pod *v1.Pod, active []*v1.Pod) *worker.Rejection {
+	node := c.Node()
+	if node == nil {
+		return &worker.Rejection{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}
+	}
+	return Check(pod, node, active, c.Rules)
+}
+
+// Check tells why the pod may not run on the node beside active, or nil. active may contain the pod itself. What no freed
+// resource could change comes first.
+func Check(pod *v1.Pod, node *v1.Node, active []*v1.Pod, rules Rules) *worker.Rejection {
+	others := slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool { return p.UID == pod.UID })
+	for _, check := range []func() *worker.Rejection{
+		func() *worker.Rejection { return sysctls(pod, rules.UnsafeSysctls) },
+		func() *worker.Rejection { return appArmor(pod, rules.AppArmorEnabled) },
+		func() *worker.Rejection { return operatingSystem(pod, rules.OS) },
+		func() *worker.Rejection { return groupsPolicy(pod, node) },
+		func() *worker.Rejection { return resources(pod, node, others) },
+		func() *worker.Rejection { return affinity(pod, node) },
+		func() *worker.Rejection { return ports(pod, others) },
+		func() *worker.Rejection { return taints(pod, node) },
+	} {
+		if r := check(); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+func operatingSystem(pod *v1.Pod, os string) *worker.Rejection {
+	if l, ok := pod.Labels[v1.LabelOSStable]; ok && l != os {
+		return &worker.Rejection{
+			Reason:  "PodOSSelectorNodeLabelDoesNotMatch",
+			Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+		}
+	}
+	if pod.Spec.OS != nil && string(pod.Spec.OS.Name) != os {
+		return &worker.Rejection{
+			Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS",
+		}
+	}
+	return nil
+}
+
+func groupsPolicy(pod *v1.Pod, node *v1.Node) *worker.Rejection {
+	sc := pod.Spec.SecurityContext
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
+		return nil
+	}
+	if f := node.Status.Features; f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy {
+		return nil
+	}
+	return &worker.Rejection{
+		Reason:  "SupplementalGroupsPolicyNotSupported",
+		Message: "SupplementalGroupsPolicy=Strict is not supported in this node",
+	}
+}
+
+// resources compares what the pod asks for with what the others leave of the node's allocatable. Extended resources that the
+// node does not know are not the node's to give and are passed over.
+func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) *worker.Rejection {
+	have := node.Status.Allocatable
+	if n, ok := have[v1.ResourcePods]; ok && int64(len(others))+1 > n.Value() {
+		return insufficient(v1.ResourcePods, 1, int64(len(others)), n.Value())
+	}
+	asked := requests(pod)
+	used := v1.ResourceList{}
+	for _, p := range others {
+		for name, q := range requests(p) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+	}
+	// cpu, memory and storage first, as upstream looks; the rest by name.
+	names := slices.SortedFunc(maps.Keys(asked), func(a, b v1.ResourceName) int {
+		if ra, rb := rank(a), rank(b); ra != rb {
+			return ra - rb
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	for _, name := range names {
+		q := asked[name]
+		limit, known := have[name]
+		if q.IsZero() || (!known && isExtended(name)) {
+			continue
+		}
+		in := amount(name)
+		if a, u, h := in(q.MilliValue(), q.Value()), in(milli(used, name)), in(limit.MilliValue(), limit.Value()); a > h-u {
+			return insufficient(name, a, u, h)
+		}
+	}
+	return nil
+}
+
+func requests(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+}
+
+func rank(name v1.ResourceName) int {
+	if i := slices.Index([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}, name); i >= 0 {
+		return i
+	}
+	return 3
+}
+
+// amount picks the unit in which a resource is counted: cpus in thousandths, all else whole.
+func amount(name v1.ResourceName) func(milli, value int64) int64 {
+	if name == v1.ResourceCPU {
+		return func(milli, _ int64) int64 { return milli }
+	}
+	return func(_, value int64) int64 { return value }
+}
+
+func milli(l v1.ResourceList, name v1.ResourceName) (int64, int64) {
+	q := l[name]
+	return q.MilliValue(), q.Value()
+}
+
+// isExtended tells resources that others than Kubernetes define: those with a domain that is not its own.
+func isExtended(name v1.ResourceName) bool {
+	s := string(name)
+	return strings.Contains(s, "/") && !strings.Contains(s, v1.ResourceDefaultNamespacePrefix)
+}
+
+func insufficient(name v1.ResourceName, requested, used, capacity int64) *worker.Rejection {
+	return &worker.Rejection{
+		Reason: "OutOf" + string(name),
+		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+			name, requested, used, capacity),
+	}
+}
+
+func predicate(name, why string) *worker.Rejection {
+	return &worker.Rejection{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why)}
+}
+
+func affinity(pod *v1.Pod, node *v1.Node) *worker.Rejection {
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		return predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	}
+	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
+		return predicate("NodeName", "node(s) didn't match the requested node name")
+	}
+	return nil
+}
+
+// taints turns away what a NoExecute taint would evict at once. Static pods run whatever the node's taints are.
+func taints(pod *v1.Pod, node *v1.Node) *worker.Rejection {
+	if source := pod.Annotations["kubernetes.io/config.source"]; source != "" && source != "api" {
+		return nil
+	}
+	_, untolerated := schedulinghelper.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations,
+		func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }, false)
+	if untolerated {
+		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+	}
+	return nil
+}
