@@ -1,0 +1,94 @@
+// Package admit is the chain of admission rules that every write passes between authorization and the store. A rule
+// either edits the object (Mutate, first) or judges the final one (Validate, last); order in the chain is order of execution.
+package admit
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+)
+
+// Operation is what the write does.
+type Operation string
+
+// The operations.
+const (
+	Create  Operation = "CREATE"
+	Update  Operation = "UPDATE"
+	Delete  Operation = "DELETE"
+	Connect Operation = "CONNECT"
+)
+
+// Attributes are one write on its way. Object may be edited by Mutate; Old is shared and read-only.
+type Attributes struct {
+	Op     Operation
+	User   user.Info
+	Kind   *registry.Kind
+	Ref    client.Ref
+	Object runtime.Object // nil on Delete
+	Old    runtime.Object // nil on Create
+	DryRun bool
+
+	conds []store.Cond
+}
+
+// Require makes the write conditional on what a rule has read: key must still be at revision when the write commits.
+func (a *Attributes) Require(key string, revision int64) {
+	a.conds = append(a.conds, store.Cond{Key: key, Revision: revision})
+}
+
+// Conds are the conditions that rules required.
+func (a *Attributes) Conds() []store.Cond { return a.conds }
+
+// Mutator edits objects; Validator judges them. A rule is either or both.
+type (
+	Mutator interface {
+		Mutate(ctx context.Context, a *Attributes) error
+	}
+	Validator interface {
+		Validate(ctx context.Context, a *Attributes) error
+	}
+)
+
+// Chain is an ordered list of Mutators and Validators.
+type Chain []any
+
+// Mutate runs the mutating rules.
+func (c Chain) Mutate(ctx context.Context, a *Attributes) error {
+	for _, p := range c {
+		if m, ok := p.(Mutator); ok {
+			if err := m.Mutate(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Validate runs the judging rules.
+func (c Chain) Validate(ctx context.Context, a *Attributes) error {
+	for _, p := range c {
+		if v, ok := p.(Validator); ok {
+			if err := v.Validate(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forbidden is a refusal in the form that all rules use.
+func forbidden(a *Attributes, msg string) error {
+	name := a.Ref.Name
+	if name == "" {
+		name = "Unknown"
+	}
+	return apierrors.NewForbidden(a.Ref.Resource, name, errors.New(msg))
+}

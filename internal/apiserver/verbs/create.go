@@ -1,0 +1,192 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/timeline"
+)
+
+const (
+	// nameTries bounds how many random names are tried for one generateName.
+	nameTries = 8
+	// writeTries bounds how often a write decides again because what it had read changed.
+	writeTries = 32
+
+	maxGenerated  = 63 // a generated name is a DNS label
+	randomLetters = 5
+)
+
+// Create stores a new object. obj becomes the verbs' own and is the answer.
+func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+		return nil, err
+	}
+	m := accessor(obj)
+	if err := placeIn(k, &ref, m); err != nil {
+		return nil, err
+	}
+	generate := m.GetName() == "" && m.GetGenerateName() != ""
+	for try := 1; ; try++ {
+		draft := obj
+		if generate && try < nameTries {
+			draft = obj.DeepCopyObject() // the next try starts from what the client sent
+		}
+		out, err := v.create(ctx, u, k, ref, draft, generate, o)
+		if !generate || !apierrors.IsAlreadyExists(err) {
+			return out, err
+		}
+		if try == nameTries {
+			return nil, apierrors.NewGenerateNameConflict(ref.Resource, accessor(draft).GetName(), 1)
+		}
+	}
+}
+
+// placeIn makes the object's namespace and the request's agree.
+func placeIn(k *registry.Kind, ref *client.Ref, m metav1.Object) error {
+	if !k.Namespaced {
+		if m.GetNamespace() != "" {
+			return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		}
+		ref.Namespace = ""
+		return nil
+	}
+	if m.GetNamespace() == "" {
+		m.SetNamespace(ref.Namespace)
+	}
+	if ref.Namespace == "" && ref.Name == "" {
+		ref.Namespace = m.GetNamespace()
+	}
+	if m.GetNamespace() != ref.Namespace {
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, generate bool, o Options) (runtime.Object, error) {
+	m := accessor(obj)
+	if generate {
+		m.SetName(generateName(m.GetGenerateName()))
+	}
+	if m.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	ref.Name = m.GetName()
+	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun}
+	if err := v.chain.Mutate(ctx, a); err != nil {
+		return nil, err
+	}
+	m.SetUID(v.c.NewUID())
+	m.SetCreationTimestamp(metav1.NewTime(v.c.Now()).Rfc3339Copy())
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	m.SetSelfLink("")
+	// Field ownership is kept once apply is served; what a client claims meanwhile is dropped.
+	m.SetManagedFields(nil)
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	if k.PrepareForCreate != nil {
+		k.PrepareForCreate(obj)
+	}
+	errs := k.ValidateMeta(obj)
+	if k.Validate != nil {
+		errs = append(errs, k.Validate(obj)...)
+	}
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
+	}
+	if err := v.chain.Validate(ctx, a); err != nil {
+		return nil, err
+	}
+	if k.Warnings != nil {
+		o.warn(k.Warnings(obj))
+	}
+	v.record(timeline.Accepted, obj)
+	return v.storeNew(ctx, k, a, o)
+}
+
+// storeNew commits a new object under the condition that its name is free and that what admission read still holds.
+func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attributes, o Options) (runtime.Object, error) {
+	obj := a.Object
+	m := accessor(obj)
+	key := k.Key(m.GetNamespace(), m.GetName())
+	if o.DryRun {
+		switch _, err := v.c.Store.Get(ctx, key); {
+		case err == nil:
+			return nil, apierrors.NewAlreadyExists(k.GroupResource(), m.GetName())
+		case !isNotFound(err):
+			return nil, storeError(err)
+		}
+		obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+		return obj, nil
+	}
+	value, err := encode(k, obj)
+	if err != nil {
+		return nil, err
+	}
+	op := store.Op{Key: key, Value: value}
+	if k.TTL != nil {
+		op.TTL = k.TTL(obj)
+	}
+	for range writeTries {
+		conds := append([]store.Cond{{Key: key}}, a.Conds()...)
+		res, err := v.c.Store.Txn(ctx, conds, []store.Op{op})
+		if err != nil {
+			return nil, storeError(err)
+		}
+		if res.OK {
+			m.SetResourceVersion(formatRev(res.Revision))
+			v.record(timeline.Stored, obj, timeline.Field{Key: "rev", Value: m.GetResourceVersion()})
+			return obj, nil
+		}
+		if res.Found[0].ModRevision != 0 {
+			return nil, exists(k, m.GetName(), res.Found[0])
+		}
+		// What admission read has changed: let it look again at what is there now.
+		if a, err = v.readmit(ctx, a, res); err != nil {
+			return nil, err
+		}
+	}
+	return nil, apierrors.NewConflict(k.GroupResource(), m.GetName(), fmt.Errorf("what admission depends on kept changing"))
+}
+
+// readmit runs the mutating rules once more after their conditions failed. They have edited the object already and are
+// idempotent; only what they read matters now.
+func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnResult) (*admit.Attributes, error) {
+	if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
+		return nil, viewError(err)
+	}
+	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun}
+	return next, v.chain.Mutate(ctx, next)
+}
+
+// exists is the refusal of a taken name; it says so when the name is only still taken.
+func exists(k *registry.Kind, name string, kv store.KV) error {
+	e := apierrors.NewAlreadyExists(k.GroupResource(), name)
+	if old, err := decode(k, kv); err == nil && accessor(old).GetDeletionTimestamp() != nil {
+		e.ErrStatus.Message = "object is being deleted: " + e.ErrStatus.Message
+	}
+	return e
+}
+
+func generateName(base string) string {
+	if len(base) > maxGenerated-randomLetters {
+		base = base[:maxGenerated-randomLetters]
+	}
+	return base + utilrand.String(randomLetters)
+}

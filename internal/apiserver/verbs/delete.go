@@ -1,0 +1,308 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view"
+)
+
+// collectionWorkers delete the objects of a collection side by side; the store commits them in groups.
+const collectionWorkers = 64
+
+// Delete asks for an object's end.
+//
+//	alive ─ grace > 0 ──► terminating (deletionTimestamp in the future) ── grace 0 ──┐
+//	  │  └─ finalizers ─► terminating (grace 0) ─ last finalizer goes (an update) ───┼─► gone
+//	  └─ neither ────────────────────────────────────────────────────────────────────┘
+//
+// A terminating object's grace can only get shorter. deleted says that the object is gone; out is its last state, or the state
+// in which it now waits.
+func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, o Options) (out runtime.Object, deleted bool, err error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := v.authorize(ctx, u, "delete", ref, nil); err != nil {
+		return nil, false, err
+	}
+	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
+		return nil, false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	return v.delete(ctx, u, k, ref, nil, d, o)
+}
+
+// delete is Delete behind its checks; known, when set, is the object as the caller has just read it.
+func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, known *view.Entry, d *metav1.DeleteOptions, o Options) (runtime.Object, bool, error) {
+	cur, fresh := known, false
+	var err error
+	if cur == nil {
+		if cur, fresh, err = v.current(ctx, k, ref, 0); err != nil {
+			return nil, false, err
+		}
+	}
+	for range writeTries {
+		w, err := v.plan(ctx, u, k, ref, cur, d, o)
+		if (err != nil || w.same) && !fresh {
+			next, readErr := v.freshly(ctx, k, ref)
+			if readErr != nil {
+				return nil, false, readErr
+			}
+			fresh = true
+			if next.Rev != cur.Rev {
+				cur = next
+				continue
+			}
+		}
+		if err != nil || w.same || o.DryRun {
+			return w.obj, w.remove, err
+		}
+		out, found, err := v.commit(ctx, k, cur, w)
+		if err != nil || out != nil {
+			return out, w.remove, err
+		}
+		if found.ModRevision == 0 {
+			return nil, false, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+		}
+		if cur, err = entryOf(k, found); err != nil {
+			return nil, false, err
+		}
+		fresh = true
+	}
+	return nil, false, conflict(k.GroupResource(), ref.Name)
+}
+
+// plan decides what a deletion does to the object as it is.
+func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, cur *view.Entry, d *metav1.DeleteOptions, o Options) (wanted, error) {
+	if err := preconditions(k, cur.Meta, d.Preconditions); err != nil {
+		return wanted{}, err
+	}
+	a := &admit.Attributes{Op: admit.Delete, User: u, Kind: k, Ref: ref, Old: cur.Object, DryRun: o.DryRun}
+	if err := v.chain.Mutate(ctx, a); err != nil {
+		return wanted{}, err
+	}
+	if err := v.chain.Validate(ctx, a); err != nil {
+		return wanted{}, err
+	}
+	w := wanted{obj: cur.Object.DeepCopyObject(), stage: timeline.Deleting}
+	m := accessor(w.obj)
+	if ns, ok := w.obj.(*v1.Namespace); ok {
+		if end := v.endNamespace(ns); end != ended {
+			w.same = end == pending
+			return w, w.finish(k, cur)
+		}
+	}
+	graceful, waits := v.graceful(k, w.obj, d)
+	if waits {
+		w.same = true
+		return w, nil
+	}
+	collect(m, d)
+	if !graceful && held(w.obj) {
+		markDeleting(m, v.c.Now())
+	}
+	w.remove = !held(w.obj) && (!graceful || grace(m) == 0)
+	return w, w.finish(k, cur)
+}
+
+// finish encodes what is to be written, if anything is.
+func (w *wanted) finish(k *registry.Kind, cur *view.Entry) error {
+	if w.same || w.remove {
+		return nil
+	}
+	return w.encode(k, cur)
+}
+
+// preconditions refuses to delete another object than the one meant.
+func preconditions(k *registry.Kind, m metav1.Object, p *metav1.Preconditions) error {
+	if p == nil {
+		return nil
+	}
+	kind := schema.GroupResource{Group: k.GVK.Group, Resource: k.GVK.Kind}
+	if p.UID != nil && *p.UID != m.GetUID() {
+		return apierrors.NewConflict(kind, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, m.GetUID()))
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
+		return apierrors.NewConflict(kind, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, m.GetResourceVersion()))
+	}
+	return nil
+}
+
+// graceful marks an object whose kind ends gracefully. waits says that it is already ending, no slower than asked.
+func (v *Verbs) graceful(k *registry.Kind, obj runtime.Object, d *metav1.DeleteOptions) (graceful, waits bool) {
+	if k.Graceful == nil {
+		return false, false
+	}
+	m := accessor(obj)
+	asked := d.GracePeriodSeconds
+	if asked != nil && *asked < 0 {
+		one := int64(1)
+		asked = &one
+	}
+	now := metav1.NewTime(v.c.Now())
+	if m.GetDeletionTimestamp() != nil {
+		had := m.GetDeletionGracePeriodSeconds()
+		if had == nil || *had == 0 {
+			return false, false
+		}
+		if asked == nil || *asked >= *had {
+			return false, true
+		}
+		period := *asked
+		at := metav1.NewTime(m.GetDeletionTimestamp().Add(time.Duration(period-*had) * time.Second))
+		if at.Before(&now) {
+			// Never into the past; and someone else still has to end it when grace was asked for.
+			at = now
+			if period != 0 {
+				period = 1
+			}
+		}
+		m.SetDeletionTimestamp(&at)
+		m.SetDeletionGracePeriodSeconds(&period)
+		return true, false
+	}
+	c := d.DeepCopy()
+	c.GracePeriodSeconds = asked
+	period := k.Graceful(obj, c)
+	at := metav1.NewTime(now.Add(time.Duration(period) * time.Second)).Rfc3339Copy()
+	m.SetDeletionTimestamp(&at)
+	m.SetDeletionGracePeriodSeconds(&period)
+	if m.GetGeneration() > 0 {
+		m.SetGeneration(m.GetGeneration() + 1)
+	}
+	return true, false
+}
+
+// markDeleting is for objects that end without grace but are held by finalizers.
+func markDeleting(m metav1.Object, now time.Time) {
+	if m.GetDeletionTimestamp() == nil && m.GetGeneration() > 0 {
+		m.SetGeneration(m.GetGeneration() + 1)
+	}
+	if at := m.GetDeletionTimestamp(); at == nil || at.After(now) {
+		t := metav1.NewTime(now).Rfc3339Copy()
+		m.SetDeletionTimestamp(&t)
+	}
+	var zero int64
+	m.SetDeletionGracePeriodSeconds(&zero)
+}
+
+// collect notes in the finalizers what shall become of dependents. The options go before what the object already says.
+func collect(m metav1.Object, d *metav1.DeleteOptions) {
+	orphan := slices.Contains(m.GetFinalizers(), metav1.FinalizerOrphanDependents)
+	foreground := !orphan && slices.Contains(m.GetFinalizers(), metav1.FinalizerDeleteDependents)
+	switch {
+	case d.OrphanDependents != nil: //nolint:staticcheck // old clients send it
+		orphan, foreground = *d.OrphanDependents, false //nolint:staticcheck // as above
+	case d.PropagationPolicy != nil:
+		orphan = *d.PropagationPolicy == metav1.DeletePropagationOrphan
+		foreground = *d.PropagationPolicy == metav1.DeletePropagationForeground
+	}
+	var keep []string
+	for _, f := range m.GetFinalizers() {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			keep = append(keep, f)
+		}
+	}
+	if orphan {
+		keep = append(keep, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		keep = append(keep, metav1.FinalizerDeleteDependents)
+	}
+	m.SetFinalizers(keep)
+}
+
+// held says that finalizers keep the object; a namespace has some of its own.
+func held(obj runtime.Object) bool {
+	if ns, ok := obj.(*v1.Namespace); ok && len(ns.Spec.Finalizers) > 0 {
+		return true
+	}
+	return len(accessor(obj).GetFinalizers()) > 0
+}
+
+func zeroGrace(m metav1.Object) bool { return grace(m) == 0 }
+
+func grace(m metav1.Object) int64 {
+	if g := m.GetDeletionGracePeriodSeconds(); g != nil {
+		return *g
+	}
+	return 0
+}
+
+// namespaceEnd is where a namespace is on its way out.
+type namespaceEnd int
+
+const (
+	starting namespaceEnd = iota // this deletion is the first
+	pending                      // its content is being removed
+	ended                        // nothing holds it but, perhaps, its own metadata's finalizers
+)
+
+// endNamespace starts a namespace's end: its content goes first, by a controller that then takes away spec.finalizers.
+func (v *Verbs) endNamespace(ns *v1.Namespace) namespaceEnd {
+	if ns.DeletionTimestamp == nil && held(ns) {
+		now := metav1.NewTime(v.c.Now()).Rfc3339Copy()
+		ns.DeletionTimestamp = &now
+		ns.Status.Phase = v1.NamespaceTerminating
+		return starting
+	}
+	if len(ns.Spec.Finalizers) > 0 {
+		return pending
+	}
+	return ended
+}
+
+// DeleteCollection deletes every object that List with the same options gives, and answers with what was there.
+func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, l *internalversion.ListOptions, o Options) (*List, error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.authorize(ctx, u, "deletecollection", ref, l.FieldSelector); err != nil {
+		return nil, err
+	}
+	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	list, err := v.list(ctx, k, ref, l)
+	if err != nil {
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(collectionWorkers)
+	for _, e := range list.Items {
+		g.Go(func() error {
+			one := client.Ref{Resource: ref.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name}
+			if _, _, err := v.delete(gctx, u, k, one, e, d, o); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return nil, storeError(ctx.Err())
+		}
+		return nil, err
+	}
+	return list, nil
+}

@@ -1,0 +1,47 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view"
+)
+
+// errModified is what a writer hears whose object is no longer the stored one.
+var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+
+func conflict(r schema.GroupResource, name string) error {
+	return apierrors.NewConflict(r, name, errModified)
+}
+
+// storeError turns what the store says into what a client understands.
+func storeError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.NewTimeoutError("request did not complete within requested timeout - context deadline exceeded", 0)
+	case errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError("request was canceled: context canceled", 0)
+	case errors.Is(err, store.ErrNoSpace):
+		return apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
+	case errors.Is(err, store.ErrCompacted):
+		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+	case errors.Is(err, store.ErrUnavailable):
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the store does not answer: %v", err))
+	}
+	return apierrors.NewInternalError(err)
+}
+
+// viewError is storeError for the view's own errors too.
+func viewError(err error) error {
+	if errors.Is(err, view.ErrGone) {
+		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+	}
+	return storeError(err)
+}

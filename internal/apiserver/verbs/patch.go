@@ -1,0 +1,262 @@
+package verbs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	kjson "sigs.k8s.io/json"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+)
+
+// maxPatchOperations bounds a JSON patch.
+const maxPatchOperations = 10000
+
+// Patch is a change described by the client.
+type Patch struct {
+	Type types.PatchType
+	Data []byte
+	// Validation is how unknown and duplicate fields are treated: metav1.FieldValidationIgnore, Warn (also "") or Strict.
+	Validation string
+}
+
+// Patch applies p to the object and writes the result. It is evaluated again when someone else wrote in between, unless
+// the patch itself names a resourceVersion.
+func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch, o Options) (runtime.Object, error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.authorize(ctx, u, "patch", ref, nil); err != nil {
+		return nil, err
+	}
+	rules, ok := k.Updates[ref.Subresource]
+	if !ok {
+		return nil, apierrors.NewMethodNotSupported(ref.Resource, "patch")
+	}
+	apply, err := p.compile()
+	if err != nil {
+		return nil, err
+	}
+	return v.guarded(ctx, u, k, ref, guard{rules: rules, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+		obj, strict, err := apply(k, cur)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.judge(strict, &o); err != nil {
+			return nil, err
+		}
+		m := accessor(obj)
+		if m.GetName() == "" {
+			m.SetName(ref.Name)
+		}
+		if rv := m.GetResourceVersion(); rv != "" && rv != accessor(cur).GetResourceVersion() {
+			return nil, conflict(k.GroupResource(), ref.Name)
+		}
+		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
+			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, accessor(cur).GetUID())) //nolint:staticcheck // upstream's text
+		}
+		return obj, nil
+	})
+}
+
+// applied is a patch's result: the object, and what a strict decoder has to say about it.
+type applied func(k *registry.Kind, cur runtime.Object) (obj runtime.Object, strict []error, err error)
+
+func (p *Patch) strict() bool { return p.Validation != metav1.FieldValidationIgnore }
+
+// judge lets strict errors pass as warnings, or not.
+func (p *Patch) judge(strict []error, o *Options) error {
+	if len(strict) == 0 {
+		return nil
+	}
+	if p.Validation == metav1.FieldValidationStrict {
+		return invalidPatch(string(p.Data), runtime.NewStrictDecodingError(strict))
+	}
+	for _, e := range strict {
+		o.warn([]string{e.Error()})
+	}
+	return nil
+}
+
+func invalidPatch(data string, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), data, err.Error())})
+}
+
+// compile parses the patch once.
+func (p *Patch) compile() (applied, error) {
+	if p.Type != types.ApplyYAMLPatchType && !json.Valid(p.Data) {
+		return nil, apierrors.NewBadRequest("invalid JSON patch")
+	}
+	switch p.Type {
+	case types.JSONPatchType:
+		return p.compileJSON()
+	case types.MergePatchType:
+		return p.compileMerge()
+	case types.StrategicMergePatchType:
+		return p.compileStrategic()
+	}
+	e := apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "",
+		fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
+			types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType), 0, true)
+	e.ErrStatus.Reason = metav1.StatusReasonUnsupportedMediaType
+	e.ErrStatus.Message = fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
+		types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType)
+	return nil, e
+}
+
+func (p *Patch) compileJSON() (applied, error) {
+	var strict []error
+	if p.strict() {
+		var ops []struct {
+			Op    string `json:"op"`
+			Path  string `json:"path"`
+			From  string `json:"from"`
+			Value any    `json:"value"`
+		}
+		var err error
+		if strict, err = kjson.UnmarshalStrict(p.Data, &ops); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		for i, e := range strict {
+			strict[i] = fmt.Errorf("json patch %v", e)
+		}
+	}
+	patch, err := jsonpatch.DecodePatch(p.Data)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if len(patch) > maxPatchOperations {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, len(patch)))
+	}
+	return p.overJSON(strict, func(doc []byte) ([]byte, error) {
+		out, err := patch.Apply(doc)
+		if err != nil {
+			return nil, unprocessable(err)
+		}
+		return out, nil
+	}), nil
+}
+
+func (p *Patch) compileMerge() (applied, error) {
+	var strict []error
+	if p.strict() {
+		var err error
+		if strict, err = kjson.UnmarshalStrict(p.Data, &map[string]any{}); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+	}
+	return p.overJSON(strict, func(doc []byte) ([]byte, error) {
+		out, err := jsonpatch.MergePatch(doc, p.Data)
+		if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return out, err
+	}), nil
+}
+
+// overJSON patches the object's JSON text and reads the result back.
+func (p *Patch) overJSON(patchStrict []error, patch func([]byte) ([]byte, error)) applied {
+	return func(k *registry.Kind, cur runtime.Object) (runtime.Object, []error, error) {
+		doc, err := json.Marshal(cur)
+		if err != nil {
+			return nil, nil, apierrors.NewInternalError(err)
+		}
+		if doc, err = patch(doc); err != nil {
+			return nil, nil, err
+		}
+		obj := k.New()
+		strict, err := kjson.UnmarshalStrict(doc, obj)
+		if err != nil {
+			return nil, nil, invalidPatch(string(doc), err)
+		}
+		if err := sameType(k, obj); err != nil {
+			return nil, nil, err
+		}
+		if !p.strict() {
+			return obj, nil, nil
+		}
+		return obj, append(patchStrict[:len(patchStrict):len(patchStrict)], strict...), nil
+	}
+}
+
+func (p *Patch) compileStrategic() (applied, error) {
+	var strict []error
+	parse := func() (map[string]any, error) {
+		m := map[string]any{}
+		if !p.strict() {
+			return m, kjson.UnmarshalCaseSensitivePreserveInts(p.Data, &m)
+		}
+		var err error
+		strict, err = kjson.UnmarshalStrict(p.Data, &m)
+		return m, err
+	}
+	if _, err := parse(); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return func(k *registry.Kind, cur runtime.Object) (runtime.Object, []error, error) {
+		original, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cur)
+		if err != nil {
+			return nil, nil, apierrors.NewInternalError(err)
+		}
+		patch, err := parse() // the merge edits it
+		if err != nil {
+			return nil, nil, apierrors.NewBadRequest(err.Error())
+		}
+		shown := fmt.Sprintf("%+v", patch)
+		merged, err := strategicpatch.StrategicMergeMapPatch(original, patch, k.New())
+		if err != nil {
+			return nil, nil, strategicError(err)
+		}
+		obj := k.New()
+		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, obj, p.strict())
+		found := strict
+		if s, ok := runtime.AsStrictDecodingError(err); ok {
+			found = append(found[:len(found):len(found)], s.Errors()...)
+		} else if err != nil {
+			return nil, nil, invalidPatch(shown, err)
+		}
+		if err := sameType(k, obj); err != nil {
+			return nil, nil, err
+		}
+		return obj, found, nil
+	}, nil
+}
+
+func strategicError(err error) error {
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+		return apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
+		return unprocessable(err)
+	}
+	return apierrors.NewInternalError(err)
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+// sameType refuses a patch that makes the object another kind.
+func sameType(k *registry.Kind, obj runtime.Object) error {
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != k.GVK {
+		return apierrors.NewBadRequest(fmt.Sprintf("the patched object is a %s, not a %s: apiVersion and kind cannot be changed", gvk, k.GVK))
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view"
+)
+
+// futureWait is how long a read waits for a resourceVersion that has not been seen yet.
+const futureWait = 3 * time.Second
+
+// Get reads one object. rv "" is consistent, "0" is whatever the view has, anything else is at least that revision.
+// A subresource that takes the whole object (status) reads the whole object.
+func (v *Verbs) Get(ctx context.Context, u user.Info, ref client.Ref, rv string) (*view.Entry, error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.authorize(ctx, u, "get", ref, nil); err != nil {
+		return nil, err
+	}
+	return v.get(ctx, k, ref, rv)
+}
+
+func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv string) (*view.Entry, error) {
+	revision, err := parseRev(rv)
+	if err != nil {
+		return nil, err
+	}
+	if k.NotCached || rv == "" {
+		// One key, read from the store: as consistent as the view can be made, and cheaper.
+		return v.freshly(ctx, k, ref)
+	}
+	s, err := v.atLeast(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	if e := s.Get(k.GroupResource(), ref.Namespace, ref.Name); e != nil {
+		return e, nil
+	}
+	return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+}
+
+// atLeast is a snapshot not older than revision; one that stays unknown is refused as upstream does.
+func (v *Verbs) atLeast(ctx context.Context, revision int64) (view.Snapshot, error) {
+	s := v.c.View.Snapshot()
+	if s.Rev() >= revision {
+		return s, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, futureWait)
+	defer cancel()
+	s, err := v.c.View.WaitFor(wait, revision)
+	if errors.Is(err, store.ErrFuture) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return s, tooLarge(revision, v.c.View.Snapshot().Rev())
+	}
+	return s, viewError(err)
+}
+
+func tooLarge(asked, current int64) error {
+	e := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+	}}
+	return e
+}
+
+func parseRev(rv string) (int64, error) {
+	if rv == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(rv, 10, 63)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", rv, rv))
+	}
+	return int64(n), nil
+}

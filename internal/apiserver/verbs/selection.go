@@ -1,0 +1,98 @@
+package verbs
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
+)
+
+// selector picks objects by namespace, labels and fields.
+type selector struct {
+	kind      *registry.Kind
+	namespace string // "" is all
+	name      string // set when the field selector names one object
+	labels    labels.Selector
+	fields    fields.Selector // nil when name and namespace say it all
+}
+
+// newSelector checks that the fields are ones that the kind can be selected by.
+func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOptions) (selector, error) {
+	s := selector{kind: k, labels: labels.Everything()}
+	if k.Namespaced {
+		s.namespace = namespace
+	}
+	if o.LabelSelector != nil {
+		s.labels = o.LabelSelector
+	}
+	if o.FieldSelector == nil || o.FieldSelector.Empty() {
+		return s, nil
+	}
+	known := k.Selectable(k.New())
+	for _, r := range o.FieldSelector.Requirements() {
+		if _, ok := known[r.Field]; !ok {
+			if len(known) > 2 {
+				return s, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", r.Field))
+			}
+			return s, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", r.Field))
+		}
+		if !equals(r) {
+			s.fields = o.FieldSelector
+			continue
+		}
+		switch r.Field {
+		case "metadata.name":
+			if s.name != "" && s.name != r.Value {
+				s.fields = o.FieldSelector
+			}
+			s.name = r.Value
+		case "metadata.namespace":
+			if s.namespace != "" && s.namespace != r.Value {
+				s.fields = o.FieldSelector
+			} else if k.Namespaced {
+				s.namespace = r.Value
+			} else {
+				s.fields = o.FieldSelector
+			}
+		default:
+			s.fields = o.FieldSelector
+		}
+	}
+	return s, nil
+}
+
+func equals(r fields.Requirement) bool {
+	return r.Operator == selection.Equals || r.Operator == selection.DoubleEquals
+}
+
+// everything says that within its namespace the selector picks all.
+func (s *selector) everything() bool { return s.name == "" && s.fields == nil && s.labels.Empty() }
+
+func (s *selector) matches(e *view.Entry) bool {
+	if e == nil || s.namespace != "" && e.Key.Namespace != s.namespace || s.name != "" && e.Key.Name != s.name {
+		return false
+	}
+	if !s.labels.Empty() && !s.labels.Matches(labels.Set(e.Meta.GetLabels())) {
+		return false
+	}
+	return s.fields == nil || s.fields.Matches(s.kind.Selectable(e.Object))
+}
+
+// index finds a secondary index that answers one of the field requirements.
+func (s *selector) index() (name, value string, ok bool) {
+	if s.fields == nil {
+		return "", "", false
+	}
+	for _, r := range s.fields.Requirements() {
+		if s.kind.Indexes[r.Field] != nil && equals(r) {
+			return r.Field, r.Value, true
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,326 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view"
+	"podo.dev/podo/internal/view/codec"
+)
+
+// Update replaces an object, or the part of it that ref.Subresource names. obj becomes the verbs' own. created says that
+// the name was free and the kind lets a PUT create.
+func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (out runtime.Object, created bool, err error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := v.authorize(ctx, u, "update", ref, nil); err != nil {
+		return nil, false, err
+	}
+	rules, err := endpoint(k, ref)
+	if err != nil {
+		return nil, false, err
+	}
+	m := accessor(obj)
+	if m.GetName() == "" {
+		m.SetName(ref.Name)
+	}
+	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
+		return nil, false, err
+	}
+	if err := placeIn(k, &ref, m); err != nil {
+		return nil, false, err
+	}
+	want, err := revisionOf(k, m.GetResourceVersion())
+	if err != nil {
+		return nil, false, err
+	}
+	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+		if want == 0 && !rules.AllowUnconditional {
+			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group, Kind: k.Resource}, ref.Name, field.ErrorList{
+				field.Invalid(field.NewPath("metadata").Child("resourceVersion"), uint64(0), "must be specified for an update"),
+			})
+		}
+		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
+			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, accessor(cur).GetUID())) //nolint:staticcheck // upstream's text
+		}
+		return obj.DeepCopyObject(), nil
+	})
+	if rules.AllowCreate && ref.Subresource == "" && apierrors.IsNotFound(err) {
+		if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+			return nil, false, err
+		}
+		m.SetResourceVersion("")
+		out, err = v.create(ctx, u, k, ref, obj, false, o)
+		return out, err == nil, err
+	}
+	return out, false, err
+}
+
+// endpoint finds the rules of the part that ref names.
+func endpoint(k *registry.Kind, ref client.Ref) (registry.Update, error) {
+	rules, ok := k.Updates[ref.Subresource]
+	if !ok {
+		return rules, apierrors.NewMethodNotSupported(ref.Resource, "update")
+	}
+	return rules, nil
+}
+
+func sameName(ref client.Ref, name, namespace string) error {
+	if name != ref.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, ref.Name))
+	}
+	if ref.Namespace != "" && namespace != "" && namespace != ref.Namespace {
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", namespace, ref.Namespace))
+	}
+	return nil
+}
+
+// revisionOf parses the resourceVersion of an object in a request; 0 is none.
+func revisionOf(k *registry.Kind, rv string) (int64, error) {
+	if rv == "" || rv == "0" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(rv, 10, 63)
+	if err != nil {
+		return 0, apierrors.NewInvalid(k.GVK.GroupKind(), "", field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), rv, err.Error()),
+		})
+	}
+	return int64(n), nil
+}
+
+// guard is how a guarded write is bounded.
+type guard struct {
+	Options
+	rules    registry.Update
+	revision int64 // > 0: the object must be at this revision
+}
+
+// guarded is the one loop that every change of an existing object goes through:
+//
+//	read ─► change ─► admit ─► default, prepare, validate ─► Txn at the revision read ─► done
+//	 ▲         │ error, or nothing to write                    │ someone else wrote
+//	 └─────────┴── on a possibly stale read: once more, fresh ◄┘
+//
+// change gets the current object, read-only, and returns the wanted one, which is the loop's own. A verdict (an error, or
+// that nothing changes) counts only on a fresh read.
+func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, g guard, change func(cur runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	cur, fresh, err := v.current(ctx, k, ref, g.revision)
+	if err != nil {
+		return nil, err
+	}
+	for range writeTries {
+		if g.revision > 0 && cur.Rev != g.revision {
+			return nil, conflict(k.GroupResource(), ref.Name)
+		}
+		w, err := v.prepare(ctx, u, k, ref, cur, g, change)
+		if (err != nil || w.same) && !fresh {
+			next, readErr := v.freshly(ctx, k, ref)
+			if readErr != nil {
+				return nil, readErr
+			}
+			fresh = true
+			if next.Rev != cur.Rev {
+				cur = next
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w.same || g.DryRun {
+			return w.obj, nil
+		}
+		out, found, err := v.commit(ctx, k, cur, w)
+		if err != nil || out != nil {
+			return out, err
+		}
+		if found.ModRevision == 0 {
+			return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+		}
+		if cur, err = entryOf(k, found); err != nil {
+			return nil, err
+		}
+		fresh = true
+	}
+	return nil, conflict(k.GroupResource(), ref.Name)
+}
+
+// current reads the object to change: from the view when it can be there, else from the store.
+func (v *Verbs) current(ctx context.Context, k *registry.Kind, ref client.Ref, revision int64) (*view.Entry, bool, error) {
+	if !k.NotCached {
+		s := v.c.View.Snapshot()
+		if e := s.Get(k.GroupResource(), ref.Namespace, ref.Name); e != nil && e.Rev >= revision {
+			return e, e.Rev == revision, nil
+		}
+	}
+	e, err := v.freshly(ctx, k, ref)
+	return e, true, err
+}
+
+// freshly reads one object from the store itself: cheaper than waiting for the view, and it cannot be stale.
+func (v *Verbs) freshly(ctx context.Context, k *registry.Kind, ref client.Ref) (*view.Entry, error) {
+	kv, err := v.c.Store.Get(ctx, k.Key(ref.Namespace, ref.Name))
+	if isNotFound(err) {
+		return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+	}
+	if err != nil {
+		return nil, storeError(err)
+	}
+	if !k.NotCached {
+		if e := v.c.View.Snapshot().Get(k.GroupResource(), ref.Namespace, ref.Name); e != nil && e.Rev == kv.ModRevision {
+			return e, nil
+		}
+	}
+	return entryOf(k, kv)
+}
+
+// wanted is what a change comes to.
+type wanted struct {
+	obj    runtime.Object
+	value  []byte
+	conds  []store.Cond
+	same   bool // nothing to write
+	remove bool // the last finalizer is gone, or deletion needs no grace
+	stage  timeline.Stage
+}
+
+// prepare turns a change into what is to be written, by the endpoint's rules.
+func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, cur *view.Entry, g guard, change func(runtime.Object) (runtime.Object, error)) (wanted, error) {
+	obj, err := change(cur.Object)
+	if err != nil {
+		return wanted{}, err
+	}
+	if obj == nil {
+		return wanted{obj: cur.Object, same: true}, nil
+	}
+	m, old := accessor(obj), cur.Meta
+	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
+		return wanted{}, err
+	}
+	a := &admit.Attributes{Op: admit.Update, User: u, Kind: k, Ref: ref, Object: obj, Old: cur.Object, DryRun: g.DryRun}
+	if err := v.chain.Mutate(ctx, a); err != nil {
+		return wanted{}, err
+	}
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	m.SetResourceVersion(old.GetResourceVersion())
+	m.SetGeneration(old.GetGeneration())
+	m.SetSelfLink("")
+	m.SetManagedFields(old.GetManagedFields())
+	if g.rules.Prepare != nil {
+		g.rules.Prepare(obj, cur.Object)
+	}
+	if m.GetUID() == "" {
+		m.SetUID(old.GetUID())
+	}
+	m.SetCreationTimestamp(old.GetCreationTimestamp())
+	// An update can neither start nor take back a deletion.
+	if old.GetDeletionTimestamp() != nil {
+		m.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	}
+	if m.GetDeletionGracePeriodSeconds() == nil {
+		m.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
+	errs := k.ValidateMetaUpdate(obj, cur.Object)
+	if g.rules.Validate != nil {
+		errs = append(errs, g.rules.Validate(obj, cur.Object)...)
+	}
+	if len(errs) > 0 {
+		return wanted{}, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
+	}
+	if err := v.chain.Validate(ctx, a); err != nil {
+		return wanted{}, err
+	}
+	if k.Warnings != nil {
+		g.warn(k.Warnings(obj))
+	}
+	w := wanted{obj: obj, conds: a.Conds(), remove: old.GetDeletionTimestamp() != nil && zeroGrace(old) && !held(obj)}
+	return w, w.encode(k, cur)
+}
+
+// encode makes the stored bytes and notices when they are those already there.
+func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
+	m := accessor(w.obj)
+	rv := m.GetResourceVersion()
+	m.SetResourceVersion("")
+	value, err := encode(k, w.obj)
+	if err != nil {
+		return err
+	}
+	m.SetResourceVersion(rv)
+	w.value = value
+	if w.remove {
+		return nil
+	}
+	was, err := encode(k, withRev(cur.Object, ""))
+	if err != nil {
+		return err
+	}
+	w.same = bytes.Equal(value, was)
+	return nil
+}
+
+// commit writes. A nil object without an error means that another writer was first; found is then what is there.
+func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w wanted) (runtime.Object, store.KV, error) {
+	key := k.Key(cur.Key.Namespace, cur.Key.Name)
+	op := store.Op{Key: key, Value: w.value}
+	if w.remove {
+		op = store.Op{Key: key, Delete: true}
+	} else if k.TTL != nil {
+		op.TTL = k.TTL(w.obj)
+	}
+	res, err := v.c.Store.Txn(ctx, append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), []store.Op{op})
+	if err != nil {
+		return nil, store.KV{}, storeError(err)
+	}
+	if !res.OK {
+		return nil, res.Found[0], nil
+	}
+	m := accessor(w.obj)
+	m.SetResourceVersion(formatRev(res.Revision))
+	switch {
+	case w.remove:
+		v.record(timeline.Deleted, w.obj)
+	case w.stage == timeline.Deleting:
+		v.record(timeline.Deleting, w.obj, timeline.Field{Key: "grace", Value: strconv.FormatInt(grace(m), 10)})
+	}
+	return w.obj, store.KV{}, nil
+}
+
+func isNotFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
+
+func decode(k *registry.Kind, kv store.KV) (runtime.Object, error) {
+	obj, err := codec.Decode(k, kv.Value, kv.ModRevision)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s: %w", kv.Key, err))
+	}
+	return obj, nil
+}
+
+// entryOf is a stored value as the view would publish it.
+func entryOf(k *registry.Kind, kv store.KV) (*view.Entry, error) {
+	obj, err := decode(k, kv)
+	if err != nil {
+		return nil, err
+	}
+	m := accessor(obj)
+	return &view.Entry{Key: view.Key{Namespace: m.GetNamespace(), Name: m.GetName()}, Rev: kv.ModRevision, Object: obj, Meta: m}, nil
+}

@@ -1,0 +1,216 @@
+// Package verbs is the API without a wire: decoded objects and a user in, decoded objects out. HTTP (package apiserver/wire)
+// and in-process callers (package client/local) go through the same functions, so nobody skips authorization, admission or
+// validation.
+//
+// A write is: authorize, admit (mutate), default, prepare, validate, admit (validate), then one store transaction whose
+// conditions name everything that was read, then the written object as the answer. Nothing is locked meanwhile: two writers of
+// one object meet in the transaction, and the later one decides again on what is there.
+//
+// A read comes from the view and reflects every write acknowledged before it, unless the caller allows otherwise.
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view"
+	"podo.dev/podo/internal/view/codec"
+)
+
+// Config is what Verbs are made of. Store, View and Kinds are required.
+type Config struct {
+	Store store.Store
+	View  *view.View
+	Kinds []*registry.Kind
+	// Authorizer defaults to authz.Rules over the view.
+	Authorizer authz.Authorizer
+	// Admission is run after the built-in rules.
+	Admission admit.Chain
+	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
+	Append timeline.Append
+	Now    func() time.Time
+	NewUID func() types.UID
+	Logger *slog.Logger
+}
+
+// Validate says what is missing.
+func (c *Config) Validate() error {
+	if c.Store == nil || c.View == nil || len(c.Kinds) == 0 {
+		return errors.New("verbs: Config needs Store, View and Kinds")
+	}
+	return nil
+}
+
+// Verbs are safe for concurrent use.
+type Verbs struct {
+	c     Config
+	kinds map[schema.GroupResource]*registry.Kind
+	chain admit.Chain
+}
+
+// Options belong to every write.
+type Options struct {
+	DryRun bool
+	// Warn takes what the client should be told although the write succeeds; nil drops it.
+	Warn func(text string)
+}
+
+func (o *Options) warn(texts []string) {
+	if o.Warn == nil {
+		return
+	}
+	for _, t := range texts {
+		o.Warn(t)
+	}
+}
+
+// New makes Verbs.
+func New(c Config) (*Verbs, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Append == nil {
+		c.Append = timeline.Discard
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewUID == nil {
+		c.NewUID = uuid.NewUUID
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds))}
+	for _, k := range c.Kinds {
+		v.kinds[k.GroupResource()] = k
+	}
+	if c.Authorizer == nil {
+		v.c.Authorizer = &authz.Rules{Pods: nodePods{c.View}}
+	}
+	v.chain = append(admit.Chain{
+		&admit.NamespaceLifecycle{Get: v.namespace},
+		admit.NodeRestriction{},
+		admit.TaintNewNodes{},
+		admit.DefaultTolerations{},
+		admit.Priority{},
+	}, c.Admission...)
+	return v, nil
+}
+
+// Authorizer is what the verbs ask; the wire asks it about paths that are no resources.
+func (v *Verbs) Authorizer() authz.Authorizer { return v.c.Authorizer }
+
+// Kind finds a row of the table; nil when the resource is not served.
+func (v *Verbs) Kind(r schema.GroupResource) *registry.Kind { return v.kinds[r] }
+
+// kind finds a row or says that there is none, as the server does for a URL that it does not know.
+func (v *Verbs) kind(r schema.GroupResource) (*registry.Kind, error) {
+	if k := v.kinds[r]; k != nil {
+		return k, nil
+	}
+	return nil, apierrors.NewGenericServerResponse(404, "", r, "", "404 page not found", 0, false)
+}
+
+func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref client.Ref, sel fields.Selector) error {
+	return authz.Check(ctx, v.c.Authorizer, &authz.Attributes{
+		User: u, Verb: verb, Group: ref.Resource.Group, Resource: ref.Resource.Resource, Subresource: ref.Subresource,
+		Namespace: ref.Namespace, Name: ref.Name, Fields: sel,
+	})
+}
+
+// namespace reads a namespace for admission: the view first, and the store's truth before saying that there is none.
+func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, string, int64, error) {
+	k := v.kinds[schema.GroupResource{Resource: "namespaces"}]
+	if k == nil {
+		return nil, "", 0, apierrors.NewInternalError(errors.New("namespaces are not served"))
+	}
+	e := v.c.View.Snapshot().Get(k.GroupResource(), "", name)
+	if e == nil || e.Meta.GetDeletionTimestamp() != nil {
+		fresh, err := v.c.View.Fresh(ctx)
+		if err != nil {
+			return nil, "", 0, viewError(err)
+		}
+		if e = fresh.Get(k.GroupResource(), "", name); e == nil {
+			return nil, "", 0, nil
+		}
+	}
+	return e.Object.(*v1.Namespace), k.Key("", name), e.Rev, nil
+}
+
+// nodePods answers the authorizer from the view.
+type nodePods struct{ view *view.View }
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+func (n nodePods) NodeOf(namespace, name string) (string, bool) {
+	e := n.view.Snapshot().Get(pods, namespace, name)
+	if e == nil {
+		return "", false
+	}
+	return e.Object.(*v1.Pod).Spec.NodeName, true
+}
+
+func (n nodePods) OnNode(node string) []*v1.Pod {
+	var out []*v1.Pod
+	for e := range n.view.Snapshot().By(pods, "spec.nodeName", node) {
+		out = append(out, e.Object.(*v1.Pod))
+	}
+	return out
+}
+
+// encode is the stored form. obj's resourceVersion must be empty; its type is set here.
+func encode(k *registry.Kind, obj runtime.Object) ([]byte, error) {
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	b, err := codec.Encode(obj)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return b, nil
+}
+
+// accessor is the metadata of a served object; all kinds have it.
+func accessor(obj runtime.Object) metav1.Object {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		panic(fmt.Sprintf("%T has no metadata", obj))
+	}
+	return m
+}
+
+func formatRev(rev int64) string { return strconv.FormatInt(rev, 10) }
+
+// record appends a timeline record when obj is a pod.
+func (v *Verbs) record(stage timeline.Stage, obj runtime.Object, fields ...timeline.Field) {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return
+	}
+	v.c.Append(timeline.Record{
+		At:     v.c.Now(),
+		Pod:    timeline.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
+		Stage:  stage,
+		Fields: fields,
+	})
+}
