@@ -1,0 +1,23 @@
+package images
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/distribution/reference"
+)
+
+// normalize checks an image's name and gives it the tag "latest" when it has neither tag nor digest. A short name stays short:
+// which registry it means is the runtime's to say. repo is the full name without tag and digest, for finding credentials.
+func normalize(image string) (name, repo string, err error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return "", "", fmt.Errorf("couldn't parse image name %q: %w", image, err)
+	}
+	_, tagged := named.(reference.Tagged)
+	_, digested := named.(reference.Digested)
+	if !tagged && !digested && !strings.HasSuffix(image, ":latest") {
+		image += ":latest"
+	}
+	return image, named.Name(), nil
+}
