@@ -97,7 +97,11 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 			return nil, err
 		}
 	}
-	return p.take(s), nil
+	l := p.take(s)
+	if l.Continue != "" {
+		s.Retain()
+	}
+	return l, nil
 }
 
 // page is what one list answers.
