@@ -49,6 +49,8 @@ type encoding struct {
 	data atomic.Pointer[[]byte]
 	used atomic.Bool
 	err  error // set before done closes
+
+	counted bool // in the cache's sums; guarded by its mu
 }
 
 // Encoded returns the object in the given form: made at most once by encode (concurrent callers wait for it), and kept in a
@@ -154,6 +156,10 @@ func cost(n int) int64 { return int64(n) + slotCost }
 func (q *encodingCache) add(s *encoding, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if s.data.Load() == nil {
+		return // its entry was let go of in the meantime
+	}
+	s.counted = true
 	q.bytes += cost(n)
 	q.live++
 	q.queue = append(q.queue, s)
@@ -182,7 +188,8 @@ func (q *encodingCache) drop(s *encoding) {
 
 // evict frees a slot's bytes, once. q.mu is held.
 func (q *encodingCache) evict(s *encoding) {
-	if d := s.data.Swap(nil); d != nil {
+	if d := s.data.Swap(nil); d != nil && s.counted {
+		s.counted = false
 		q.bytes -= cost(len(*d))
 		q.live--
 	}
@@ -195,4 +202,11 @@ func checksum(obj runtime.Object) uint64 {
 		return 0
 	}
 	return h.Sum64() | 1 // never 0, which says "not taken"
+}
+
+// EncodingBytes is how much the encodings that are kept take.
+func (v *View) EncodingBytes() int64 {
+	v.encCache.mu.Lock()
+	defer v.encCache.mu.Unlock()
+	return v.encCache.bytes
 }

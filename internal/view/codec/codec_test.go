@@ -1,0 +1,120 @@
+package codec_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view/codec"
+)
+
+var podKind = registry.Lookup(schema.GroupResource{Resource: "pods"})
+
+func examplePod() *v1.Pod {
+	return &v1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", Labels: map[string]string{"a": "b"}},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}},
+	}
+}
+
+// upstream is what an upstream API server stores for the pod p of ns: the envelope, and the pod's message.
+const upstream = "k8s\x00\n\x09\n\x02v1\x12\x03Pod\x12\x13\n\x0b\n\x01p\x12\x00\x1a\x02ns\"\x00\x12\x02B\x00\x1a\x00\x1a\x00\"\x00"
+
+func TestRoundTrip(t *testing.T) {
+	pod := examplePod()
+	pod.ResourceVersion = "7"
+	value, err := codec.Encode(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.ResourceVersion != "7" {
+		t.Error("Encode changed its argument")
+	}
+	if !bytes.HasPrefix(value, []byte("k8s\x00\n\x09\n\x02v1\x12\x03Pod\x12")) || !bytes.HasSuffix(value, []byte("\x1a\x00\"\x00")) {
+		t.Errorf("the envelope is not upstream's: %q", value)
+	}
+	back, err := codec.Decode(podKind, value, 42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.ResourceVersion = "42"
+	if !apiequality.Semantic.DeepEqual(pod, back) {
+		t.Errorf("got %+v, want %+v", back, pod)
+	}
+	again, err := codec.Encode(back)
+	if err != nil || !bytes.Equal(value, again) {
+		t.Errorf("the stored form is not stable: %q, %q, %v", value, again, err)
+	}
+}
+
+func TestDecodeKeepsNothing(t *testing.T) {
+	value, err := codec.Encode(examplePod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj, err := codec.Decode(podKind, value, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(value)
+	if pod := obj.(*v1.Pod); pod.Name != "x" || pod.ResourceVersion != "" || pod.Labels["a"] != "b" {
+		t.Errorf("got %+v", pod)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	for _, c := range []struct{ name, value, err string }{
+		{"upstream's bytes", upstream, ""},
+		{"JSON", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"ns"}}`, ""},
+		{"empty", "", "neither protobuf"},
+		{"text", "hello", "neither protobuf"},
+		{"broken JSON", `{"apiVersion":`, "unexpected end"},
+		{"JSON of another kind", `{"apiVersion":"v1","kind":"Node"}`, "is a v1 Node, not a v1 Pod"},
+		{"another version", strings.Replace(upstream, "v1", "v2", 1), "is a v2 Pod, not a v1 Pod"},
+		{"cut off", upstream[:20], "envelope"},
+		{"only the magic", "k8s\x00", "is a  , not a v1 Pod"},
+		{"encrypted", "k8s:enc:aescbc:v1:key1:xyz", "encrypted at rest"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			obj, err := codec.Decode(podKind, []byte(c.value), 3)
+			switch {
+			case c.err == "" && err != nil, c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+				t.Fatalf("error %v, want %q", err, c.err)
+			case err != nil:
+				return
+			}
+			if pod := obj.(*v1.Pod); pod.Name != "p" || pod.Namespace != "ns" || pod.ResourceVersion != "3" || pod.Kind != "Pod" {
+				t.Errorf("got %+v", pod)
+			}
+		})
+	}
+}
+
+func TestEncodeNeedsTypeMeta(t *testing.T) {
+	pod := examplePod()
+	pod.TypeMeta = metav1.TypeMeta{}
+	if _, err := codec.Encode(pod); err == nil || !strings.Contains(err.Error(), "apiVersion and kind") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(upstream))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod"}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		obj, err := codec.Decode(podKind, value, 1)
+		if err != nil {
+			return
+		}
+		if _, err := codec.Encode(obj); err != nil {
+			t.Errorf("decoded, but cannot be encoded: %v", err)
+		}
+	})
+}
