@@ -152,10 +152,9 @@ func (m *Manager) auths(pod *v1.Pod, repo string) []*runtimev1.AuthConfig {
 	return lookup(credentials(found), repo)
 }
 
-// fail tells a failure by the event of its own kind and by the one that every failed start has, and records it.
+// fail tells a failure and records it. That the container did not start ("Error: ...") is podlife's to tell.
 func (m *Manager) fail(pod *v1.Pod, c *v1.Container, reason, message string, f *podlife.Failure) error {
 	m.c.Event(pod, c.Name, v1.EventTypeWarning, reason, message)
-	m.c.Event(pod, c.Name, v1.EventTypeWarning, "Failed", "Error: "+f.Reason)
 	m.record(pod, c, "", "failed", f.Reason)
 	return f
 }

@@ -1,0 +1,114 @@
+// Package objects is how the kubelet's modules read the ConfigMaps and Secrets that pods refer to: from the process's one
+// decoded copy, with the errors that users of upstream's kubelet know. What is handed out is shared and must not be changed.
+package objects
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/view"
+)
+
+// Kind is the kind of an object that a pod may refer to, as error messages call it.
+type Kind string
+
+// The kinds.
+const (
+	ConfigMap Kind = "configmap"
+	Secret    Kind = "secret"
+)
+
+// Ref names an object.
+type Ref struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+var resources = map[Kind]schema.GroupResource{
+	ConfigMap: {Resource: "configmaps"},
+	Secret:    {Resource: "secrets"},
+}
+
+// Reader reads from a view.
+type Reader struct{ v *view.View }
+
+// New returns a reader.
+func New(v *view.View) Reader { return Reader{v} }
+
+// ConfigMap returns a ConfigMap, or the API's NotFound error.
+func (r Reader) ConfigMap(namespace, name string) (*v1.ConfigMap, error) {
+	e := r.v.Snapshot().Get(resources[ConfigMap], namespace, name)
+	if e == nil {
+		return nil, notFound(ConfigMap, name)
+	}
+	return e.Object.(*v1.ConfigMap), nil
+}
+
+// Secret returns a Secret, or the API's NotFound error.
+func (r Reader) Secret(namespace, name string) (*v1.Secret, error) {
+	e := r.v.Snapshot().Get(resources[Secret], namespace, name)
+	if e == nil {
+		return nil, notFound(Secret, name)
+	}
+	return e.Object.(*v1.Secret), nil
+}
+
+// notFound names the kind in the singular: `configmap "x" not found`.
+func notFound(k Kind, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: string(k)}, name)
+}
+
+// Follow tells which objects were written or deleted, until ctx ends: resync first, and whenever changes may have been missed;
+// changed after that. Both are called from one goroutine.
+func (r Reader) Follow(ctx context.Context, resync func(), changed func([]Ref)) error {
+	for {
+		err := r.follow(ctx, resync, changed)
+		if !errors.Is(err, view.ErrGone) {
+			return err
+		}
+	}
+}
+
+func (r Reader) follow(ctx context.Context, resync func(), changed func([]Ref)) error {
+	rev := r.v.Snapshot().Rev()
+	maps, err := r.v.Watch(resources[ConfigMap], rev)
+	if err != nil {
+		return err
+	}
+	defer maps.Close()
+	secrets, err := r.v.Watch(resources[Secret], rev)
+	if err != nil {
+		return err
+	}
+	defer secrets.Close()
+	resync()
+	for {
+		kind, w := ConfigMap, maps
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-maps.Ready():
+		case <-secrets.Ready():
+			kind, w = Secret, secrets
+		}
+		changes, _, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		refs := make([]Ref, 0, len(changes))
+		for _, c := range changes {
+			e := c.New
+			if e == nil {
+				e = c.Old
+			}
+			refs = append(refs, Ref{kind, e.Key.Namespace, e.Key.Name})
+		}
+		if len(refs) > 0 {
+			changed(refs)
+		}
+	}
+}
