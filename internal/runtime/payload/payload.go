@@ -65,6 +65,12 @@ func (p *Payload) Version(name string) string {
 	return e.Version
 }
 
+// Digest is the SHA-256 of a carried program, or "".
+func (p *Payload) Digest(name string) string {
+	e, _ := p.m.Find(name)
+	return e.SHA256
+}
+
 // Unpack puts all programs needed by a node into dir, in parallel, skipping what is there already. Lazy ones are left to Program.
 func (p *Payload) Unpack(ctx context.Context, dir string) error {
 	var eager []manifest.Entry

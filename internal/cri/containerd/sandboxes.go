@@ -1,0 +1,55 @@
+package containerd
+
+import (
+	"context"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// RunPodSandbox implements the port.
+func (c *Client) RunPodSandbox(ctx context.Context, config *runtimev1.PodSandboxConfig, handler string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
+	defer cancel()
+	r, err := c.runtime.RunPodSandbox(ctx, &runtimev1.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	return r.GetPodSandboxId(), failed("RunPodSandbox", err)
+}
+
+// StopPodSandbox implements the port.
+func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
+	defer cancel()
+	_, err := c.runtime.StopPodSandbox(ctx, &runtimev1.StopPodSandboxRequest{PodSandboxId: id})
+	return gone("StopPodSandbox", err)
+}
+
+// RemovePodSandbox implements the port.
+func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
+	defer cancel()
+	_, err := c.runtime.RemovePodSandbox(ctx, &runtimev1.RemovePodSandboxRequest{PodSandboxId: id})
+	return gone("RemovePodSandbox", err)
+}
+
+// PodSandboxStatus implements the port.
+func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtimev1.PodSandboxStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := c.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: id})
+	return r, failed("PodSandboxStatus", err)
+}
+
+// ListPodSandbox implements the port.
+func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimev1.PodSandboxFilter) ([]*runtimev1.PodSandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := c.runtime.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{Filter: filter})
+	return r.GetItems(), failed("ListPodSandbox", err)
+}
+
+// PortForward implements the port.
+func (c *Client) PortForward(ctx context.Context, req *runtimev1.PortForwardRequest) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := c.runtime.PortForward(ctx, req)
+	return r.GetUrl(), failed("PortForward", err)
+}

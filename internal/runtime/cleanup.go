@@ -1,0 +1,151 @@
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Cleanup ends everything that the runtime started and takes away all that it made outside the data directory: containerd, containers,
+// shims, mounts, network namespaces, the bridge and our nftables table, /run/podo/<id>. It needs no working containerd, and what is
+// gone already is no error. It is the second half of stopping a node for good: pods should have been stopped through the CRI before,
+// in order and with their grace; host ports of pods that were not keep their nftables rules until a reboot.
+//
+// It refuses to go on while another podo supervises. It deletes nothing below a mount: a mount that does not go away is an error.
+func (r *Runtime) Cleanup(ctx context.Context) error {
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := r.Shutdown(ctx); err != nil {
+		return err
+	}
+	l := r.layout
+	if err := errors.Join(r.deleteContainers(ctx), r.endShims(ctx)); err != nil {
+		return err
+	}
+	for _, dir := range []string{l.Run, l.Root} {
+		if err := unmountBelow(dir); err != nil {
+			return err
+		}
+	}
+	return errors.Join(removeLink(l.Bridge), removeTable(ctx, l.Table), os.RemoveAll(l.Run))
+}
+
+// deleteContainers has runc kill and delete what it knows. runc remembers a process's start time, so a number that passed to another
+// process is safe.
+func (r *Runtime) deleteContainers(ctx context.Context) error {
+	runc := filepath.Join(r.layout.Bin, "runc")
+	spaces, err := os.ReadDir(r.layout.RuncDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ns := range spaces {
+		root := filepath.Join(r.layout.RuncDir, ns.Name())
+		ids, err := os.ReadDir(root)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			out, err := exec.CommandContext(ctx, runc, "--root", root, "delete", "--force", id.Name()).CombinedOutput()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("runc delete %s: %w: %s", id.Name(), err, bytes.TrimSpace(out)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// endShims ends the shims of this layout: each names containerd's socket on its command line.
+func (r *Runtime) endShims(ctx context.Context) error {
+	shims, err := findArgs(func(args []string) (string, bool) {
+		i := slices.Index(args, "-address")
+		return "", args[0] == filepath.Join(r.layout.Bin, "containerd-shim-runc-v2") && i > 0 && i+1 < len(args) && args[i+1] == r.layout.Socket
+	})
+	for _, p := range shims {
+		err = errors.Join(err, p.terminate(ctx, time.Second))
+		p.release()
+	}
+	return err
+}
+
+// unmountBelow takes away all mounts below dir, the innermost first.
+func unmountBelow(dir string) error {
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(mounts) {
+		if err := unix.Unmount(m, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			if err := unix.Unmount(m, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("unmounting %s: %w", m, err)
+			}
+		}
+	}
+	left, err := mountsBelow(dir)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("still mounted: %s: end what uses it", strings.Join(left, ", "))
+	}
+	return err
+}
+
+// mountsBelow lists mount points at or below dir in the order they were made.
+func mountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var mounts []string
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		m := unescapeMount(fields[4])
+		if m == dir || strings.HasPrefix(m, dir+"/") {
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts, s.Err()
+}
+
+// unescapeMount undoes mountinfo's octal escapes of blanks and backslashes.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
+
+func removeLink(name string) error {
+	link, err := netlink.LinkByName(name)
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}
+
+func removeTable(ctx context.Context, table string) error {
+	if _, err := findNFT(); err != nil {
+		return nil // then there never was a table
+	}
+	return nft(ctx, fmt.Sprintf("add table inet %s\ndelete table inet %s\n", table, table), false)
+}

@@ -1,0 +1,76 @@
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// network is the pod network of this node.
+type network struct {
+	bridge string
+	ipam   string         // host-local's folder
+	pods   []netip.Prefix // addresses of this node's pods, one for each family
+	mtu    int            // 0: the kernel's default
+}
+
+// conflist is the network list that containerd reads: a bridge whose own addresses are the first of each range and the pods' way out,
+// addresses from host-local, host ports by portmap over nftables. The bridge plug-in's own masquerading is off: podo has one rule
+// for all pods (see masquerade), where the plug-in would run nft twice for every pod.
+func (n network) conflist() ([]byte, error) {
+	if len(n.pods) == 0 {
+		return nil, fmt.Errorf("no pod addresses: give --pod-cidr")
+	}
+	type any = map[string]interface{}
+	var ranges [][]any
+	var routes []any
+	for _, p := range n.pods {
+		ranges = append(ranges, []any{{"subnet": p.Masked().String()}})
+		dst := "0.0.0.0/0"
+		if p.Addr().Is6() {
+			dst = "::/0"
+		}
+		routes = append(routes, any{"dst": dst})
+	}
+	bridge := any{
+		"type": "bridge", "bridge": n.bridge, "isGateway": true, "isDefaultGateway": false, "hairpinMode": true, "forceAddress": true,
+		"ipam": any{"type": "host-local", "dataDir": n.ipam, "ranges": ranges, "routes": routes},
+	}
+	if n.mtu > 0 {
+		bridge["mtu"] = n.mtu
+	}
+	return json.MarshalIndent(any{
+		"cniVersion": "1.0.0",
+		"name":       n.bridge,
+		"plugins": []any{
+			bridge,
+			{"type": "portmap", "backend": "nftables", "snat": true, "capabilities": any{"portMappings": true}},
+		},
+	}, "", "  ")
+}
+
+// masquerade is an nft script that makes table the only holder of our rule, whatever was in it: traffic of pods that leaves the
+// cluster's own addresses takes the node's. cluster is every node's pods: between them addresses stay.
+func masquerade(table string, pods, cluster []netip.Prefix) string {
+	var b strings.Builder
+	// add, then delete, then define: deleting a table that is not there is an error, and all of it is one transaction.
+	fmt.Fprintf(&b, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", table, table, table)
+	b.WriteString("  comment \"podo: pods leave the cluster under the node's address\"\n")
+	b.WriteString("  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n")
+	for _, p := range pods {
+		family, multicast := "ip", "224.0.0.0/4"
+		if p.Addr().Is6() {
+			family, multicast = "ip6", "ff00::/8"
+		}
+		fmt.Fprintf(&b, "    %s saddr %s %s daddr != %s", family, p.Masked(), family, multicast)
+		for _, c := range cluster {
+			if c.Addr().Is4() == p.Addr().Is4() {
+				fmt.Fprintf(&b, " %s daddr != %s", family, c.Masked())
+			}
+		}
+		b.WriteString(" masquerade\n")
+	}
+	b.WriteString("  }\n}\n")
+	return b.String()
+}

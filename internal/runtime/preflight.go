@@ -1,0 +1,155 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// minFree is the disk space below which a first start is refused: programs, the store and a few images.
+const minFree = 512 << 20
+
+// Check says everything about this machine that would keep the runtime from working, and what to do about it. It changes nothing that
+// stays.
+func (r *Runtime) Check(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("podo must run as root to make namespaces, mounts and networks: use sudo")
+	}
+	return errors.Join(
+		checkKernel(),
+		checkCgroups(),
+		checkOverlay(r.cfg.DataDir),
+		checkSpace(r.cfg.DataDir),
+		checkAddresses(r.cfg.PodCIDRs, r.layout.Bridge),
+		nft(ctx, masquerade(r.layout.Table, r.cfg.PodCIDRs, r.cfg.ClusterCIDRs), true),
+	)
+}
+
+func checkKernel() error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return fmt.Errorf("the kernel has no pidfd_open (%w): Linux 5.3 or newer is needed", err)
+	}
+	return unix.Close(fd)
+}
+
+// checkCgroups accepts version 2 and version 1.
+func checkCgroups() error {
+	const root = "/sys/fs/cgroup"
+	if _, err := os.Stat(root + "/cgroup.controllers"); err == nil {
+		return nil
+	}
+	var missing []string
+	for _, c := range []string{"cpu", "cpuset", "memory", "pids", "devices", "freezer"} {
+		if _, err := os.Stat(filepath.Join(root, c)); err != nil {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("cgroups are not mounted at %s (version 1 controllers missing: %s): mount cgroup2 there", root, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// checkOverlay mounts an overlay where images will be, since that depends on the file system below as well.
+func checkOverlay(dataDir string) (err error) {
+	if err := os.MkdirAll(dataDir, 0o711); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(dataDir, ".overlay-check-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, d := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	opts := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)
+	if strings.ContainsAny(dir, ",:") {
+		return fmt.Errorf("data directory %s: its path must hold no comma or colon, overlay mounts cannot name it", dataDir)
+	}
+	merged := filepath.Join(dir, "merged")
+	if err := unix.Mount("overlay", merged, "overlay", 0, opts); err != nil {
+		return fmt.Errorf("no overlay can be mounted in %s: %w (modprobe overlay, or choose a --data-dir on ext4 or xfs)", dataDir, err)
+	}
+	return unix.Unmount(merged, unix.MNT_DETACH)
+}
+
+func checkSpace(dataDir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dataDir, &st); err != nil {
+		return err
+	}
+	if free := st.Bavail * uint64(st.Bsize); free < minFree {
+		return fmt.Errorf("%s has %d MB free, podo needs %d MB: make room or choose another --data-dir", dataDir, free>>20, uint64(minFree)>>20)
+	}
+	return nil
+}
+
+// checkAddresses refuses pod ranges that an interface of this machine, other than our bridge, already has.
+func checkAddresses(pods []netip.Prefix, bridge string) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range links {
+		if l.Attrs().Name == bridge {
+			continue
+		}
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			continue // it went away
+		}
+		for _, a := range addrs {
+			ip, ok := netip.AddrFromSlice(a.IP)
+			if !ok {
+				continue
+			}
+			ones, _ := a.Mask.Size()
+			used := netip.PrefixFrom(ip.Unmap(), ones)
+			for _, p := range pods {
+				if p.Overlaps(used) {
+					errs = append(errs, fmt.Errorf("pod addresses %s meet %s of interface %s: choose another --pod-cidr", p, used, l.Attrs().Name))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hasSysResource tells whether this process may lower OOM scores, which runc does for containers.
+func hasSysResource() bool {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	return hasCapability(string(data), unix.CAP_SYS_RESOURCE)
+}
+
+// hasCapability reads the effective set out of a /proc/PID/status text.
+func hasCapability(status string, capability uint) bool {
+	for line := range strings.Lines(status) {
+		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			return err == nil && set>>capability&1 == 1
+		}
+	}
+	return false
+}
+
+// UseSystemd tells whether systemd manages this machine, so that cgroups should be made through it.
+func UseSystemd() bool {
+	fi, err := os.Lstat("/run/systemd/system")
+	return err == nil && fi.IsDir()
+}

@@ -1,0 +1,228 @@
+// Package runtime runs the node's own container runtime: containerd, with its shim, runc and the CNI plug-ins, all carried in the
+// payload and kept in the data directory, so that it meets no other containerd on the machine.
+//
+// Two lives, two contexts. containerd and the containers live until someone asks for their end (Shutdown, Cleanup); this process may
+// come and go meanwhile. So containerd runs in a session of its own, and Run's end leaves it alone; the next Run, in the next
+// process, takes it over, or replaces it when it runs another configuration or does not answer. There is never a second one: a lock
+// says who supervises, and the process table says what runs.
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/runtime/payload"
+)
+
+// Client is what the runtime needs of a CRI client to know that containerd works and to give it the sandbox image.
+type Client interface {
+	Version(ctx context.Context) (*runtimev1.VersionResponse, error)
+	ImageStatus(ctx context.Context, image *runtimev1.ImageSpec) (*runtimev1.Image, error)
+	Import(ctx context.Context, archive io.Reader) (names []string, err error)
+	Close() error
+}
+
+// EventKind says what happened to containerd.
+type EventKind string
+
+// The kinds of events, in the order of a life.
+const (
+	Starting  EventKind = "Starting"  // a new process was started
+	TakenOver EventKind = "TakenOver" // one left by an earlier podo works and is kept
+	Replaced  EventKind = "Replaced"  // one left by an earlier podo was ended: Err says why
+	Ready     EventKind = "Ready"     // it serves
+	Died      EventKind = "Died"      // it ended unasked: Err says how
+)
+
+// Event is one of these facts.
+type Event struct {
+	Kind EventKind
+	PID  int
+	Err  error
+}
+
+// Config is what a Runtime is made of.
+type Config struct {
+	DataDir  string         // absolute, without symbolic links
+	PodCIDRs []netip.Prefix // this node's pods: one range for each address family
+	// ClusterCIDRs are all nodes' pods, whose traffic keeps its addresses; PodCIDRs when empty.
+	ClusterCIDRs  []netip.Prefix
+	SystemdCgroup bool   // cgroup driver systemd; UseSystemd tells whether it should be
+	LogLevel      string // containerd's: warn when empty
+	Payload       *payload.Payload
+	Connect       func(socket string) (Client, error)
+	OnEvent       func(Event) // may be nil; called in order and must not block
+	Log           *slog.Logger
+}
+
+// Validate says what is missing.
+func (c Config) Validate() error {
+	switch {
+	case !filepath.IsAbs(c.DataDir):
+		return fmt.Errorf("runtime: data directory %q is not absolute", c.DataDir)
+	case len(c.PodCIDRs) == 0:
+		return errors.New("runtime: no pod addresses: give --pod-cidr")
+	case c.Payload == nil:
+		return payload.ErrMissing
+	case c.Connect == nil || c.Log == nil:
+		return errors.New("runtime: Connect and Log are needed")
+	}
+	return nil
+}
+
+// Runtime supervises containerd. It is a component.Component.
+type Runtime struct {
+	cfg    Config
+	layout Layout
+
+	mu   sync.Mutex
+	down bool // Shutdown was called: its death is wanted
+}
+
+// New makes a Runtime; nothing happens before Run.
+func New(cfg Config) (*Runtime, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if len(cfg.ClusterCIDRs) == 0 {
+		cfg.ClusterCIDRs = cfg.PodCIDRs
+	}
+	if cfg.LogLevel == "" {
+		cfg.LogLevel = "warn"
+	}
+	if cfg.OnEvent == nil {
+		cfg.OnEvent = func(Event) {}
+	}
+	return &Runtime{cfg: cfg, layout: LayoutFor(cfg.DataDir)}, nil
+}
+
+// Name is the component's name.
+func (r *Runtime) Name() string { return "containerd" }
+
+// Layout tells where things are.
+func (r *Runtime) Layout() Layout { return r.layout }
+
+// Endpoint is the CRI endpoint, a URL.
+func (r *Runtime) Endpoint() string { return "unix://" + r.layout.Socket }
+
+const (
+	startLimit  = time.Minute            // from start to ready; recovering many containers on a slow disk takes long
+	healthLimit = 3 * time.Second        // for an orphan to answer
+	stopGrace   = 10 * time.Second       // from SIGTERM to SIGKILL of containerd; containers do not notice either
+	backoffMin  = 100 * time.Millisecond // before a restart, doubling while it keeps dying young
+	backoffMax  = 10 * time.Second
+	healthyLife = 10 * time.Second // a process that lived this long dies of something new
+)
+
+// Run keeps containerd running until ctx ends, and then leaves it as it is. It calls ready when containerd serves and has the sandbox
+// image. A containerd that dies is started again at once, or after a back-off when it dies young; one that does not become ready
+// makes Run return the reason.
+func (r *Runtime) Run(ctx context.Context, ready func()) error {
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	config, err := r.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	for backoff := time.Duration(0); ; {
+		if !pause(ctx, backoff) || r.isDown() {
+			<-ctx.Done()
+			return nil
+		}
+		p, err := r.ensure(ctx, config)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.event(Event{Kind: Ready, PID: p.pid})
+		if ready != nil {
+			ready()
+			ready = nil
+		}
+		born := time.Now()
+		if !r.watch(ctx, p) {
+			p.release()
+			return nil
+		}
+		p.release()
+		if r.isDown() {
+			continue
+		}
+		r.event(Event{Kind: Died, PID: p.pid, Err: p.err})
+		backoff = nextBackoff(backoff, time.Since(born))
+	}
+}
+
+// watch waits for the process's end (true) or ctx's (false), keeping the log bounded meanwhile.
+func (r *Runtime) watch(ctx context.Context, p *process) bool {
+	tick := time.NewTicker(10 * time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.done:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+			if err := rotate(r.layout.Log); err != nil {
+				r.cfg.Log.Warn("containerd's log was not rotated", "err", err)
+			}
+		}
+	}
+}
+
+// nextBackoff is the wait before the next start, after a life this long.
+func nextBackoff(last, life time.Duration) time.Duration {
+	if life >= healthyLife {
+		return 0
+	}
+	return min(max(2*last, backoffMin), backoffMax)
+}
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *Runtime) isDown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.down
+}
+
+func (r *Runtime) event(e Event) {
+	level := slog.LevelInfo
+	if e.Kind == Died || e.Kind == Replaced {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{slog.String("kind", string(e.Kind)), slog.Int("pid", e.PID)}
+	if e.Err != nil {
+		attrs = append(attrs, slog.String("err", e.Err.Error()))
+	}
+	r.cfg.Log.LogAttrs(context.Background(), level, "containerd", attrs...)
+	r.cfg.OnEvent(e)
+}

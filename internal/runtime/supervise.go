@@ -1,0 +1,204 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ErrLocked says that another podo supervises the same containerd.
+var ErrLocked = errors.New("another podo runs on this data directory")
+
+// lock takes the supervision. The kernel gives it back when this process ends, however it ends; containerd does not inherit it.
+func (r *Runtime) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(r.layout.Run, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(r.layout.Lock, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w (%s): stop it, or choose another --data-dir", ErrLocked, r.cfg.DataDir)
+		}
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+func (r *Runtime) program() string { return filepath.Join(r.layout.Bin, "containerd") }
+
+// ensure returns a containerd that serves with this configuration: the one that runs already, or a new one.
+func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
+	p, err := r.takeOver(ctx, config)
+	if err != nil || p != nil {
+		return p, err
+	}
+	notify, err := listenNotify(r.layout.Notify)
+	if err != nil {
+		return nil, err
+	}
+	defer notify.Close()
+	p, err = start(r.program(), config, r.layout.Log, r.layout.Notify, r.cfg.LogLevel)
+	if err != nil {
+		return nil, fmt.Errorf("starting containerd: %w", err)
+	}
+	r.event(Event{Kind: Starting, PID: p.pid})
+	err = r.becomeReady(ctx, p, notify)
+	if err == nil {
+		return p, nil
+	}
+	if ctx.Err() == nil { // on our own end it may go on: the next podo takes it over
+		err = errors.Join(err, p.terminate(ctx, stopGrace))
+	}
+	p.release()
+	return nil, err
+}
+
+func (r *Runtime) becomeReady(ctx context.Context, p *process, notify *notifySocket) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("containerd was not ready within %v: see %s", startLimit, r.layout.Log))
+	defer cancel()
+	said := make(chan error, 1)
+	waiting, give := context.WithCancel(ctx)
+	defer give()
+	go func() { said <- notify.wait(waiting) }()
+	select {
+	case err := <-said:
+		if err != nil {
+			return err
+		}
+	case <-p.done:
+		return fmt.Errorf("containerd ended before it was ready: %w%s", p.err, lastWords(r.layout.Log))
+	}
+	return r.check(ctx)
+}
+
+// takeOver looks for containerds of this data directory, keeps the first that has the right configuration and answers, and ends the
+// others. nil without error: there is none to keep.
+func (r *Runtime) takeOver(ctx context.Context, config string) (*process, error) {
+	found, err := find(r.program(), r.layout.Config)
+	if err != nil {
+		return nil, err
+	}
+	var keep *process
+	for _, p := range found {
+		why := errors.New("one is enough")
+		if keep == nil {
+			if why = r.fit(ctx, p, config); why == nil {
+				keep = p
+				r.event(Event{Kind: TakenOver, PID: p.pid})
+				continue
+			}
+		}
+		if ctx.Err() == nil {
+			r.event(Event{Kind: Replaced, PID: p.pid, Err: why})
+			err = errors.Join(err, p.terminate(ctx, stopGrace))
+		}
+		p.release()
+	}
+	return keep, err
+}
+
+// fit says why a running containerd cannot be kept.
+func (r *Runtime) fit(ctx context.Context, p *process, config string) error {
+	if p.config != config {
+		return errors.New("its configuration or version is not this podo's")
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	return r.check(ctx)
+}
+
+// check makes sure that containerd answers and has the sandbox image.
+func (r *Runtime) check(ctx context.Context) (err error) {
+	c, err := r.cfg.Connect(r.layout.Socket)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, err := c.Version(ctx); err != nil {
+		return fmt.Errorf("containerd does not answer: %w", err)
+	}
+	img, err := c.ImageStatus(ctx, &runtimev1.ImageSpec{Image: PauseImage})
+	if err != nil || img != nil {
+		return err
+	}
+	f, err := os.Open(filepath.Join(r.layout.Bin, "pause.tar"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := c.Import(ctx, f); err != nil {
+		return fmt.Errorf("importing the sandbox image: %w", err)
+	}
+	return nil
+}
+
+// Shutdown ends containerd, and only it: containers go on, their shims wait for the next containerd. It works before, during and after
+// Run, also in a process that never ran it.
+func (r *Runtime) Shutdown(ctx context.Context) error {
+	r.mu.Lock()
+	r.down = true
+	r.mu.Unlock()
+	found, err := find(r.program(), r.layout.Config)
+	for _, p := range found {
+		err = errors.Join(err, p.terminate(ctx, stopGrace))
+		p.release()
+	}
+	return err
+}
+
+// lastWords is the end of the log, where containerd says why it gave up.
+func lastWords(log string) string {
+	data, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(data[max(0, len(data)-4096):])), "\n")
+	return "; the last it said (" + log + "): " + lines[len(lines)-1]
+}
+
+// logLimit bounds containerd's log: past it, the content moves to the one older file.
+const logLimit = 16 << 20
+
+// rotate copies and cuts, since containerd holds the file open; its writes append, so they go on at the start.
+func rotate(logFile string) error {
+	fi, err := os.Stat(logFile)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() < logLimit {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(logFile)
+	if err != nil {
+		return err
+	}
+	data = data[max(0, len(data)-logLimit):]
+	if err := os.WriteFile(logFile+".1", data, 0o640); err != nil {
+		return err
+	}
+	return os.Truncate(logFile, 0)
+}
+
+// writeChanged writes file when its content is another, whole or not at all; a reader never sees half of it.
+func writeChanged(file string, data []byte, mode os.FileMode) error {
+	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
