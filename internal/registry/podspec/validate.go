@@ -1,0 +1,286 @@
+package podspec
+
+import (
+	"fmt"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podo.dev/podo/internal/registry/check"
+	"podo.dev/podo/internal/registry/gate"
+)
+
+// validator checks one spec. The pod-wide facts that containers are checked against are set before the first container.
+type validator struct {
+	check.Errors
+	o       Options
+	spec    *v1.PodSpec
+	volumes map[string]*v1.VolumeSource // the valid ones by name
+	claims  sets.Set[string]            // names of spec.resourceClaims
+}
+
+// Validate checks a whole, defaulted spec; p is where it stands ("spec", "spec.template.spec").
+func Validate(spec *v1.PodSpec, p *field.Path, o Options) field.ErrorList {
+	v := &validator{o: o, spec: spec, claims: sets.New[string]()}
+	if spec.TerminationGracePeriodSeconds == nil {
+		v.Required(p.Child("terminationGracePeriodSeconds"), "")
+	}
+	v.checkVolumes(p.Child("volumes"))
+	v.resourceClaims(p.Child("resourceClaims"))
+	v.mainContainers(p.Child("containers"))
+	v.initContainers(p.Child("initContainers"))
+	v.ephemeralContainers(p.Child("ephemeralContainers"))
+	if gate.PodLevelResources {
+		v.podResources(p)
+	}
+	v.hostNetworkPorts(p.Child("containers"))
+	check.RequiredOneOf(&v.Errors, p.Child("restartPolicy"), spec.RestartPolicy,
+		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
+	check.RequiredOneOf(&v.Errors, p.Child("dnsPolicy"), spec.DNSPolicy,
+		v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone)
+	v.Add(metav1validation.ValidateLabels(spec.NodeSelector, p.Child("nodeSelector")))
+	v.podSecurity(p.Child("securityContext"))
+	if isTrue(spec.ShareProcessNamespace) && spec.HostPID {
+		v.Invalid(p.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+	}
+	v.affinity(p.Child("affinity"))
+	v.dnsConfig(p.Child("dnsConfig"))
+	for i, g := range spec.ReadinessGates {
+		v.Qualified(p.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))
+	}
+	v.schedulingGates(p.Child("schedulingGates"))
+	v.spreadConstraints(p.Child("topologySpreadConstraints"))
+	v.windowsHostProcess(p)
+	v.userNamespace(p)
+	v.hostnameOverride(p.Child("hostnameOverride"))
+	v.names(p)
+	v.tolerations(p.Child("tolerations"), spec.Tolerations)
+	v.hostAliases(p.Child("hostAliases"))
+	v.classes(p)
+	v.os(p)
+	if g := spec.SchedulingGroup; g != nil {
+		v.schedulingGroup(p.Child("schedulingGroup"), g)
+		if len(spec.EvictionResponders) > 0 {
+			v.Forbidden(p.Child("schedulingGroup"), "may not be set when evictionResponders is set")
+		}
+	}
+	v.evictionResponders(p.Child("evictionResponders"))
+	v.fileKeyVolumes(p)
+	return v.List()
+}
+
+// names checks the scalar fields that name something, and the deadline.
+func (v *validator) names(p *field.Path) {
+	s := v.spec
+	if s.ServiceAccountName != "" {
+		v.ObjectName(p.Child("serviceAccountName"), s.ServiceAccountName, false)
+	}
+	if s.DeprecatedServiceAccount != s.ServiceAccountName {
+		v.Invalid(p.Child("deprecatedServiceAccount"), s.DeprecatedServiceAccount,
+			fmt.Sprintf("must be the same as serviceAccountName: %q", s.ServiceAccountName))
+	}
+	if s.NodeName != "" {
+		v.ObjectName(p.Child("nodeName"), s.NodeName, false)
+	}
+	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
+		v.Invalid(p.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32))
+	}
+	if s.Hostname != "" {
+		v.DNSLabel(p.Child("hostname"), s.Hostname)
+	}
+	if s.Subdomain != "" {
+		v.DNSLabel(p.Child("subdomain"), s.Subdomain)
+	}
+}
+
+// classes checks what refers to cluster-wide policy: priority, runtime, preemption, overhead.
+func (v *validator) classes(p *field.Path) {
+	s := v.spec
+	if s.PriorityClassName != "" {
+		v.ObjectName(p.Child("priorityClassName"), s.PriorityClassName, false)
+	}
+	if s.RuntimeClassName != nil {
+		v.ObjectName(p.Child("runtimeClassName"), *s.RuntimeClassName, false)
+	}
+	if s.PreemptionPolicy != nil {
+		check.RequiredOneOf(&v.Errors, p.Child("preemptionPolicy"), *s.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
+	}
+	if s.Overhead != nil {
+		v.resources(p.Child("overhead"), &v1.ResourceRequirements{Limits: s.Overhead}, v.ContainerResourceName)
+	}
+}
+
+func (v *validator) schedulingGroup(p *field.Path, g *v1.PodSchedulingGroup) {
+	if g.PodGroupName == nil {
+		v.Invalid(p.Child("podGroupName"), g.PodGroupName, "must specify one of: `podGroupName`")
+		return
+	}
+	v.ObjectName(p.Child("podGroupName"), *g.PodGroupName, false)
+}
+
+func (v *validator) evictionResponders(p *field.Path) {
+	seen := sets.New[string]()
+	if n := len(v.spec.EvictionResponders); n > 10 {
+		v.Put(field.TooMany(p, n, 10))
+	}
+	for i, r := range v.spec.EvictionResponders {
+		if r.Name == "" {
+			v.Required(p.Index(i).Child("name"), "")
+		} else {
+			v.Add(validation.IsDomainPrefixedKey(p.Index(i).Child("name"), r.Name))
+		}
+		if seen.Has(r.Name) {
+			v.Duplicate(p.Index(i), r.Name)
+		}
+		seen.Insert(r.Name)
+		switch {
+		case r.Priority == nil:
+			v.Required(p.Index(i).Child("priority"), "")
+		case *r.Priority < 0 || *r.Priority > 100000:
+			v.Invalid(p.Index(i).Child("priority"), *r.Priority, validation.InclusiveRangeError(0, 100000))
+		}
+	}
+}
+
+// resourceClaims checks the claims and remembers their names for containers to refer to.
+func (v *validator) resourceClaims(p *field.Path) {
+	seen := sets.New[string]()
+	for i, c := range v.spec.ResourceClaims {
+		at := p.Index(i)
+		if c.Name != "" {
+			v.claims.Insert(c.Name)
+		}
+		if v.o.Mirror {
+			v.Forbidden(field.NewPath(""), "static pods do not support resource claims")
+			continue
+		}
+		switch {
+		case c.Name == "":
+			v.Required(at.Child("name"), "")
+		case seen.Has(c.Name):
+			v.Duplicate(at.Child("name"), c.Name)
+		default:
+			v.DNSLabel(at.Child("name"), c.Name)
+			seen.Insert(c.Name)
+		}
+		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
+			v.Invalid(at, c, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+		}
+		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
+			v.Invalid(at, c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+		}
+		if c.ResourceClaimName != nil {
+			v.ObjectName(at.Child("resourceClaimName"), *c.ResourceClaimName, false)
+		}
+		if c.ResourceClaimTemplateName != nil {
+			v.ObjectName(at.Child("resourceClaimTemplateName"), *c.ResourceClaimTemplateName, false)
+		}
+	}
+}
+
+// hostNetworkPorts: with the host's network, a port of the host is the container's.
+func (v *validator) hostNetworkPorts(p *field.Path) {
+	if !v.spec.HostNetwork {
+		return
+	}
+	for i := range v.spec.Containers {
+		for j, port := range v.spec.Containers[i].Ports {
+			// A template's ports are defaulted only when its pods are created, so 0 passes there.
+			if (v.o.IsPod || port.HostPort != 0) && port.HostPort != port.ContainerPort {
+				v.Invalid(p.Index(i).Child("ports").Index(j).Child("hostPort"), port.HostPort, "must match `containerPort` when `hostNetwork` is true")
+			}
+		}
+	}
+}
+
+func (v *validator) userNamespace(p *field.Path) {
+	s := v.spec
+	if !isFalse(s.HostUsers) {
+		return
+	}
+	const why = "when `hostUsers` is false"
+	if s.HostNetwork && !v.o.UserNamespaceHostNetwork {
+		v.Forbidden(p.Child("hostNetwork"), why)
+	}
+	if s.HostPID {
+		v.Forbidden(p.Child("HostPID"), why)
+	}
+	if s.HostIPC {
+		v.Forbidden(p.Child("HostIPC"), why)
+	}
+	if v.o.UserNamespaceBlockDevices {
+		return
+	}
+	for at, c := range withPaths(s, p) {
+		if len(c.VolumeDevices) > 0 {
+			v.Forbidden(at.Child("volumeDevices"), why)
+		}
+	}
+}
+
+func (v *validator) hostnameOverride(p *field.Path) {
+	h := v.spec.HostnameOverride
+	if h == nil {
+		return
+	}
+	if isTrue(v.spec.SetHostnameAsFQDN) {
+		v.Forbidden(p, "may not be specified when setHostnameAsFQDN is true")
+	}
+	if v.spec.HostNetwork {
+		v.Forbidden(p, "may not be specified when hostNetwork is true")
+	}
+	if len(*h) > 64 {
+		v.TooLong(p, 64)
+	}
+	v.Subdomain(p, *h)
+}
+
+// claimNames checks the claims that a container refers to.
+func (v *validator) claimNames(p *field.Path, claims []v1.ResourceClaim) {
+	seen := sets.New[string]() // a claim's name, or name/request
+	for i, c := range claims {
+		at := p.Index(i)
+		if c.Name == "" {
+			v.Required(at, "")
+			continue
+		}
+		if seen.Has(c.Name) {
+			v.Duplicate(at, c.Name)
+		} else {
+			v.claimRequest(at, c, seen)
+		}
+		if !v.claims.Has(c.Name) {
+			err := field.NotFound(at, c.Name)
+			err.Detail = "must be one of the names in pod.spec.resourceClaims"
+			if v.claims.Len() == 0 {
+				err.Detail += " which is empty"
+			} else {
+				err.Detail += fmt.Sprintf(": %s", join(sets.List(v.claims)))
+			}
+			v.Put(err)
+		}
+	}
+}
+
+func (v *validator) claimRequest(at *field.Path, c v1.ResourceClaim, seen sets.Set[string]) {
+	key := c.Name
+	if c.Request != "" {
+		v.DNSLabel(at.Child("request"), c.Request)
+		key += "/" + c.Request
+	}
+	if seen.Has(key) {
+		v.Duplicate(at, key)
+	} else if c.Request == "" {
+		// The whole claim after one of its requests counts twice.
+		for _, other := range sets.List(seen) {
+			if len(other) > len(c.Name) && other[:len(c.Name)+1] == c.Name+"/" {
+				v.Duplicate(at, c.Name)
+			}
+		}
+	}
+	seen.Insert(key)
+}

@@ -1,0 +1,283 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podo.dev/podo/internal/registry/check"
+)
+
+// checkVolumes checks the volumes and remembers the valid ones for containers to mount.
+func (v *validator) checkVolumes(p *field.Path) {
+	v.volumes = make(map[string]*v1.VolumeSource, len(v.spec.Volumes))
+	created := sets.New[string]() // claims that come into being with the pod
+	for i := range v.spec.Volumes {
+		if vol := &v.spec.Volumes[i]; vol.Ephemeral != nil && v.o.PodName != "" {
+			created.Insert(v.o.PodName + "-" + vol.Name)
+		}
+	}
+	for i := range v.spec.Volumes {
+		vol, at := &v.spec.Volumes[i], p.Index(i)
+		before := len(v.List())
+		v.volumeSource(at, vol)
+		if vol.Name == "" {
+			v.Required(at.Child("name"), "")
+		} else {
+			v.DNSLabel(at.Child("name"), vol.Name)
+		}
+		if _, ok := v.volumes[vol.Name]; ok {
+			v.Duplicate(at.Child("name"), vol.Name)
+		}
+		if len(v.List()) == before {
+			v.volumes[vol.Name] = &vol.VolumeSource
+		}
+		if c := vol.PersistentVolumeClaim; c != nil && created.Has(c.ClaimName) {
+			v.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName,
+				"must not reference a PVC that gets created for an ephemeral volume")
+		}
+	}
+}
+
+// sourceCheck is one type of volume: its field's name as in "more than 1 volume type", the name under which its findings stand
+// where that differs, whether it is set, and its check.
+type sourceCheck struct {
+	name, at string
+	set      func(*v1.Volume) bool
+	check    func(*validator, *field.Path, *v1.Volume)
+}
+
+// sources are all types in upstream's order: of two that are given, the later is the one too many.
+var sources = func() []sourceCheck {
+	order := strings.Fields(`emptyDir hostPath gitRepo gcePersistentDisk awsElasticBlockStore secret nfs iscsi glusterfs flocker
+		persistentVolumeClaim rbd cinder cephFS quobyte downwarAPI fc flexVolume configMap azureFile vsphereVolume
+		photonPersistentDisk portworxVolume azureDisk storageos projected scaleIO csi ephemeral image`)
+	all := slices.Concat(localSources, diskSources)
+	slices.SortStableFunc(all, func(a, b sourceCheck) int { return slices.Index(order, a.name) - slices.Index(order, b.name) })
+	return all
+}()
+
+// volumeSource checks that exactly one type of source is given, and that one.
+func (v *validator) volumeSource(p *field.Path, vol *v1.Volume) {
+	found := 0
+	for i := range sources {
+		s := &sources[i]
+		if !s.set(vol) {
+			continue
+		}
+		if found++; found > 1 {
+			v.Forbidden(p.Child(s.name), "may not specify more than 1 volume type")
+			continue
+		}
+		at := s.at
+		if at == "" {
+			at = s.name
+		}
+		s.check(v, p.Child(at), vol)
+	}
+	if found == 0 {
+		v.Required(p, "must specify a volume type")
+	}
+	if i := vol.ISCSI; i != nil && i.InitiatorName != nil && len(vol.Name+":"+i.TargetPortal) > 64 {
+		v.Invalid(p.Child("name"), vol.Name,
+			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
+	}
+}
+
+// localSources are the types that a node makes itself or takes from the API.
+var localSources = []sourceCheck{
+	{"emptyDir", "", func(vol *v1.Volume) bool { return vol.EmptyDir != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.emptyDir(p, vol.EmptyDir) }},
+	{"hostPath", "", func(vol *v1.Volume) bool { return vol.HostPath != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.hostPath(p, vol.HostPath) }},
+	{"secret", "", func(vol *v1.Volume) bool { return vol.Secret != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
+		s := vol.Secret
+		if s.SecretName == "" {
+			v.Required(p.Child("secretName"), "")
+		}
+		v.Mode(p.Child("defaultMode"), s.DefaultMode)
+		v.userID(p.Child("defaultUser"), s.DefaultUser)
+		v.keysToPaths(p.Child("items"), s.Items)
+	}},
+	{"persistentVolumeClaim", "", func(vol *v1.Volume) bool { return vol.PersistentVolumeClaim != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
+		if vol.PersistentVolumeClaim.ClaimName == "" {
+			v.Required(p.Child("claimName"), "")
+		}
+	}},
+	{"downwarAPI", "downwardAPI", func(vol *v1.Volume) bool { return vol.DownwardAPI != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
+		v.Mode(p.Child("defaultMode"), vol.DownwardAPI.DefaultMode)
+		v.userID(p.Child("defaultUser"), vol.DownwardAPI.DefaultUser)
+		for _, f := range vol.DownwardAPI.Items {
+			v.downwardFile(p, f)
+		}
+	}},
+	{"configMap", "", func(vol *v1.Volume) bool { return vol.ConfigMap != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
+		c := vol.ConfigMap
+		if c.Name == "" {
+			v.Required(p.Child("name"), "")
+		}
+		v.Mode(p.Child("defaultMode"), c.DefaultMode)
+		v.userID(p.Child("defaultUser"), c.DefaultUser)
+		v.keysToPaths(p.Child("items"), c.Items)
+	}},
+	{"projected", "", func(vol *v1.Volume) bool { return vol.Projected != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.projected(p, vol.Projected) }},
+	{"csi", "", func(vol *v1.Volume) bool { return vol.CSI != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.csi(p, vol.CSI) }},
+	{"ephemeral", "", func(vol *v1.Volume) bool { return vol.Ephemeral != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.ephemeralVolume(p, vol) }},
+	{"image", "", func(vol *v1.Volume) bool { return vol.Image != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
+		if vol.Image.Reference == "" && !v.o.EmptyImageReference {
+			v.Required(p.Child("reference"), "")
+		}
+		check.RequiredOneOf(&v.Errors, p.Child("pullPolicy"), vol.Image.PullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	}},
+}
+
+func (v *validator) emptyDir(p *field.Path, e *v1.EmptyDirVolumeSource) {
+	if e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
+		v.Forbidden(p.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
+	}
+	if m := e.Mode; m != nil && (*m < 0 || *m > 0o1777) {
+		v.Invalid(p.Child("mode"), *m, "must be a number between 0 and 01777 (octal), both inclusive")
+	}
+}
+
+func (v *validator) hostPath(p *field.Path, h *v1.HostPathVolumeSource) {
+	if h.Path == "" {
+		v.Required(p.Child("path"), "")
+		return
+	}
+	v.NoBacksteps(p.Child("path"), h.Path)
+	if h.Type != nil {
+		check.OneOf(&v.Errors, p.Child("type"), *h.Type, v1.HostPathUnset, v1.HostPathBlockDev, v1.HostPathCharDev, v1.HostPathDirectory,
+			v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)
+	}
+}
+
+func (v *validator) userID(p *field.Path, user *int64) {
+	if user != nil {
+		v.Each(p, *user, validation.IsValidUserID(*user))
+	}
+}
+
+func (v *validator) csi(p *field.Path, c *v1.CSIVolumeSource) {
+	v.csiDriver(p.Child("driver"), c.Driver)
+	if r := c.NodePublishSecretRef; r != nil {
+		if r.Name == "" {
+			v.Required(p.Child("nodePublishSecretRef", "name"), "")
+		} else {
+			v.ObjectName(p.Child("name"), r.Name, false)
+		}
+	}
+}
+
+// ephemeralVolume checks the claim that is made for the pod, which is named after the pod and the volume.
+func (v *validator) ephemeralVolume(p *field.Path, vol *v1.Volume) {
+	if t := vol.Ephemeral.VolumeClaimTemplate; t == nil {
+		v.Required(p.Child("volumeClaimTemplate"), "")
+	} else {
+		v.claimTemplate(p.Child("volumeClaimTemplate"), t)
+	}
+	if v.o.PodName == "" || vol.Name == "" {
+		return
+	}
+	claim := v.o.PodName + "-" + vol.Name
+	for _, msg := range apivalidation.NameIsDNSSubdomain(claim, false) {
+		v.Invalid(p.Child("name"), vol.Name, fmt.Sprintf("PVC name %q: %v", claim, msg))
+	}
+}
+
+func (v *validator) claimTemplate(p *field.Path, t *v1.PersistentVolumeClaimTemplate) {
+	meta := p.Child("metadata")
+	v.Add(apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations")))
+	v.Add(metav1validation.ValidateLabels(t.Labels, meta.Child("labels")))
+	v.onlyFields(meta, t.ObjectMeta, sets.New("Annotations", "Labels"), "cannot be set")
+	v.claimSpec(p.Child("spec"), &t.Spec)
+}
+
+// claimSpec checks a PersistentVolumeClaim's spec.
+func (v *validator) claimSpec(p *field.Path, s *v1.PersistentVolumeClaimSpec) {
+	if len(s.AccessModes) == 0 {
+		v.Required(p.Child("accessModes"), "at least 1 access mode is required")
+	}
+	if s.Selector != nil {
+		v.labelSelector(p.Child("selector"), s.Selector)
+	}
+	once, other := false, false
+	for _, m := range s.AccessModes {
+		before := len(v.List())
+		check.OneOf(&v.Errors, p.Child("accessModes"), m, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
+		once = once || m == v1.ReadWriteOncePod
+		other = other || m != v1.ReadWriteOncePod && len(v.List()) == before
+	}
+	if once && other {
+		v.Forbidden(p.Child("accessModes"), "may not use ReadWriteOncePod with other access modes")
+	}
+	storage := p.Child("resources").Key("storage")
+	if q, ok := s.Resources.Requests[v1.ResourceStorage]; !ok {
+		v.Required(storage, "")
+	} else if q.Sign() <= 0 {
+		v.Invalid(storage, q.String(), "must be greater than zero")
+	}
+	if n := s.StorageClassName; n != nil && *n != "" {
+		v.ObjectName(p.Child("storageClassName"), *n, false)
+	}
+	if s.VolumeMode != nil {
+		check.OneOf(&v.Errors, p.Child("volumeMode"), *s.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
+	}
+	v.dataSources(p, s)
+	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
+		v.ObjectName(p.Child("volumeAttributesClassName"), *n, false)
+	}
+}
+
+// dataSources checks what a claim is filled from; the older and the newer field must agree.
+func (v *validator) dataSources(p *field.Path, s *v1.PersistentVolumeClaimSpec) {
+	one := func(p *field.Path, name, kind string, group *string) {
+		if name == "" {
+			v.Required(p.Child("name"), "")
+		}
+		if kind == "" {
+			v.Required(p.Child("kind"), "")
+		}
+		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
+			v.Invalid(p, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+		}
+		if group != nil && *group != "" {
+			v.Each(p.Child("apiGroup"), *group, validation.IsDNS1123Subdomain(*group))
+		}
+	}
+	if d := s.DataSource; d != nil {
+		one(p.Child("dataSource"), d.Name, d.Kind, d.APIGroup)
+	}
+	d := s.DataSourceRef
+	if d == nil {
+		return
+	}
+	one(p.Child("dataSourceRef"), d.Name, d.Kind, d.APIGroup)
+	if d.Namespace != nil && *d.Namespace != "" {
+		v.Each(p.Child("dataSourceRef", "namespace"), *d.Namespace, apivalidation.ValidateNamespaceName(*d.Namespace, false))
+		if s.DataSource != nil {
+			v.Invalid(p, p.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified")
+		}
+		return
+	}
+	if o := s.DataSource; o != nil && (o.Name != d.Name || o.Kind != d.Kind || deref(o.APIGroup) != deref(d.APIGroup)) {
+		v.Invalid(p, p.Child("dataSource"), "must match dataSourceRef")
+	}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func (v *validator) labelSelector(p *field.Path, s *metav1.LabelSelector) {
+	v.Add(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, p))
+}
