@@ -21,6 +21,7 @@ type containerdConfig struct {
 
 // Plug-ins that podo has no use for. Each costs start time, memory or a wake-up:
 //   - nri and the image verifier run other people's programs from fixed places; restart is ctr's; opt makes /opt/containerd;
+//   - the Prometheus and OpenTelemetry ones serve metrics where nobody listens, pprof likewise;
 //   - the block file and erofs snapshotters and their helpers are alternatives to overlayfs.
 var disabledPlugins = []string{
 	"io.containerd.nri.v1.nri",
@@ -35,6 +36,9 @@ var disabledPlugins = []string{
 	"io.containerd.server.v1.debug",
 	"io.containerd.server.v1.metrics",
 	"io.containerd.server.v1.grpc-tcp",
+	"io.containerd.metrics.v1.grpc-prometheus",
+	"io.containerd.metrics.v1.grpc-otel",
+	"io.containerd.http.v1.pprof",
 }
 
 // The configuration says only what differs from containerd's defaults. Every path and address that has a default below /run, /etc,
@@ -55,6 +59,9 @@ disabled_plugins = [{{range .Disabled}}
 
 [plugins.'io.containerd.shim.v1.manager']
   socket_dir = {{q .Shims}}
+
+[plugins.'io.containerd.monitor.task.v1.cgroups']
+  no_prometheus = true
 
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'overlayfs'

@@ -118,6 +118,7 @@ const (
 	startLimit  = time.Minute            // from start to ready; recovering many containers on a slow disk takes long
 	healthLimit = 3 * time.Second        // for an orphan to answer
 	stopGrace   = 10 * time.Second       // from SIGTERM to SIGKILL of containerd; containers do not notice either
+	orphanGrace = 2 * time.Second        // the same for one that will be replaced: pods wait, and its database survives a kill
 	backoffMin  = 100 * time.Millisecond // before a restart, doubling while it keeps dying young
 	backoffMax  = 10 * time.Second
 	healthyLife = 10 * time.Second // a process that lived this long dies of something new

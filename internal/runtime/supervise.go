@@ -102,7 +102,7 @@ func (r *Runtime) takeOver(ctx context.Context, config string) (*process, error)
 		}
 		if ctx.Err() == nil {
 			r.event(Event{Kind: Replaced, PID: p.pid, Err: why})
-			err = errors.Join(err, p.terminate(ctx, stopGrace))
+			err = errors.Join(err, p.terminate(ctx, orphanGrace))
 		}
 		p.release()
 	}

@@ -1,0 +1,288 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func prefixes(s ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range s {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
+}
+
+// Whatever the data directory is called, sockets fit into a Unix address and names into an interface's.
+func TestLayoutFitsTheKernelsLimits(t *testing.T) {
+	a, b := LayoutFor("/var/lib/podo"), LayoutFor("/"+strings.Repeat("long/", 100))
+	for _, l := range []Layout{a, b} {
+		const digest = 1 + 64
+		if n := len(l.Shims) + digest; n > 107 {
+			t.Errorf("a shim's socket has %d bytes", n)
+		}
+		if len(l.Shims) > 42 {
+			t.Errorf("containerd refuses the socket folder %s", l.Shims)
+		}
+		if len(l.Bridge) > 15 {
+			t.Errorf("bridge %s is too long", l.Bridge)
+		}
+	}
+	if a.Run == b.Run || a.Bridge == b.Bridge || a.Table == b.Table {
+		t.Error("two data directories share something")
+	}
+	if LayoutFor("/var/lib/podo/") != a {
+		t.Error("a trailing slash makes another layout")
+	}
+}
+
+func TestConfigKeepsToItsOwnFolders(t *testing.T) {
+	l := LayoutFor("/srv/with \"quotes\" and spaces")
+	text, err := containerdConfig{Layout: l, PauseImage: PauseImage, RestrictOOM: true}.render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`root = "/srv/with \"quotes\" and spaces/containerd/root"`, "restrict_oom_score_adj = true", "SystemdCgroup = false",
+		`sandbox = "` + PauseImage + `"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the configuration lacks %s", want)
+		}
+	}
+	if _, err := (containerdConfig{Layout: LayoutFor("/srv/bell\x07")}).render(); err == nil {
+		t.Error("a name that the file cannot hold was accepted")
+	}
+	if _, err := exec.LookPath(filepath.Join(l.Bin, "containerd")); err == nil {
+		t.Fatal("the test's folder exists")
+	}
+}
+
+func TestConflist(t *testing.T) {
+	data, err := network{bridge: "podo0", ipam: "/run/x", pods: prefixes("10.42.3.7/24", "fd00:42::/64"), mtu: 1450}.conflist()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Plugins []struct {
+			Type    string
+			Backend string
+			MTU     int
+			IPMasq  bool
+			IPAM    struct {
+				DataDir string
+				Ranges  [][]struct{ Subnet string }
+				Routes  []struct{ Dst string }
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Plugins) != 2 || got.Plugins[0].Type != "bridge" || got.Plugins[1].Type != "portmap" || got.Plugins[1].Backend != "nftables" {
+		t.Fatalf("plug-ins: %+v", got.Plugins)
+	}
+	b := got.Plugins[0]
+	if b.MTU != 1450 || b.IPMasq || b.IPAM.DataDir != "/run/x" {
+		t.Errorf("bridge: %+v", b)
+	}
+	if len(b.IPAM.Ranges) != 2 || b.IPAM.Ranges[0][0].Subnet != "10.42.3.0/24" || b.IPAM.Routes[1].Dst != "::/0" {
+		t.Errorf("ipam: %+v", b.IPAM)
+	}
+	if _, err := (network{}).conflist(); err == nil || !strings.Contains(err.Error(), "--pod-cidr") {
+		t.Errorf("no addresses: %v", err)
+	}
+}
+
+func TestMasqueradeText(t *testing.T) {
+	got := masquerade("podo_1", prefixes("10.42.1.0/24", "fd00:42::/64"), prefixes("10.42.0.0/16", "fd00::/16"))
+	for _, want := range []string{
+		"add table inet podo_1\ndelete table inet podo_1\n",
+		"ip saddr 10.42.1.0/24 ip daddr != 224.0.0.0/4 ip daddr != 10.42.0.0/16 masquerade\n",
+		"ip6 saddr fd00:42::/64 ip6 daddr != ff00::/8 ip6 daddr != fd00::/16 masquerade\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("missing %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	const cap = 24 // CAP_SYS_RESOURCE
+	for _, tc := range []struct {
+		status string
+		want   bool
+	}{
+		{"CapPrm:\t000001ffffffffff\nCapEff:\t000001ffffffffff\n", true},
+		{"CapPrm:\t000001ffffffffff\nCapEff:\t000001fffeffffff\n", false},
+		{"CapEff:\tnonsense\n", false},
+		{"", false},
+	} {
+		if got := hasCapability(tc.status, cap); got != tc.want {
+			t.Errorf("%q: %v", tc.status, got)
+		}
+	}
+}
+
+func TestBackoffGrowsWhileItDiesYoung(t *testing.T) {
+	var got []time.Duration
+	for b, i := time.Duration(0), 0; i < 9; i++ {
+		b = nextBackoff(b, time.Second)
+		got = append(got, b)
+	}
+	if got[0] != backoffMin || !slices.IsSorted(got) || got[len(got)-1] != backoffMax {
+		t.Errorf("waits: %v", got)
+	}
+	if nextBackoff(backoffMax, healthyLife) != 0 {
+		t.Error("a long life must not be waited for")
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	got := environment([]string{"HOME=/root", "NOTIFY_SOCKET=/of/podo", "LISTEN_FDS=3", "PATH=/opt/x", "HTTPS_PROXY=http://p"}, "/data/bin", "/run/n")
+	want := []string{"HOME=/root", "HTTPS_PROXY=http://p", "PATH=/data/bin:/opt/x:" + systemPath, "NOTIFY_SOCKET=/run/n"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestNotify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n")
+	if err := os.WriteFile(path, []byte("left by the last one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n, err := listenNotify(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	conn, err := net.Dial("unixgram", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, msg := range []string{"STATUS=wait", "STATUS=done\nREADY=1"} {
+		if _, err := conn.Write([]byte(msg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.wait(t.Context()); err != nil {
+		t.Errorf("READY=1 was sent: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.wait(ctx); err != context.Canceled {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestRotateKeepsTheEnd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(logLimit); err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString("the end\n") //nolint:errcheck // read back below
+	if err := rotate(file); err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString("goes on\n") //nolint:errcheck // read back below
+	now, _ := os.ReadFile(file)
+	old, _ := os.ReadFile(file + ".1")
+	if string(now) != "goes on\n" || !strings.HasSuffix(string(old), "the end\n") || len(old) > logLimit {
+		t.Errorf("log %q, older one of %d bytes", now, len(old))
+	}
+	if err := rotate(filepath.Join(t.TempDir(), "none")); err != nil {
+		t.Errorf("no log yet: %v", err)
+	}
+}
+
+// TestMain lets this very program stand in for containerd: started under its arguments it waits for a signal.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "--config" {
+		if os.Getenv("IGNORE_TERM") != "" {
+			signal.Ignore(unix.SIGTERM)
+		}
+		os.Stdout.WriteString("waits\n") //nolint:errcheck // the test notices
+		time.Sleep(time.Minute)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// find tells this layout's containerd from everything else by its command line, and a hold sees its end.
+func TestFindAndTerminate(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "containerd")
+	start := func(config string, env ...string) int {
+		t.Helper()
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := &exec.Cmd{Path: self, Args: []string{program, "--config", config}, Env: append(os.Environ(), env...)}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 10)); err != nil { // its signals are set up by now
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); cmd.Wait() }() //nolint:errcheck // it is killed
+		t.Cleanup(func() { cmd.Process.Kill(); <-ended })
+		return cmd.Process.Pid
+	}
+	only := func(pid int, config string) *process {
+		t.Helper()
+		found, err := find(program, filepath.Join(dir, "config"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) != 1 || found[0].pid != pid || found[0].config != config {
+			t.Fatalf("found %+v, want only %d with %s", found, pid, config)
+		}
+		return found[0]
+	}
+	config := filepath.Join(dir, "config", "a.toml")
+	start(filepath.Join(dir, "other", "a.toml")) // of another data directory
+	p := only(start(config), config)
+	if err := p.terminate(t.Context(), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	p.release()
+
+	p = only(start(config, "IGNORE_TERM=1"), config)
+	if err := p.terminate(t.Context(), 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.signal(unix.SIGTERM); err != nil {
+		t.Errorf("signalling what has ended: %v", err)
+	}
+	p.release()
+}
+
+func TestMountNames(t *testing.T) {
+	if got := unescapeMount(`/a\040b\134c`); got != `/a b\c` {
+		t.Errorf("got %q", got)
+	}
+}
