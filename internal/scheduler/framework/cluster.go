@@ -1,0 +1,260 @@
+package framework
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Node is a node with what its pods take of it.
+type Node struct {
+	Name string
+	// Object is nil while only pods of the node are known; such a node is in no slot.
+	Object      *v1.Node
+	Allocatable Resources
+	MaxPods     int64
+
+	Used                Resources
+	UsedCPU, UsedMemory int64 // with Shape.ScoreCPU and ScoreMemory
+	Pods                map[types.UID]*Pod
+	Ports               map[Port]types.UID // who holds it
+
+	// Epoch is another one whenever Object changed in a way that a plug-in can see. No two nodes ever share one.
+	Epoch uint64
+	slot  int
+}
+
+// Cluster is every node and every pod that takes something of one: assigned and not ended, or assumed. An assumed pod has been
+// decided upon but not been seen as bound; it counts as if it were.
+//
+//	          Assume                    SetPod (seen bound)
+//	unknown ─────────► assumed ─────────────────────────────► placed
+//	   ▲                  │ Forget (bind failed)                │
+//	   └──────────────────┴─────────────────────────────────────┘ RemovePod (gone or ended)
+type Cluster struct {
+	// Nodes that can take pods, in slots. The order changes only by adding and removing nodes.
+	Nodes []*Node
+	// Generation grows with every change.
+	Generation uint64
+
+	byName map[string]*Node
+	pods   map[types.UID]*place
+	epoch  uint64
+	shapes Shapes
+}
+
+type place struct {
+	pod     *Pod
+	node    *Node
+	assumed bool
+}
+
+// NewCluster is an empty one.
+func NewCluster() *Cluster {
+	return &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}}
+}
+
+// Shape reduces a pod that waits for a node.
+func (c *Cluster) Shape(pod *v1.Pod) *Pod { return c.shapes.Of(pod) }
+
+// Node finds a node that exists; nil when there is none.
+func (c *Cluster) Node(name string) *Node {
+	if n := c.byName[name]; n != nil && n.Object != nil {
+		return n
+	}
+	return nil
+}
+
+// Placed is the node that a pod takes something of, "" when none.
+func (c *Cluster) Placed(uid types.UID) (node string, assumed bool) {
+	if p := c.pods[uid]; p != nil {
+		return p.node.Name, p.assumed
+	}
+	return "", false
+}
+
+// Assumed are the pods decided upon and not seen bound.
+func (c *Cluster) Assumed() []*Pod {
+	var out []*Pod
+	for _, p := range c.pods {
+		if p.assumed {
+			out = append(out, p.pod)
+		}
+	}
+	return out
+}
+
+func (c *Cluster) node(name string) *Node {
+	n := c.byName[name]
+	if n == nil {
+		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1}
+		c.byName[name] = n
+	}
+	return n
+}
+
+// SetNode adds or replaces a node's object and tells what about the change can help a pod.
+func (c *Cluster) SetNode(object *v1.Node) Event {
+	n := c.node(object.Name)
+	old := n.Object
+	n.Object = object
+	if old == nil {
+		n.slot = len(c.Nodes)
+		c.Nodes = append(c.Nodes, n)
+		c.readNode(n)
+		return NodeAdded
+	}
+	var e Event
+	alloc, pods := ResourcesOf(object.Status.Allocatable)
+	if !alloc.Equal(&n.Allocatable) || pods != n.MaxPods {
+		e |= NodeAllocatable
+	}
+	if !maps.Equal(old.Labels, object.Labels) {
+		e |= NodeLabels
+	}
+	if !slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, func(a, b v1.Taint) bool { return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect }) {
+		e |= NodeTaints
+	}
+	if old.Spec.Unschedulable != object.Spec.Unschedulable {
+		// Taint events: a pod that tolerates the taint may go to a cordoned node.
+		e |= NodeUnschedulable | NodeTaints
+	}
+	if e != 0 {
+		c.readNode(n)
+	}
+	return e
+}
+
+func (c *Cluster) readNode(n *Node) {
+	n.Allocatable, n.MaxPods = ResourcesOf(n.Object.Status.Allocatable)
+	c.epoch++
+	n.Epoch = c.epoch
+	c.Generation++
+}
+
+// RemoveNode forgets a node's object. Its pods stay known until they go.
+func (c *Cluster) RemoveNode(name string) {
+	n := c.byName[name]
+	if n == nil || n.Object == nil {
+		return
+	}
+	last := c.Nodes[len(c.Nodes)-1]
+	c.Nodes[n.slot], last.slot = last, n.slot
+	c.Nodes[len(c.Nodes)-1] = nil
+	c.Nodes = c.Nodes[:len(c.Nodes)-1]
+	n.Object, n.slot = nil, -1
+	c.Generation++
+	c.dropEmpty(n)
+}
+
+func (c *Cluster) dropEmpty(n *Node) {
+	if n.Object == nil && len(n.Pods) == 0 {
+		delete(c.byName, n.Name)
+	}
+}
+
+// SetPod records a pod that is assigned and has not ended, or a change of one. freed tells that its node has more room than before.
+func (c *Cluster) SetPod(object *v1.Pod) (freed *Node) {
+	p := c.pods[object.UID]
+	if p == nil {
+		c.add(c.shapes.Placed(object), object.Spec.NodeName, false)
+		return nil
+	}
+	p.assumed = false
+	same := p.pod.Object.Generation != 0 && p.pod.Object.Generation == object.Generation && !resized(object) && !resized(p.pod.Object)
+	if p.node.Name == object.Spec.NodeName && same {
+		p.pod.Object = object
+		return nil
+	}
+	old, from := p.pod.Shape, p.node
+	c.remove(object.UID)
+	pod := c.shapes.Placed(object)
+	c.add(pod, object.Spec.NodeName, false)
+	if from.Name != object.Spec.NodeName || shrank(&old.Requests, &pod.Shape.Requests) {
+		return from
+	}
+	return nil
+}
+
+func shrank(old, now *Resources) bool {
+	if now.MilliCPU < old.MilliCPU || now.Memory < old.Memory || now.Ephemeral < old.Ephemeral {
+		return true
+	}
+	return slices.ContainsFunc(old.Scalars, func(s Scalar) bool { return now.Get(s.Name) < s.Value })
+}
+
+// Assume records a decision. The pod must not be placed already.
+func (c *Cluster) Assume(pod *Pod, node string) {
+	if c.pods[pod.Object.UID] != nil {
+		panic("scheduler: assuming pod " + pod.Object.Name + ", which is placed already")
+	}
+	c.add(pod, node, true)
+}
+
+// Forget undoes Assume; a pod that has been seen bound stays. It tells which node got room back.
+func (c *Cluster) Forget(uid types.UID) (freed *Node) {
+	if p := c.pods[uid]; p == nil || !p.assumed {
+		return nil
+	}
+	return c.remove(uid)
+}
+
+// RemovePod takes a pod off its node and tells which node got room back; nil when the pod was not known.
+func (c *Cluster) RemovePod(uid types.UID) (freed *Node) {
+	if c.pods[uid] == nil {
+		return nil
+	}
+	return c.remove(uid)
+}
+
+func (c *Cluster) add(pod *Pod, node string, assumed bool) {
+	n := c.node(node)
+	c.pods[pod.Object.UID] = &place{pod: pod, node: n, assumed: assumed}
+	n.Pods[pod.Object.UID] = pod
+	n.account(pod, 1)
+	c.Generation++
+}
+
+func (c *Cluster) remove(uid types.UID) *Node {
+	p := c.pods[uid]
+	delete(c.pods, uid)
+	delete(p.node.Pods, uid)
+	p.node.account(p.pod, -1)
+	c.Generation++
+	c.dropEmpty(p.node)
+	return p.node
+}
+
+func (n *Node) account(pod *Pod, sign int64) {
+	s := pod.Shape
+	n.Used.Add(&s.Requests, sign)
+	n.UsedCPU += sign * s.ScoreCPU
+	n.UsedMemory += sign * s.ScoreMemory
+	for _, port := range s.Ports {
+		switch {
+		case sign > 0:
+			if n.Ports == nil {
+				n.Ports = map[Port]types.UID{}
+			}
+			n.Ports[port] = pod.Object.UID
+		case n.Ports[port] == pod.Object.UID:
+			delete(n.Ports, port)
+			n.handOver(port)
+		}
+	}
+}
+
+// handOver finds another pod that has the port too: pods that name their node themselves can come to that.
+func (n *Node) handOver(port Port) {
+	for uid, pod := range n.Pods {
+		if slices.Contains(pod.Shape.Ports, port) {
+			n.Ports[port] = uid
+			return
+		}
+	}
+}
+
+// Slot is the node's index in Cluster.Nodes.
+func (n *Node) Slot() int { return n.slot }

@@ -1,0 +1,80 @@
+package framework
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/timeline"
+)
+
+// Rejection is why a node (or, in PreEnqueue, the queue) does not take a pod. Plug-ins hand out shared values made once: the
+// planner counts them by address.
+type Rejection struct {
+	Plugin string
+	// Reasons are counted by node in the FailedScheduling message, each by itself.
+	Reasons []string
+	// Unresolvable says that removing other pods from the node would not help.
+	Unresolvable bool
+}
+
+// Plugin is the part that all share.
+type Plugin interface{ Name() string }
+
+// PreEnqueue keeps a pod out of the active queue until it passes.
+type PreEnqueue interface {
+	Plugin
+	PreEnqueue(pod *v1.Pod) *Rejection
+}
+
+// QueueSort orders the active queue. Exactly one is used. a and b are never the same pod; pods that are equal to it
+// stay in the order of their coming.
+type QueueSort interface {
+	Plugin
+	Less(a, b *Pod) bool
+}
+
+// PreFilter narrows the nodes before they are looked at one by one.
+type PreFilter interface {
+	Plugin
+	// PreFilter returns the names of the only nodes to look at, or ok false when it does not narrow.
+	PreFilter(s *Shape) (names []string, ok bool)
+}
+
+// Filter tells whether a node takes a pod of a shape; nil is yes. A Filter that is Static depends on nothing of the node but its
+// object. Static ones run before the others.
+type Filter interface {
+	Plugin
+	Filter(s *Shape, n *Node) *Rejection
+	Static() bool
+	// Helps are the events that can turn this plug-in's rejection into a yes.
+	Helps() Event
+	// Explain tells the numbers behind a rejection of n, for the timeline.
+	Explain(s *Shape, n *Node) []timeline.Field
+}
+
+// Score ranks a node that passed: Raw per node, then Normalize over all of them into 0..100 (nil: raw scores are that
+// already), then times Weight. A Static score depends on the node's object only. Skip tells that the shape has no use for it.
+type Score interface {
+	Plugin
+	Weight() int64
+	Static() bool
+	Skip(s *Shape) bool
+	Raw(s *Shape, n *Node) int64
+	Normalize(raw []int64)
+}
+
+// MaxScore is the top of normalized scores.
+const MaxScore = 100
+
+// Event is a set of things that happen in the cluster and may help a pod that was rejected.
+type Event uint16
+
+// The events.
+const (
+	NodeAdded Event = 1 << iota
+	NodeLabels
+	NodeTaints
+	NodeAllocatable
+	NodeUnschedulable // spec.unschedulable was lifted
+	PodRemoved        // an assigned pod left, ended or shrank
+	AnyNode           = NodeAdded | NodeLabels | NodeTaints | NodeAllocatable | NodeUnschedulable
+)

@@ -1,0 +1,264 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/queue"
+	"podo.dev/podo/internal/timeline"
+)
+
+// outbox tells the API server what was decided. Binds go through a bounded number of workers, and come back as results;
+// reports of failure are told in the background, of each pod only the newest.
+type outbox struct {
+	config   Config
+	inFlight int // owned by the scheduling goroutine
+	jobs     chan bindJob
+	results  chan bindResult // as large as jobs: workers never block
+
+	mu      sync.Mutex
+	reports map[types.UID]report
+	order   []types.UID
+	wake    chan struct{}
+}
+
+type bindJob struct {
+	item  *queue.Item
+	pod   *v1.Pod
+	node  string
+	since time.Time
+}
+
+type bindResult struct {
+	job bindJob
+	err error
+}
+
+// report is a failure as the pod's condition and event tell it.
+type report struct {
+	pod             *v1.Pod
+	reason, message string
+	tries           int
+}
+
+// reporters is how many conditions are written at once.
+const reporters = 4
+
+func newOutbox(c Config) *outbox {
+	return &outbox{
+		config: c, jobs: make(chan bindJob, c.MaxInFlight), results: make(chan bindResult, c.MaxInFlight),
+		reports: map[types.UID]report{}, wake: make(chan struct{}, reporters),
+	}
+}
+
+// start runs the workers until ctx ends; the returned function waits for their end.
+func (o *outbox) start(ctx context.Context) (wait func()) {
+	var wg sync.WaitGroup
+	for range o.config.Binders {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case job := <-o.jobs:
+					o.results <- bindResult{job, o.doBind(ctx, job)}
+				}
+			}
+		})
+	}
+	for range reporters {
+		wg.Go(func() {
+			for {
+				if r, ok := o.nextReport(); ok {
+					o.doReport(ctx, r)
+					continue
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-o.wake:
+				}
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// room tells whether one more pod may be assumed.
+func (o *outbox) room() bool { return o.inFlight < o.config.MaxInFlight }
+
+func (o *outbox) bind(job bindJob) {
+	o.inFlight++
+	o.jobs <- job // has room for all that may be in flight
+}
+
+// drain waits until nothing is in flight.
+func (o *outbox) drain(ctx context.Context) error {
+	for o.inFlight > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.results:
+			o.inFlight--
+		}
+	}
+	return nil
+}
+
+func (o *outbox) doBind(ctx context.Context, job bindJob) error {
+	pod := job.pod
+	err := o.config.Client.Bind(ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: job.node},
+	})
+	if err != nil && !certain(err) {
+		err = o.findOut(ctx, job, err)
+	}
+	if err != nil {
+		o.config.Logger.Debug("bind failed", "pod", pod.Namespace+"/"+pod.Name, "node", job.node, "error", err)
+		return err
+	}
+	now := time.Now()
+	o.config.Append(timeline.New(now, timeline.RefOf(pod), timeline.Bound).Move("", job.node).With("took", now.Sub(job.since)))
+	o.config.Events.Eventf(pod, v1.EventTypeNormal, "Scheduled", "Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, job.node)
+	return nil
+}
+
+// certain tells whether an error says that the bind did not happen.
+func certain(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err)
+}
+
+var errElsewhere = errors.New("the pod has been assigned to another node")
+
+// findOut asks whether a bind whose answer was lost has happened. Until it is known the pod stays assumed: taking its room back
+// could over-commit the node.
+func (o *outbox) findOut(ctx context.Context, job bindJob, lost error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		obj, err := o.config.Client.Get(ctx, client.Pods.At(job.pod.Namespace, job.pod.Name))
+		if err == nil {
+			switch pod := obj.(*v1.Pod); {
+			case pod.UID != job.pod.UID || pod.Spec.NodeName == "":
+				return lost
+			case pod.Spec.NodeName == job.node:
+				return nil
+			default:
+				return errElsewhere
+			}
+		}
+		if apierrors.IsNotFound(err) {
+			return lost
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+func (o *outbox) report(r report) {
+	o.mu.Lock()
+	if _, queued := o.reports[r.pod.UID]; !queued {
+		o.order = append(o.order, r.pod.UID)
+	}
+	o.reports[r.pod.UID] = r
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outbox) nextReport() (report, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.order) == 0 {
+		return report{}, false
+	}
+	r := o.reports[o.order[0]]
+	delete(o.reports, o.order[0])
+	o.order = o.order[1:]
+	return r, true
+}
+
+func (o *outbox) doReport(ctx context.Context, r report) {
+	if ctx.Err() != nil {
+		return
+	}
+	if r.tries == 0 {
+		o.config.Events.Event(r.pod, v1.EventTypeWarning, "FailedScheduling", r.message)
+	}
+	_, err := o.config.Client.Mutate(ctx, client.Pods.At(r.pod.Namespace, r.pod.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
+		pod := obj.(*v1.Pod)
+		if pod.UID != r.pod.UID || pod.Spec.NodeName != "" {
+			return false, nil
+		}
+		return setCondition(pod, v1.PodCondition{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: r.reason, Message: r.message, ObservedGeneration: pod.Generation,
+		}, time.Now()), nil
+	})
+	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		return
+	}
+	o.config.Logger.Warn("could not tell a pod why it is not scheduled", "pod", r.pod.Namespace+"/"+r.pod.Name, "tries", r.tries+1, "error", err)
+	if r.tries++; r.tries < maxTries {
+		time.AfterFunc(retryReport, func() { o.retry(r) })
+	}
+}
+
+const (
+	retryReport = 2 * time.Second
+	maxTries    = 5
+)
+
+// retry reports again unless something newer waits.
+func (o *outbox) retry(r report) {
+	o.mu.Lock()
+	_, newer := o.reports[r.pod.UID]
+	o.mu.Unlock()
+	if !newer {
+		o.report(r)
+	}
+}
+
+// setCondition tells whether it changed anything. The time of transition moves with the status only.
+func setCondition(pod *v1.Pod, c v1.PodCondition, now time.Time) bool {
+	for i := range pod.Status.Conditions {
+		old := &pod.Status.Conditions[i]
+		if old.Type != c.Type {
+			continue
+		}
+		c.LastProbeTime, c.LastTransitionTime = old.LastProbeTime, old.LastTransitionTime
+		if old.Status != c.Status {
+			c.LastTransitionTime = metav1.NewTime(now)
+		}
+		if *old == c {
+			return false
+		}
+		*old = c
+		return true
+	}
+	c.LastTransitionTime = metav1.NewTime(now)
+	pod.Status.Conditions = append(pod.Status.Conditions, c)
+	return true
+}
+
+type noEvents struct{}
+
+func (noEvents) Event(runtime.Object, string, string, string)          {}
+func (noEvents) Eventf(runtime.Object, string, string, string, ...any) {}
+func (noEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
+}

@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/timeline"
+)
+
+// Diagnosis is why no node takes a pod. The zero value stands for a cluster without nodes. It is shared by equal pods and
+// never changed.
+type Diagnosis struct {
+	Nodes int // all of them
+	// Reasons are folded: one line for all nodes that a plug-in rejected in the same words.
+	Reasons []Reason
+	// Resolvable is how many nodes could take the pod if others left.
+	Resolvable int
+
+	rejected []*framework.Rejection // distinct ones
+	never    bool                   // the pod may not preempt
+}
+
+// Reason is one folded rejection.
+type Reason struct {
+	Plugin  string
+	Text    string
+	Count   int              // nodes
+	Example string           // one of them
+	Numbers []timeline.Field // what decided there
+}
+
+// diagnose asks every node again. It runs only on failure, when no node is feasible, so that all have an answer.
+func (p *Planner) diagnose(c *framework.Cluster, m *memo, shape *framework.Shape) *Diagnosis {
+	d := &Diagnosis{Nodes: len(c.Nodes), never: shape.NeverPreempts}
+	names, only := p.narrow(shape)
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	type group struct {
+		count int
+		first *framework.Node
+	}
+	groups := map[*framework.Rejection]*group{}
+	for _, n := range c.Nodes {
+		r := notNamed
+		if !only || wanted[n.Name] {
+			if r = p.look(m, shape, n).rejected; r == nil {
+				r = p.occupied(shape, n)
+			}
+		}
+		if r == nil {
+			continue // narrowed searches look at fewer nodes than there are
+		}
+		g := groups[r]
+		if g == nil {
+			g = &group{first: n}
+			groups[r] = g
+			d.rejected = append(d.rejected, r)
+		}
+		g.count++
+		if !r.Unresolvable {
+			d.Resolvable++
+		}
+	}
+	for _, r := range d.rejected {
+		g := groups[r]
+		d.fold(r, g.count, g.first.Name, func() []timeline.Field { return p.explain(r, shape, g.first) })
+	}
+	sort.Slice(d.Reasons, func(i, j int) bool { return d.Reasons[i].words() < d.Reasons[j].words() })
+	return d
+}
+
+var notNamed = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't satisfy plugin(s) [NodeAffinity]"}, Unresolvable: true}
+
+func (d *Diagnosis) fold(r *framework.Rejection, count int, example string, numbers func() []timeline.Field) {
+	for _, text := range r.Reasons {
+		found := false
+		for i := range d.Reasons {
+			if d.Reasons[i].Text == text && d.Reasons[i].Plugin == r.Plugin {
+				d.Reasons[i].Count += count
+				found = true
+			}
+		}
+		if !found {
+			d.Reasons = append(d.Reasons, Reason{Plugin: r.Plugin, Text: text, Count: count, Example: example, Numbers: numbers()})
+		}
+	}
+}
+
+func (p *Planner) explain(r *framework.Rejection, shape *framework.Shape, n *framework.Node) []timeline.Field {
+	if r == notNamed {
+		return nil
+	}
+	for _, f := range p.set.Filters {
+		if f.Name() == r.Plugin {
+			return f.Explain(shape, n)
+		}
+	}
+	return nil
+}
+
+func (r Reason) words() string { return fmt.Sprintf("%d %s", r.Count, r.Text) }
+
+// Message is the text of FailedScheduling and of the PodScheduled condition, in upstream's words.
+func (d *Diagnosis) Message() string {
+	if d.Nodes == 0 {
+		return "no nodes available to schedule pods"
+	}
+	words := make([]string, len(d.Reasons))
+	for i, r := range d.Reasons {
+		words[i] = r.words()
+	}
+	return fmt.Sprintf("0/%d nodes are available: %s. preemption: %s", d.Nodes, strings.Join(words, ", "), d.preemption())
+}
+
+// preemption tells why making room is no way out. Pods of lower priority are not yet removed for others; as long as no
+// priority classes are served all pods have the same, so that there are never victims.
+func (d *Diagnosis) preemption() string {
+	if d.never {
+		return "not eligible due to preemptionPolicy=Never."
+	}
+	var words []string
+	if d.Resolvable > 0 {
+		words = append(words, fmt.Sprintf("%d No preemption victims found for incoming pod", d.Resolvable))
+	}
+	if rest := d.Nodes - d.Resolvable; rest > 0 {
+		words = append(words, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
+	}
+	sort.Strings(words)
+	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(words, ", "))
+}
+
+// Plugins are the plug-ins that rejected.
+func (d *Diagnosis) Plugins() map[string]bool {
+	out := map[string]bool{}
+	for _, r := range d.rejected {
+		out[r.Plugin] = true
+	}
+	return out
+}
+
+// Fields tell the diagnosis in a timeline record: a field a plug-in, its reasons folded, with the numbers at one node.
+func (d *Diagnosis) Fields() []timeline.Field {
+	var out []timeline.Field
+	for _, r := range d.Reasons {
+		v := r.words()
+		if r.Example != "" {
+			v += " (" + r.Example
+			for _, f := range r.Numbers {
+				v += " " + f.Key + "=" + f.Value
+			}
+			v += ")"
+		}
+		out = append(out, timeline.Field{Key: r.Plugin, Value: v})
+	}
+	return out
+}

@@ -1,0 +1,268 @@
+// Package plan decides where a pod goes: filter, score, choose. It is pure: the same cluster, pods and seed give the same
+// decisions.
+package plan
+
+import (
+	"math/rand/v2"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plugins"
+)
+
+// Decision is the outcome for one pod: Node, or Diagnosis when no node takes it.
+type Decision struct {
+	Node      *framework.Node
+	Evaluated int   // nodes looked at
+	Feasible  int   // of them, those that passed
+	Score     int64 // of the chosen one; 0 when it was the only one
+	Diagnosis *Diagnosis
+}
+
+// maxStatic bounds the number of static Score plug-ins.
+const maxStatic = 4
+
+// maxMemos bounds how many shapes the planner keeps node results of.
+const maxMemos = 64
+
+// entry is what static plug-ins said about the node in a slot; it holds while the node's epoch is the same.
+type entry struct {
+	epoch    uint64
+	rejected *framework.Rejection
+	raw      [maxStatic]int64
+}
+
+// memo is what the planner remembers of a shape.
+type memo struct {
+	uses      int
+	entries   []entry    // by slot; made at the second use, so that one-off pods cost nothing
+	diagnosis *Diagnosis // of the last failure, while the cluster's generation is at
+	at        uint64
+}
+
+// Planner decides. It is for one goroutine.
+type Planner struct {
+	set     plugins.Set
+	static  []framework.Filter
+	dynamic []framework.Filter
+	rng     *rand.Rand
+	start   int // where the next search begins, so that nodes take turns
+
+	memos map[*framework.Shape]*memo
+	order []*framework.Shape // of memos, oldest first
+
+	// Scratch, reused.
+	scratch  entry
+	feasible []*framework.Node
+	raws     [][maxStatic]int64
+	raw      []int64
+	total    []int64
+}
+
+// New makes a Planner whose choices between equally good nodes follow from seed.
+func New(set plugins.Set, seed uint64) *Planner {
+	p := &Planner{set: set, rng: rand.New(rand.NewPCG(seed, seed)), memos: map[*framework.Shape]*memo{}}
+	for _, f := range set.Filters {
+		if f.Static() {
+			p.static = append(p.static, f)
+		} else {
+			p.dynamic = append(p.dynamic, f)
+		}
+	}
+	return p
+}
+
+// Sample is how many feasible nodes are enough out of n: all up to 100, then a share that falls from half to a twentieth.
+func Sample(n int) int {
+	if n < 100 {
+		return n
+	}
+	percent := max(50-n/125, 5)
+	return max(n*percent/100, 100)
+}
+
+// Schedule chooses a node for a pod; it changes nothing.
+func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
+	if len(c.Nodes) == 0 {
+		return Decision{Diagnosis: &Diagnosis{}}
+	}
+	shape := pod.Shape
+	m := p.memo(shape)
+	if m.diagnosis != nil && m.at == c.Generation {
+		return Decision{Evaluated: len(c.Nodes), Diagnosis: m.diagnosis}
+	}
+	if m.uses > 1 && len(m.entries) < len(c.Nodes) {
+		m.entries = append(m.entries, make([]entry, len(c.Nodes)-len(m.entries))...)
+	}
+	var d Decision
+	if names, only := p.narrow(shape); only {
+		d = p.search(c, m, pod, named(c, names), len(names))
+	} else {
+		d = p.search(c, m, pod, c.Nodes, Sample(len(c.Nodes)))
+		p.start = (p.start + d.Evaluated) % len(c.Nodes)
+	}
+	if len(p.feasible) == 0 {
+		d.Diagnosis = p.diagnose(c, m, shape)
+		m.diagnosis, m.at = d.Diagnosis, c.Generation
+		return d
+	}
+	d.Node, d.Score = p.choose(shape)
+	return d
+}
+
+func (p *Planner) memo(shape *framework.Shape) *memo {
+	m := p.memos[shape]
+	if m == nil {
+		if len(p.order) >= maxMemos {
+			delete(p.memos, p.order[0])
+			p.order = p.order[1:]
+		}
+		m = &memo{}
+		p.memos[shape] = m
+		p.order = append(p.order, shape)
+	}
+	m.uses++
+	return m
+}
+
+func (p *Planner) narrow(shape *framework.Shape) (names []string, only bool) {
+	for _, f := range p.set.PreFilters {
+		if n, ok := f.PreFilter(shape); ok {
+			if only {
+				n = intersect(names, n)
+			}
+			names, only = n, true
+		}
+	}
+	return names, only
+}
+
+func intersect(a, b []string) []string {
+	var out []string
+	for _, x := range a {
+		for _, y := range b {
+			if x == y {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+func named(c *framework.Cluster, names []string) []*framework.Node {
+	var out []*framework.Node
+	for _, name := range names {
+		if n := c.Node(name); n != nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// search fills p.feasible (and p.raws beside it) with up to want nodes that pass, going round from p.start.
+func (p *Planner) search(c *framework.Cluster, m *memo, pod *framework.Pod, nodes []*framework.Node, want int) (d Decision) {
+	p.feasible, p.raws = p.feasible[:0], p.raws[:0]
+	for i := range nodes {
+		if len(p.feasible) >= want {
+			break
+		}
+		n := nodes[(p.start+i)%len(nodes)]
+		d.Evaluated++
+		e := p.look(m, pod.Shape, n)
+		if e.rejected != nil || p.occupied(pod.Shape, n) != nil {
+			continue
+		}
+		p.feasible = append(p.feasible, n)
+		p.raws = append(p.raws, e.raw)
+	}
+	d.Feasible = len(p.feasible)
+	return d
+}
+
+// look asks the static plug-ins about a node, or remembers.
+func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node) *entry {
+	e := &p.scratch
+	if n.Slot() < len(m.entries) {
+		e = &m.entries[n.Slot()]
+		if e.epoch == n.Epoch {
+			return e
+		}
+	}
+	*e = entry{epoch: n.Epoch}
+	for _, f := range p.static {
+		if e.rejected = f.Filter(shape, n); e.rejected != nil {
+			return e
+		}
+	}
+	i := 0
+	for _, s := range p.set.Scores {
+		if s.Static() {
+			if !s.Skip(shape) {
+				e.raw[i] = s.Raw(shape, n)
+			}
+			i++
+		}
+	}
+	return e
+}
+
+func (p *Planner) occupied(shape *framework.Shape, n *framework.Node) *framework.Rejection {
+	for _, f := range p.dynamic {
+		if r := f.Filter(shape, n); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// Fits tells why a node would not take a shape, nil when it would.
+func (p *Planner) Fits(shape *framework.Shape, n *framework.Node) *framework.Rejection {
+	for _, f := range p.set.Filters {
+		if r := f.Filter(shape, n); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// choose scores the feasible nodes and takes one of the best.
+func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
+	if len(p.feasible) == 1 {
+		return p.feasible[0], 0
+	}
+	p.total = append(p.total[:0], make([]int64, len(p.feasible))...)
+	p.raw = append(p.raw[:0], make([]int64, len(p.feasible))...)
+	static := -1
+	for _, s := range p.set.Scores {
+		if s.Static() {
+			static++
+		}
+		if s.Skip(shape) {
+			continue
+		}
+		for i, n := range p.feasible {
+			if s.Static() {
+				p.raw[i] = p.raws[i][static]
+			} else {
+				p.raw[i] = s.Raw(shape, n)
+			}
+		}
+		s.Normalize(p.raw)
+		weight := s.Weight()
+		for i := range p.total {
+			p.total[i] += weight * p.raw[i]
+		}
+	}
+	best, ties := 0, 1
+	for i := 1; i < len(p.total); i++ {
+		switch {
+		case p.total[i] > p.total[best]:
+			best, ties = i, 1
+		case p.total[i] == p.total[best]:
+			// Each of the equals gets the same chance.
+			if ties++; p.rng.IntN(ties) == 0 {
+				best = i
+			}
+		}
+	}
+	return p.feasible[best], p.total[best]
+}

@@ -1,0 +1,48 @@
+package plugins
+
+import (
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/timeline"
+)
+
+// NodeAffinity implements spec.nodeSelector and spec.affinity.nodeAffinity.
+type NodeAffinity struct{}
+
+var noMatch = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}, Unresolvable: true}
+
+func (NodeAffinity) Name() string { return "NodeAffinity" }
+func (NodeAffinity) Static() bool { return true }
+func (NodeAffinity) Helps() framework.Event {
+	return framework.NodeAdded | framework.NodeLabels
+}
+
+// PreFilter narrows to the nodes that the required affinity names, as daemon pods do.
+func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool) {
+	return s.Names, s.Names != nil
+}
+
+// Filter matches the required terms.
+func (NodeAffinity) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
+	if s.Required == nil {
+		return nil
+	}
+	// A selector that does not parse matches no node.
+	if ok, err := s.Required.Match(n.Object); ok && err == nil {
+		return nil
+	}
+	return noMatch
+}
+
+// Explain has nothing to add: the selector is in the pod.
+func (NodeAffinity) Explain(*framework.Shape, *framework.Node) []timeline.Field { return nil }
+
+func (NodeAffinity) Weight() int64                { return 2 }
+func (NodeAffinity) Skip(s *framework.Shape) bool { return s.Preferred == nil }
+
+// Raw sums the weights of the preferred terms that match.
+func (NodeAffinity) Raw(s *framework.Shape, n *framework.Node) int64 {
+	return s.Preferred.Score(n.Object)
+}
+
+// Normalize makes more better.
+func (NodeAffinity) Normalize(raw []int64) { scale(raw, false) }

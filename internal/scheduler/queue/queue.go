@@ -1,0 +1,334 @@
+// Package queue holds the pods that wait for a node. It is pure: callers say what time it is. It is not safe for concurrent use.
+package queue
+
+import (
+	"container/heap"
+	"container/list"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/scheduler/framework"
+)
+
+// State is where a pod is.
+//
+//	        gates gone                Pop              bound: Delete
+//	Gated ─────────────► Active ─────────────► InFlight ───────────►
+//	                      ▲   ▲                 │    │
+//	       back-off over, │   │ helped, and     │    │ nothing fits: Rejected
+//	       or idle        │   │ back-off over   │    ▼
+//	                      │   └──────────────── │ ─ Unschedulable
+//	                      │                     │    │ helped, or five minutes over
+//	                     Backoff ◄──────────────┴────┘
+//	                             an error: Retry
+type State string
+
+// The states.
+const (
+	Gated         State = "gated"
+	Active        State = "active"
+	Backoff       State = "backoff"
+	Unschedulable State = "unschedulable"
+	InFlight      State = "inflight"
+)
+
+// The times of upstream's defaults.
+const (
+	FirstBackoff  = time.Second
+	MaxBackoff    = 10 * time.Second
+	FlushInterval = 5 * time.Minute
+)
+
+// Item is one waiting pod.
+type Item struct {
+	Pod      *framework.Pod
+	State    State
+	Attempts int
+	Since    time.Time // first seen
+
+	queued  time.Time // came to the active queue, for the order
+	seq     uint64
+	tried   time.Time // end of the last attempt
+	errored bool      // the last attempt failed by an error, so that it must sit out its back-off
+	helps   framework.Event
+	index   int // in a heap
+	parked  *list.Element
+}
+
+// Config is what a Queue needs.
+type Config struct {
+	PreEnqueue []framework.PreEnqueue
+	Less       func(a, b *framework.Pod) bool
+	// Moved is told of every change of State. It must not call back.
+	Moved func(i *Item, from State, why string, now time.Time)
+}
+
+// Queue is described at State.
+type Queue struct {
+	config Config
+	seq    uint64
+	items  map[types.UID]*Item
+	active itemHeap
+	back   itemHeap   // helped, but not yet ready
+	errs   itemHeap   // failed by an error
+	parked *list.List // unschedulable ones by the time of coming
+	groups map[group]map[*Item]struct{}
+}
+
+// group is what unschedulable pods have in common: an event helps all of them or none.
+type group struct {
+	shape *framework.Shape
+	helps framework.Event
+}
+
+// New makes an empty Queue.
+func New(c Config) *Queue {
+	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[group]map[*Item]struct{}{}}
+	if q.config.Moved == nil {
+		q.config.Moved = func(*Item, State, string, time.Time) {}
+	}
+	q.active.less = func(a, b *Item) bool {
+		switch {
+		case c.Less(a.Pod, b.Pod):
+			return true
+		case c.Less(b.Pod, a.Pod):
+			return false
+		case !a.queued.Equal(b.queued):
+			return a.queued.Before(b.queued)
+		}
+		return a.seq < b.seq
+	}
+	ready := func(a, b *Item) bool {
+		if x, y := a.ready(), b.ready(); !x.Equal(y) {
+			return x.Before(y)
+		}
+		return a.seq < b.seq
+	}
+	q.back.less, q.errs.less = ready, ready
+	return q
+}
+
+// Len is how many pods wait or are in flight.
+func (q *Queue) Len() int { return len(q.items) }
+
+// Item finds a pod; nil when it does not wait.
+func (q *Queue) Item(uid types.UID) *Item { return q.items[uid] }
+
+// Items are all of them, in no order.
+func (q *Queue) Items() []*Item {
+	out := make([]*Item, 0, len(q.items))
+	for _, i := range q.items {
+		out = append(out, i)
+	}
+	return out
+}
+
+// Set adds a pod that waits for a node, or takes over its change. shape reduces it.
+func (q *Queue) Set(object *v1.Pod, shape func(*v1.Pod) *framework.Pod, now time.Time) {
+	i := q.items[object.UID]
+	if i == nil {
+		q.seq++
+		i = &Item{Pod: shape(object), Since: now, seq: q.seq, index: -1}
+		q.items[object.UID] = i
+		q.enqueue(i, "new", now)
+		return
+	}
+	old := i.Pod.Object
+	if old.ResourceVersion == object.ResourceVersion && object.ResourceVersion != "" {
+		return
+	}
+	pod := &framework.Pod{Object: object, Shape: i.Pod.Shape, Priority: i.Pod.Priority}
+	changed := old.Generation == 0 || old.Generation != object.Generation
+	if changed {
+		pod = shape(object)
+	}
+	if i.State == Unschedulable && pod.Shape != i.Pod.Shape {
+		q.unpark(i)
+		i.Pod = pod
+		q.wake(i, "pod changed", now)
+		return
+	}
+	i.Pod = pod
+	switch {
+	case i.State == Gated && q.gate(object) == nil:
+		q.enqueue(i, "gates gone", now)
+	case i.index >= 0 && changed:
+		heap.Fix(q.heapOf(i), i.index)
+	}
+}
+
+// heapOf is where an item with an index is.
+func (q *Queue) heapOf(i *Item) *itemHeap {
+	switch {
+	case i.State == Active:
+		return &q.active
+	case i.errored:
+		return &q.errs
+	}
+	return &q.back
+}
+
+func (q *Queue) gate(object *v1.Pod) *framework.Rejection {
+	for _, p := range q.config.PreEnqueue {
+		if r := p.PreEnqueue(object); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+func (q *Queue) enqueue(i *Item, why string, now time.Time) {
+	if r := q.gate(i.Pod.Object); r != nil {
+		q.move(i, Gated, r.Plugin, now)
+		return
+	}
+	i.queued = now
+	q.move(i, Active, why, now)
+	heap.Push(&q.active, i)
+}
+
+func (q *Queue) move(i *Item, to State, why string, now time.Time) {
+	from := i.State
+	i.State = to
+	q.config.Moved(i, from, why, now)
+}
+
+// Delete forgets a pod: it is gone, deleting, or has a node.
+func (q *Queue) Delete(uid types.UID) {
+	i := q.items[uid]
+	if i == nil {
+		return
+	}
+	delete(q.items, uid)
+	switch {
+	case i.State == Unschedulable:
+		q.unpark(i)
+	case i.index >= 0:
+		heap.Remove(q.heapOf(i), i.index)
+	}
+}
+
+// Pop takes the pod to try next, or nil. With nothing active it takes one that backs off early, unless its last attempt was an
+// error: an idle scheduler has no use for its waiting.
+func (q *Queue) Pop(now time.Time) *Item {
+	q.flush(now)
+	var i *Item
+	switch {
+	case q.active.Len() > 0:
+		i = heap.Pop(&q.active).(*Item)
+	case q.back.Len() > 0:
+		i = heap.Pop(&q.back).(*Item)
+	default:
+		return nil
+	}
+	i.Attempts++
+	q.move(i, InFlight, "", now)
+	return i
+}
+
+// Rejected puts a pod back that no node takes. helps are the events that can change that.
+func (q *Queue) Rejected(i *Item, helps framework.Event, now time.Time) {
+	if q.items[i.Pod.Object.UID] != i || i.State != InFlight {
+		return
+	}
+	i.tried, i.errored, i.helps = now, false, helps
+	i.parked = q.parked.PushBack(i)
+	g := group{i.Pod.Shape, helps}
+	if q.groups[g] == nil {
+		q.groups[g] = map[*Item]struct{}{}
+	}
+	q.groups[g][i] = struct{}{}
+	q.move(i, Unschedulable, "", now)
+}
+
+// Retry puts a pod back whose attempt ended in an error.
+func (q *Queue) Retry(i *Item, why string, now time.Time) {
+	if q.items[i.Pod.Object.UID] != i || i.State != InFlight {
+		return
+	}
+	i.tried, i.errored = now, true
+	q.move(i, Backoff, why, now)
+	heap.Push(&q.errs, i)
+}
+
+// Wake moves the unschedulable pods that an event helps: those rejected by a plug-in that it can satisfy, and for which helped,
+// asked once per group of equal pods, agrees.
+func (q *Queue) Wake(e framework.Event, why string, helped func(*framework.Shape) bool, now time.Time) {
+	var moved []*Item
+	for g, members := range q.groups {
+		if g.helps&e == 0 || !helped(g.shape) {
+			continue
+		}
+		for i := range members {
+			moved = append(moved, i)
+		}
+	}
+	sortItems(moved)
+	for _, i := range moved {
+		q.unpark(i)
+		q.wake(i, why, now)
+	}
+}
+
+func (q *Queue) wake(i *Item, why string, now time.Time) {
+	if i.ready().After(now) {
+		q.move(i, Backoff, why, now)
+		heap.Push(&q.back, i)
+		return
+	}
+	q.enqueue(i, why, now)
+}
+
+func (q *Queue) unpark(i *Item) {
+	q.parked.Remove(i.parked)
+	i.parked = nil
+	g := group{i.Pod.Shape, i.helps}
+	delete(q.groups[g], i)
+	if len(q.groups[g]) == 0 {
+		delete(q.groups, g)
+	}
+}
+
+// ready is when a pod's back-off is over.
+func (i *Item) ready() time.Time {
+	d := FirstBackoff
+	for n := 1; n < i.Attempts && d < MaxBackoff; n++ {
+		d *= 2
+	}
+	return i.tried.Add(min(d, MaxBackoff))
+}
+
+// flush moves what has waited long enough.
+func (q *Queue) flush(now time.Time) {
+	for _, h := range []*itemHeap{&q.back, &q.errs} {
+		for h.Len() > 0 && !h.items[0].ready().After(now) {
+			q.enqueue(heap.Pop(h).(*Item), "back-off over", now)
+		}
+	}
+	for e := q.parked.Front(); e != nil; e = q.parked.Front() {
+		i := e.Value.(*Item)
+		if i.tried.Add(FlushInterval).After(now) {
+			return
+		}
+		q.unpark(i)
+		q.wake(i, "waited five minutes", now)
+	}
+}
+
+// Next is when Pop may have something that it has not now; ok is false when only an event can bring it.
+func (q *Queue) Next() (at time.Time, ok bool) {
+	if q.active.Len() > 0 || q.back.Len() > 0 {
+		return time.Time{}, true
+	}
+	if q.errs.Len() > 0 {
+		at, ok = q.errs.items[0].ready(), true
+	}
+	if e := q.parked.Front(); e != nil {
+		if t := e.Value.(*Item).tried.Add(FlushInterval); !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}

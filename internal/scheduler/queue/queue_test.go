@@ -1,0 +1,195 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plugins"
+	"podo.dev/podo/internal/scheduler/queue"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func pod(name string, priority int32) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1", Generation: 1},
+		Spec:       v1.PodSpec{Priority: &priority},
+	}
+}
+
+func newQueue() (*queue.Queue, func(*v1.Pod) *framework.Pod) {
+	set := plugins.Default()
+	shapes := &framework.Shapes{}
+	return queue.New(queue.Config{PreEnqueue: set.PreEnqueue, Less: set.Sort.Less}), shapes.Of
+}
+
+func TestPriorityThenAge(t *testing.T) {
+	q, shape := newQueue()
+	q.Set(pod("old", 0), shape, start)
+	q.Set(pod("new", 0), shape, start.Add(time.Second))
+	q.Set(pod("urgent", 10), shape, start.Add(2*time.Second))
+	var got []string
+	for i := q.Pop(start.Add(3 * time.Second)); i != nil; i = q.Pop(start.Add(3 * time.Second)) {
+		got = append(got, i.Pod.Object.Name)
+	}
+	if fmt.Sprint(got) != "[urgent old new]" {
+		t.Errorf("order %v", got)
+	}
+}
+
+func TestBackoffDoublesToTenSecondsAfterErrors(t *testing.T) {
+	q, shape := newQueue()
+	q.Set(pod("a", 0), shape, start)
+	now := start
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		i := q.Pop(now)
+		if i == nil {
+			t.Fatalf("nothing to pop at %v", now.Sub(start))
+		}
+		q.Retry(i, "bind failed", now)
+		at, ok := q.Next()
+		if !ok || at.Sub(now) != want*time.Second {
+			t.Fatalf("back-off %v, want %vs", at.Sub(now), int(want))
+		}
+		if early := q.Pop(at.Add(-time.Millisecond)); early != nil {
+			t.Fatal("an error's back-off was cut short")
+		}
+		now = at
+	}
+}
+
+func TestUnschedulableWaitsForWhatHelps(t *testing.T) {
+	q, shape := newQueue()
+	q.Set(pod("a", 0), shape, start)
+	q.Rejected(q.Pop(start), framework.NodeAdded|framework.PodRemoved, start)
+	yes, no := func(*framework.Shape) bool { return true }, func(*framework.Shape) bool { return false }
+	q.Wake(framework.NodeLabels, "label", yes, start)
+	q.Wake(framework.NodeAdded, "node too small", no, start)
+	if i := q.Pop(start.Add(time.Minute)); i != nil {
+		t.Fatal("woken by what does not help")
+	}
+	q.Wake(framework.PodRemoved, "pod left", yes, start.Add(time.Minute))
+	if i := q.Pop(start.Add(time.Minute)); i == nil || i.Attempts != 2 {
+		t.Fatal("not woken by what helps")
+	}
+}
+
+func TestUnschedulableIsTriedAgainAfterFiveMinutes(t *testing.T) {
+	q, shape := newQueue()
+	q.Set(pod("a", 0), shape, start)
+	q.Rejected(q.Pop(start), 0, start)
+	at, ok := q.Next()
+	if !ok || at.Sub(start) != 5*time.Minute {
+		t.Fatalf("next at %v", at.Sub(start))
+	}
+	if q.Pop(at.Add(-1)) != nil || q.Pop(at) == nil {
+		t.Error("not exactly at five minutes")
+	}
+}
+
+func TestGatedUntilTheGateGoes(t *testing.T) {
+	q, shape := newQueue()
+	p := pod("a", 0)
+	p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}}
+	q.Set(p, shape, start)
+	if q.Pop(start.Add(time.Hour)) != nil {
+		t.Fatal("popped a gated pod")
+	}
+	free := pod("a", 0)
+	free.ResourceVersion, free.Generation = "2", 2
+	q.Set(free, shape, start)
+	if q.Pop(start) == nil {
+		t.Fatal("the gate is gone, the pod is not there")
+	}
+}
+
+// Whatever happens, every pod is in exactly one place and comes out again once it may.
+func TestNoPodIsForgotten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q, shape := newQueue()
+		now := start
+		alive := map[string]bool{}
+		var flying []*queue.Item
+		helps := rapid.SampledFrom([]framework.Event{0, framework.NodeAdded, framework.PodRemoved, framework.AnyNode})
+		name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
+		rv := 1
+		take := func(t *rapid.T) *queue.Item {
+			if len(flying) == 0 {
+				t.Skip("nothing in flight")
+			}
+			n := rapid.IntRange(0, len(flying)-1).Draw(t, "n")
+			i := flying[n]
+			flying = append(flying[:n], flying[n+1:]...)
+			return i
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				n := name.Draw(t, "pod")
+				p := pod(n, int32(rapid.IntRange(0, 2).Draw(t, "priority")))
+				rv++
+				p.ResourceVersion, p.Generation = fmt.Sprint(rv), int64(rv)
+				if rapid.Bool().Draw(t, "toleration") {
+					p.Spec.Tolerations = []v1.Toleration{{Key: "x"}}
+				}
+				alive[n] = true
+				q.Set(p, shape, now)
+			},
+			"delete": func(t *rapid.T) {
+				n := name.Draw(t, "pod")
+				delete(alive, n)
+				q.Delete(types.UID(n))
+			},
+			"pop": func(t *rapid.T) {
+				if i := q.Pop(now); i != nil {
+					for _, f := range flying {
+						if f == i {
+							t.Fatal("popped twice")
+						}
+					}
+					flying = append(flying, i)
+				}
+			},
+			"reject": func(t *rapid.T) { q.Rejected(take(t), helps.Draw(t, "helps"), now) },
+			"retry":  func(t *rapid.T) { q.Retry(take(t), "error", now) },
+			"wake": func(t *rapid.T) {
+				yes := rapid.Bool().Draw(t, "helped")
+				q.Wake(helps.Draw(t, "event"), "event", func(*framework.Shape) bool { return yes }, now)
+			},
+			"time": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"": func(t *rapid.T) {
+				if q.Len() != len(alive) {
+					t.Fatalf("%d pods known, %d alive", q.Len(), len(alive))
+				}
+			},
+		})
+		// Everything in flight fails; then time alone must bring every pod out.
+		for _, i := range flying {
+			q.Retry(i, "end", now)
+		}
+		out := map[string]bool{}
+		for range 100 {
+			for i := q.Pop(now); i != nil; i = q.Pop(now) {
+				out[i.Pod.Object.Name] = true
+			}
+			at, ok := q.Next()
+			if !ok {
+				break
+			}
+			now = at
+		}
+		for n := range alive {
+			if !out[n] {
+				t.Fatalf("pod %s never came out: %s", n, q.Item(types.UID(n)).State)
+			}
+		}
+	})
+}

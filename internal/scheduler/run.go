@@ -1,0 +1,248 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/scheduler/queue"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view"
+)
+
+// run is the state of one go from a snapshot on. Only loop's goroutine touches it.
+type run struct {
+	config  Config
+	cluster *framework.Cluster
+	queue   *queue.Queue
+	planner *plan.Planner
+	helps   map[string]framework.Event // by plug-in
+	out     *outbox
+	nodes   *view.Watcher
+	pods    *view.Watcher
+}
+
+func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
+	r := &run{
+		config: c, cluster: framework.NewCluster(), planner: plan.New(c.Plugins, c.Seed), out: out,
+		helps: map[string]framework.Event{},
+	}
+	r.queue = queue.New(queue.Config{PreEnqueue: c.Plugins.PreEnqueue, Less: c.Plugins.Sort.Less, Moved: r.tellMoved})
+	for _, f := range c.Plugins.Filters {
+		r.helps[f.Name()] = f.Helps()
+	}
+	var err error
+	if r.nodes, err = c.View.Watch(nodes, snapshot.Rev()); err != nil {
+		return r, err
+	}
+	if r.pods, err = c.View.Watch(pods, snapshot.Rev()); err != nil {
+		return r, err
+	}
+	for e := range snapshot.All(nodes, "", view.Key{}) {
+		r.cluster.SetNode(e.Object.(*v1.Node))
+	}
+	now := time.Now()
+	for e := range snapshot.All(pods, "", view.Key{}) {
+		r.setPod(e.Object.(*v1.Pod), now)
+	}
+	return r, nil
+}
+
+func (r *run) close() {
+	for _, w := range []*view.Watcher{r.nodes, r.pods} {
+		if w != nil {
+			w.Close()
+		}
+	}
+}
+
+// burst bounds how many pods are tried before looking at changes again.
+const burst = 64
+
+// loop runs until ctx ends or a watcher does.
+func (r *run) loop(ctx context.Context) error {
+	defer r.close()
+	for {
+		if err := r.absorb(ctx); err != nil {
+			return err
+		}
+		for n := 0; n < burst && r.out.room(); n++ {
+			item := r.queue.Pop(time.Now())
+			if item == nil {
+				break
+			}
+			r.attempt(item, time.Now())
+		}
+		at, ok := r.queue.Next()
+		if ok && !at.After(time.Now()) && r.out.room() {
+			continue
+		}
+		if !r.out.room() {
+			ok = false // nothing to do before something comes back
+		}
+		timer, stop := after(at, ok)
+		select {
+		case <-ctx.Done():
+		case <-r.nodes.Ready():
+		case <-r.pods.Ready():
+		case res := <-r.out.results:
+			r.settle(res)
+		case <-timer:
+		}
+		stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// absorb takes in all that is there without waiting.
+func (r *run) absorb(ctx context.Context) error {
+	for {
+		select {
+		case res := <-r.out.results:
+			r.settle(res)
+			continue
+		case <-r.nodes.Ready():
+			changes, _, err := r.nodes.Next(ctx)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			for _, c := range changes {
+				r.nodeChanged(c, now)
+			}
+			continue
+		case <-r.pods.Ready():
+			changes, _, err := r.pods.Next(ctx)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			for _, c := range changes {
+				r.podChanged(c, now)
+			}
+			continue
+		default:
+			return nil
+		}
+	}
+}
+
+func (r *run) nodeChanged(c view.Change, now time.Time) {
+	if c.New == nil {
+		r.cluster.RemoveNode(c.Old.Key.Name)
+		return
+	}
+	node := c.New.Object.(*v1.Node)
+	if e := r.cluster.SetNode(node); e != 0 {
+		r.wake(e, "node "+node.Name+" changed", r.cluster.Node(node.Name), now)
+	}
+}
+
+func (r *run) podChanged(c view.Change, now time.Time) {
+	if c.Old != nil && (c.New == nil || c.Old.Meta.GetUID() != c.New.Meta.GetUID()) {
+		r.dropPod(c.Old.Object.(*v1.Pod), "left", now)
+	}
+	if c.New != nil {
+		r.setPod(c.New.Object.(*v1.Pod), now)
+	}
+}
+
+func (r *run) setPod(pod *v1.Pod, now time.Time) {
+	switch {
+	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+		r.dropPod(pod, "ended", now)
+	case pod.Spec.NodeName != "":
+		r.queue.Delete(pod.UID)
+		if freed := r.cluster.SetPod(pod); freed != nil {
+			r.wake(framework.PodRemoved, "pod "+pod.Name+" shrank", freed, now)
+		}
+	case pod.DeletionTimestamp != nil:
+		// Never bound from here on: if it is assumed, its bind is under way and the API server decides.
+		r.queue.Delete(pod.UID)
+	case pod.Spec.SchedulerName == r.config.SchedulerName:
+		r.queue.Set(pod, r.cluster.Shape, now)
+	}
+}
+
+func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
+	r.queue.Delete(pod.UID)
+	if freed := r.cluster.RemovePod(pod.UID); freed != nil {
+		r.wake(framework.PodRemoved, "pod "+pod.Name+" "+how, freed, now)
+	}
+}
+
+// wake moves the pods that an event on one node helps: those that would fit there now.
+func (r *run) wake(e framework.Event, why string, on *framework.Node, now time.Time) {
+	if on == nil || on.Object == nil {
+		return
+	}
+	r.queue.Wake(e, why, func(s *framework.Shape) bool { return r.planner.Fits(s, on) == nil }, now)
+}
+
+// attempt tries to place one pod.
+func (r *run) attempt(item *queue.Item, now time.Time) {
+	pod := item.Pod.Object
+	if _, assumed := r.cluster.Placed(pod.UID); assumed {
+		// Its bind came back as failed but was seen bound meanwhile, or the reverse: the view will tell.
+		r.queue.Retry(item, "bind not settled", now)
+		return
+	}
+	d := r.planner.Schedule(r.cluster, item.Pod)
+	rec := timeline.New(now, timeline.RefOf(pod), timeline.Attempt)
+	if d.Node != nil {
+		r.config.Append(rec.Move("", d.Node.Name).With("try", item.Attempts).With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
+		r.cluster.Assume(item.Pod, d.Node.Name)
+		r.out.bind(bindJob{item: item, pod: pod, node: d.Node.Name, since: now})
+		return
+	}
+	rec = rec.Move("", "unschedulable").Because(v1.PodReasonUnschedulable).With("try", item.Attempts).With("nodes", d.Diagnosis.Nodes)
+	rec.Fields = append(rec.Fields, d.Diagnosis.Fields()...)
+	r.config.Append(rec)
+	helps := framework.NodeAdded
+	for plugin := range d.Diagnosis.Plugins() {
+		helps |= r.helps[plugin]
+	}
+	r.queue.Rejected(item, helps, now)
+	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message()})
+}
+
+// settle takes in how a bind ended.
+func (r *run) settle(res bindResult) {
+	r.out.inFlight--
+	if res.err == nil {
+		return // the view will show it bound, or gone
+	}
+	now := time.Now()
+	pod := res.job.pod
+	freed := r.cluster.Forget(pod.UID)
+	if item := r.queue.Item(pod.UID); item != nil {
+		r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: res.err.Error()})
+		r.queue.Retry(item, "bind failed", now)
+	}
+	if freed != nil {
+		r.wake(framework.PodRemoved, "bind of "+pod.Name+" failed", freed, now)
+	}
+}
+
+func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Time) {
+	if i.State == queue.InFlight {
+		return // the attempt's record tells
+	}
+	if i.State == queue.Unschedulable {
+		why = "" // so does this one
+	}
+	r.config.Append(timeline.New(now, timeline.RefOf(i.Pod.Object), timeline.Queued).Move(shown(from), string(i.State)).Because(why))
+}
+
+// shown hides the state in which only an attempt is.
+func shown(s queue.State) string {
+	if s == queue.InFlight {
+		return ""
+	}
+	return string(s)
+}

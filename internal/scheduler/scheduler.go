@@ -1,0 +1,140 @@
+// Package scheduler gives pods their nodes. The decisions are pure (packages framework, plugins, plan, queue); this shell
+// feeds them what the view tells, acts on what they decide, and says what happened.
+//
+// One goroutine owns all state and runs one cycle after the other: no decision is ever made on a state that another one is
+// about to change. Binding is asynchronous: the pod is assumed to be on its node at once, and forgotten again when the bind
+// fails. What the API server is told (binds, conditions, events) is told by a bounded number of workers.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/plugins"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view"
+)
+
+// Config is what a Scheduler is made of. View and Client are required.
+type Config struct {
+	View   *view.View
+	Client client.Client
+	Events record.EventRecorder // default: none are sent
+	Append timeline.Append      // default: Discard
+	Logger *slog.Logger         // default: none
+
+	// SchedulerName selects the pods by spec.schedulerName. Default "default-scheduler".
+	SchedulerName string
+	Plugins       plugins.Set // default: plugins.Default()
+	// Seed decides between equally good nodes.
+	Seed uint64
+	// Binders is how many binds are under way at once, MaxInFlight how many pods are assumed and not bound. Defaults 32, 512.
+	Binders, MaxInFlight int
+}
+
+// Validate fills in defaults and says what is missing.
+func (c *Config) Validate() error {
+	if c.View == nil || c.Client == nil {
+		return errors.New("scheduler: View and Client are required")
+	}
+	if c.Events == nil {
+		c.Events = noEvents{}
+	}
+	if c.Append == nil {
+		c.Append = timeline.Discard
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.SchedulerName == "" {
+		c.SchedulerName = v1.DefaultSchedulerName
+	}
+	if c.Plugins.Sort == nil {
+		c.Plugins = plugins.Default()
+	}
+	if c.Binders == 0 {
+		c.Binders = 32
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = 512
+	}
+	if c.Binders < 1 || c.MaxInFlight < c.Binders {
+		return fmt.Errorf("scheduler: want 1 <= Binders <= MaxInFlight, have %d and %d", c.Binders, c.MaxInFlight)
+	}
+	return nil
+}
+
+// Scheduler is a component.
+type Scheduler struct{ config Config }
+
+// New makes a Scheduler.
+func New(c Config) (*Scheduler, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return &Scheduler{config: c}, nil
+}
+
+// Name is the component's.
+func (s *Scheduler) Name() string { return "scheduler" }
+
+var (
+	pods  = schema.GroupResource(client.Pods)
+	nodes = schema.GroupResource(client.Nodes)
+)
+
+// Run schedules until ctx ends. When the view no longer retains what came after the last look, it starts anew from a fresh
+// snapshot, once everything in flight has come back.
+func (s *Scheduler) Run(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := newOutbox(s.config)
+	stopped := out.start(ctx)
+	defer func() { cancel(); stopped() }()
+	for first := true; ; first = false {
+		snapshot, err := s.config.View.Fresh(ctx)
+		if err != nil {
+			return quiet(ctx, err)
+		}
+		r, err := newRun(s.config, out, snapshot)
+		if err == nil {
+			if first {
+				ready()
+			}
+			err = r.loop(ctx)
+		}
+		if !errors.Is(err, view.ErrGone) {
+			return quiet(ctx, err)
+		}
+		s.config.Logger.Info("scheduler starts anew: the view no longer has the changes since the last look")
+		r.close()
+		if err := out.drain(ctx); err != nil {
+			return quiet(ctx, err)
+		}
+	}
+}
+
+// quiet makes an orderly end of what ctx ended.
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// after is a channel that gets a value at t, and its release; nil when there is nothing to wait for.
+func after(t time.Time, ok bool) (<-chan time.Time, func()) {
+	if !ok {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(time.Until(t))
+	return timer.C, func() { timer.Stop() }
+}
