@@ -7,7 +7,7 @@
 //   - Get, List without Revision, Revision and Txn are linearizable: they reflect every write acknowledged before the call.
 //   - A Watch from revision r delivers every write with a revision >= r under the prefix, in order of revision, each once,
 //     all writes of one revision in one batch; or it ends with ErrCompacted. It never skips.
-//   - A Txn that returned an error may or may not have happened, except with ErrNoSpace: then it has not.
+//   - A Txn that returned an error may or may not have happened, except with ErrTooLarge: then it has not.
 //   - Values are immutable to both sides: neither may change a byte slice after it crossed this port.
 package store
 
@@ -26,6 +26,8 @@ var (
 	ErrFuture = errors.New("required revision is a future revision")
 	// ErrNoSpace says that the store refuses writes until space is made (etcd's NOSPACE alarm).
 	ErrNoSpace = errors.New("database space exceeded")
+	// ErrTooLarge says that a transaction exceeds what the store takes at once; nothing was written.
+	ErrTooLarge = errors.New("request is too large")
 	// ErrUnavailable says that the store did not answer; the caller may retry reads.
 	ErrUnavailable = errors.New("store unavailable")
 )
@@ -107,7 +109,8 @@ type Store interface {
 	// from 0 means "from now". A watch gets progress marks at least after RequestProgress. Whoever stops reading before the
 	// channel closes must end ctx.
 	Watch(ctx context.Context, prefix string, from int64) <-chan Batch
-	// RequestProgress asks all of this Store's watches for a progress mark that is not older than this call.
+	// RequestProgress asks all of this Store's watches for a progress mark that is not older than this call. Those that are still
+	// reading the past may miss it: ask again.
 	RequestProgress(ctx context.Context) error
 	// Revision is the current revision, read linearizably.
 	Revision(ctx context.Context) (int64, error)

@@ -1,0 +1,235 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/store"
+)
+
+// EmbeddedConfig is what an embedded member needs. Dir is required.
+type EmbeddedConfig struct {
+	// Dir holds the member's data; made if missing, mode 0700. There is one process on it at a time.
+	Dir string
+	// SocketDir holds the unix socket for etcdctl and debugging; made if missing, mode 0700. Default: Dir/sock, or a
+	// folder under the system's run directory if that path is too long for a socket.
+	SocketDir string
+	// Quota is the size of the database file at which etcd refuses writes, in bytes. Default 8 GiB.
+	Quota int64
+	// Logger gets etcd's own log too. Default: discard.
+	Logger *slog.Logger
+	// History is how long past revisions stay readable. Default 5 minutes, as upstream's API server has it.
+	History time.Duration
+}
+
+// Ticks while a member is alone: nobody's heartbeat can be late, so the election may be quick. It is what a start waits for.
+const (
+	tickMillis     = 20
+	electionMillis = 100
+)
+
+// maxSocketPath is the kernel's limit, without the final NUL.
+const maxSocketPath = 107
+
+// Embedded is an etcd member in this process, alone in its cluster. It always fsyncs before it acknowledges a write.
+type Embedded struct {
+	Client
+	c EmbeddedConfig
+	// boot is how long the last start took until the member was ready.
+	boot time.Duration
+}
+
+var _ component.Component = (*Embedded)(nil)
+
+// NewEmbedded checks the configuration; Run starts the member.
+func NewEmbedded(c EmbeddedConfig) (*Embedded, error) {
+	if c.Dir == "" {
+		return nil, errors.New("etcd: the data directory is not set")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	c.Dir = dir
+	if c.SocketDir == "" {
+		c.SocketDir = socketDir(dir)
+	}
+	if len(filepath.Join(c.SocketDir, socketName)) > maxSocketPath {
+		return nil, fmt.Errorf("etcd: the socket folder %s is too long a path: the socket's may have %d bytes; choose a shorter one",
+			c.SocketDir, maxSocketPath)
+	}
+	if c.Quota == 0 {
+		c.Quota = 8 << 30
+	}
+	if c.History == 0 {
+		c.History = 5 * time.Minute
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Embedded{Client: Client{noSpace: make(chan struct{}, 1)}, c: c}, nil
+}
+
+const socketName = "client.sock"
+
+// Socket is the path of the member's unix socket: etcdctl --endpoints unix://<path>.
+func (e *Embedded) Socket() string { return filepath.Join(e.c.SocketDir, socketName) }
+
+// Name implements component.Component.
+func (e *Embedded) Name() string { return "etcd" }
+
+// Run implements component.Component: the member is up from ready until Run returns. A write that failed on disk ends it with
+// component.Fatal: after that nobody knows what the disk holds, until a new process has read it.
+func (e *Embedded) Run(ctx context.Context, ready func()) error {
+	for _, dir := range []string{e.c.Dir, e.c.SocketDir} {
+		if err := privateDir(dir); err != nil {
+			return component.Fatal(err)
+		}
+	}
+	if err := checkLock(e.c.Dir); err != nil {
+		return component.Fatal(err)
+	}
+	start := time.Now()
+	died := make(chan error, 1)
+	started := make(chan error, 1)
+	var member *embed.Etcd
+	// In a goroutine of its own: should etcd find that it cannot go on, its logger stops that goroutine for good.
+	go func() {
+		var err error
+		member, err = embed.StartEtcd(e.config(died))
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		if err != nil {
+			return fmt.Errorf("start etcd in %s: %w", e.c.Dir, err)
+		}
+	case err := <-died:
+		return component.Fatal(err)
+	}
+	select {
+	case <-member.Server.ReadyNotify():
+	case err := <-died:
+		return component.Fatal(err)
+	case err := <-member.Err():
+		member.Close()
+		return fmt.Errorf("etcd: %w", err)
+	case <-ctx.Done():
+		member.Close()
+		return nil
+	}
+	e.boot = time.Since(start)
+	return e.serve(ctx, member, died, ready)
+}
+
+// serve is Run from the moment that the member is ready.
+func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan error, ready func()) error {
+	c := &conn{c: v3client.New(member.Server), leases: newLeases(), local: true, revision: member.Server.KV().Rev}
+	e.conn.Store(c)
+	e.c.Logger.Info("etcd is ready", "dir", e.c.Dir, "revision", c.revision(), "took", e.boot.Round(time.Millisecond))
+	ready()
+	ctx, cancel := context.WithCancel(ctx)
+	keep := newKeeper(&e.Client, e.c)
+	kept := make(chan struct{})
+	go func() { defer close(kept); keep.run(ctx) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-died:
+		// The member holds its locks and will never answer: no orderly stop is to be had.
+		e.conn.Store(nil)
+		cancel()
+		return component.Fatal(err)
+	case err = <-member.Err():
+		err = fmt.Errorf("etcd: %w", err)
+	case <-member.Server.StopNotify():
+		err = errors.New("etcd: the member stopped by itself")
+	}
+	cancel()
+	e.conn.Store(nil)
+	<-kept
+	_ = c.c.Close()
+	member.Close()
+	return err
+}
+
+// config is the member's. died is told why, when etcd cannot go on.
+func (e *Embedded) config(died chan<- error) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = "podo"
+	c.Dir = e.c.Dir
+	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: e.Socket()}}
+	c.AdvertiseClientUrls = c.ListenClientUrls
+	// Alone: nobody connects as a peer, so nothing listens. The address only fills the member list.
+	c.ListenPeerUrls = nil
+	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.TickMs, c.ElectionMs = tickMillis, electionMillis
+	c.QuotaBackendBytes = e.c.Quota
+	c.MaxTxnOps = 10_000
+	c.EnableGRPCGateway = false
+	// Nobody has to catch up from the log: it need not stay in memory.
+	c.SnapshotCount, c.SnapshotCatchUpEntries = 5_000, 100
+	c.Logger = "zap"
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(e.c.Logger, e.c.Dir, died))
+	return c
+}
+
+// privateDir makes a folder, or closes an existing one to others.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	return nil
+}
+
+// socketDir is where the socket goes by default.
+func socketDir(dir string) string {
+	if d := filepath.Join(dir, "sock"); len(filepath.Join(d, socketName)) <= maxSocketPath {
+		return d
+	}
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if os.Geteuid() == 0 || run == "" {
+		run = "/run"
+	}
+	return filepath.Join(run, fmt.Sprintf("podo-etcd-%08x", hash(dir)))
+}
+
+// checkLock refuses a directory that another process has open. bbolt would wait for it without end.
+func checkLock(dir string) error {
+	f, err := os.Open(filepath.Join(dir, "member", "snap", "db"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return fmt.Errorf("%w: another podo or etcd has %s open; stop it, or choose another data directory", ErrLocked, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return nil // closing f gives the lock back, for bbolt to take it
+}
+
+// ErrLocked says that another process has the data directory open.
+var ErrLocked = errors.New("the data directory is in use")
+
+var _ store.Store = (*Embedded)(nil)

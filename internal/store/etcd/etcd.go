@@ -1,0 +1,242 @@
+// Package etcd is the store on etcd v3: a member inside this process (Embedded) or a cluster elsewhere (External). It is
+// the only package that imports etcd's server code.
+//
+// Both are components that the supervisor runs and, from their making on, stores: while they do not run, calls return
+// store.ErrUnavailable.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"podo.dev/podo/internal/store"
+)
+
+// Client is a store.Store over a connection that comes and goes. Embedded and External are made of it.
+type Client struct {
+	conn atomic.Pointer[conn]
+	// noSpace is poked when a write was refused for want of space.
+	noSpace chan struct{}
+}
+
+var _ store.Store = (*Client)(nil)
+
+// conn is one connection to a running etcd.
+type conn struct {
+	c       *clientv3.Client
+	leases  leases
+	watches watches
+	// revision reads the current revision linearizably, when there is a cheaper way than asking.
+	revision func() int64
+	// local: the member is alone and in this process. It has applied every write that was acknowledged, so that a serializable
+	// read is a linearizable one.
+	local bool
+}
+
+func (s *Client) connect() (*conn, error) {
+	if c := s.conn.Load(); c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("%w: etcd is not running", store.ErrUnavailable)
+}
+
+// failed turns an error of etcd's into one of the port's.
+func (s *Client) failed(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return store.ErrCompacted
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		return store.ErrFuture
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):
+		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		select {
+		case s.noSpace <- struct{}{}:
+		default:
+		}
+		return store.ErrNoSpace
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
+func (c *conn) readOpts(opts ...clientv3.OpOption) []clientv3.OpOption {
+	if c.local {
+		opts = append(opts, clientv3.WithSerializable())
+	}
+	return opts
+}
+
+// Get implements store.Store.
+func (s *Client) Get(ctx context.Context, key string) (store.KV, error) {
+	c, err := s.connect()
+	if err != nil {
+		return store.KV{}, err
+	}
+	res, err := c.c.Get(ctx, key, c.readOpts()...)
+	if err != nil {
+		return store.KV{}, s.failed(ctx, err)
+	}
+	if len(res.Kvs) == 0 {
+		return store.KV{}, store.ErrNotFound
+	}
+	return kvOf(res.Kvs[0]), nil
+}
+
+// List implements store.Store.
+func (s *Client) List(ctx context.Context, prefix string, o store.ListOptions) (store.ListResult, error) {
+	c, err := s.connect()
+	if err != nil {
+		return store.ListResult{}, err
+	}
+	from := prefix
+	if o.After >= prefix && o.After != "" {
+		from = o.After + "\x00"
+	}
+	opts := c.readOpts(clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(int64(o.Limit)), clientv3.WithRev(o.Revision))
+	res, err := c.c.Get(ctx, from, opts...)
+	if err != nil {
+		return store.ListResult{}, s.failed(ctx, err)
+	}
+	out := store.ListResult{Revision: o.Revision, More: res.More, KVs: make([]store.KV, 0, len(res.Kvs))}
+	if out.Revision == 0 {
+		out.Revision = res.Header.Revision
+	}
+	for _, kv := range res.Kvs {
+		out.KVs = append(out.KVs, kvOf(kv))
+	}
+	return out, nil
+}
+
+// Txn implements store.Store. A key with a TTL goes between that and 5 % later (a minute at most): many share one lease.
+func (s *Client) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) (store.TxnResult, error) {
+	c, err := s.connect()
+	if err != nil {
+		return store.TxnResult{}, err
+	}
+	cmps := make([]clientv3.Cmp, len(conds))
+	reads := make([]clientv3.Op, len(conds))
+	for i, cond := range conds {
+		cmps[i] = clientv3.Compare(clientv3.ModRevision(cond.Key), "=", cond.Revision)
+		reads[i] = clientv3.OpGet(cond.Key)
+	}
+	writes := make([]clientv3.Op, len(ops))
+	for i, op := range ops {
+		if op.Delete {
+			writes[i] = clientv3.OpDelete(op.Key)
+			continue
+		}
+		var opts []clientv3.OpOption
+		if op.TTL > 0 {
+			lease, err := c.leases.get(ctx, c.c, op.TTL)
+			if err != nil {
+				return store.TxnResult{}, s.failed(ctx, err)
+			}
+			opts = append(opts, clientv3.WithLease(lease))
+		}
+		writes[i] = clientv3.OpPut(op.Key, string(op.Value), opts...)
+	}
+	res, err := c.c.Txn(ctx).If(cmps...).Then(writes...).Else(reads...).Commit()
+	if err != nil {
+		return store.TxnResult{}, s.failed(ctx, err)
+	}
+	out := store.TxnResult{OK: res.Succeeded, Revision: res.Header.Revision}
+	if !out.OK {
+		for i, r := range res.Responses {
+			kv := store.KV{Key: conds[i].Key}
+			if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+				kv = kvOf(kvs[0])
+			}
+			out.Found = append(out.Found, kv)
+		}
+	}
+	return out, nil
+}
+
+// Revision implements store.Store.
+func (s *Client) Revision(ctx context.Context) (int64, error) {
+	c, err := s.connect()
+	if err != nil {
+		return 0, err
+	}
+	if c.revision != nil {
+		return c.revision(), ctx.Err()
+	}
+	// Any key will do: the answer's header has the revision.
+	res, err := c.c.Get(ctx, "/registry/", clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, s.failed(ctx, err)
+	}
+	return res.Header.Revision, nil
+}
+
+// Compact implements store.Store.
+func (s *Client) Compact(ctx context.Context, rev int64) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	if _, err = c.c.Compact(ctx, rev); errors.Is(err, rpctypes.ErrCompacted) {
+		return nil
+	}
+	return s.failed(ctx, err)
+}
+
+// leases shares one lease among the keys that were written with the same TTL within a while, as upstream does: a lease of
+// its own for every event would double the writes.
+type leases struct {
+	held chan []lease // the lock, and at most one lease per TTL
+}
+
+type lease struct {
+	ttl   time.Duration
+	id    clientv3.LeaseID
+	until time.Time // no key may be attached later: it would go too early
+	left  int       // how many more keys may be attached
+}
+
+// keysPerLease bounds what goes at one moment.
+const keysPerLease = 1000
+
+func newLeases() leases {
+	l := leases{make(chan []lease, 1)}
+	l.held <- nil
+	return l
+}
+
+func (l *leases) get(ctx context.Context, c *clientv3.Client, ttl time.Duration) (clientv3.LeaseID, error) {
+	ttl = (ttl + time.Second - 1).Truncate(time.Second)
+	var held []lease
+	select {
+	case held = <-l.held:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	now := time.Now()
+	held = slices.DeleteFunc(held, func(h lease) bool { return h.left == 0 || now.After(h.until) })
+	i := slices.IndexFunc(held, func(h lease) bool { return h.ttl == ttl })
+	if i < 0 {
+		reuse := min(ttl/20, time.Minute).Truncate(time.Second)
+		res, err := c.Grant(ctx, int64((ttl+reuse)/time.Second))
+		if err != nil {
+			l.held <- held
+			return 0, err
+		}
+		held = append(held, lease{ttl, res.ID, now.Add(reuse), keysPerLease})
+		i = len(held) - 1
+	}
+	held[i].left--
+	id := held[i].id
+	l.held <- held
+	return id, nil
+}
