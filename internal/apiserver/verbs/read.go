@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -84,4 +85,31 @@ func parseRev(rv string) (int64, error) {
 		return 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", rv, rv))
 	}
 	return int64(n), nil
+}
+
+// Pod and Node are for the server's own use, unauthorized: what the view has, or the store when it has nothing.
+func (v *Verbs) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	e, err := v.known(ctx, client.Pods.At(namespace, name))
+	if err != nil {
+		return nil, err
+	}
+	return e.Object.(*v1.Pod), nil
+}
+
+// Node is described at Pod.
+func (v *Verbs) Node(ctx context.Context, name string) (*v1.Node, error) {
+	e, err := v.known(ctx, client.Nodes.At("", name))
+	if err != nil {
+		return nil, err
+	}
+	return e.Object.(*v1.Node), nil
+}
+
+func (v *Verbs) known(ctx context.Context, ref client.Ref) (*view.Entry, error) {
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	e, _, err := v.current(ctx, k, ref, 0)
+	return e, err
 }

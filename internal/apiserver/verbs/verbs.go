@@ -125,6 +125,11 @@ func (v *Verbs) Authorizer() authz.Authorizer { return v.c.Authorizer }
 // Kind finds a row of the table; nil when the resource is not served.
 func (v *Verbs) Kind(r schema.GroupResource) *registry.Kind { return v.kinds[r] }
 
+// Authorize asks whether u may do verb with what ref names; the error is Forbidden in upstream's words.
+func (v *Verbs) Authorize(ctx context.Context, u user.Info, verb string, ref client.Ref) error {
+	return v.authorize(ctx, u, verb, ref, nil)
+}
+
 // kind finds a row or says that there is none, as the server does for a URL that it does not know.
 func (v *Verbs) kind(r schema.GroupResource) (*registry.Kind, error) {
 	if k := v.kinds[r]; k != nil {
@@ -134,6 +139,9 @@ func (v *Verbs) kind(r schema.GroupResource) (*registry.Kind, error) {
 }
 
 func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref client.Ref, sel fields.Selector) error {
+	if ref.Resource == namespaces {
+		ref.Namespace = ref.Name // for authorization a namespace is in itself, as upstream has it
+	}
 	return authz.Check(ctx, v.c.Authorizer, &authz.Attributes{
 		User: u, Verb: verb, Group: ref.Resource.Group, Resource: ref.Resource.Resource, Subresource: ref.Subresource,
 		Namespace: ref.Namespace, Name: ref.Name, Fields: sel,
@@ -142,7 +150,7 @@ func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref cli
 
 // namespace reads a namespace for admission: the view first, and the store's truth before saying that there is none.
 func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, string, int64, error) {
-	k := v.kinds[schema.GroupResource{Resource: "namespaces"}]
+	k := v.kinds[namespaces]
 	if k == nil {
 		return nil, "", 0, apierrors.NewInternalError(errors.New("namespaces are not served"))
 	}
@@ -162,7 +170,10 @@ func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, stri
 // nodePods answers the authorizer from the view.
 type nodePods struct{ view *view.View }
 
-var pods = schema.GroupResource{Resource: "pods"}
+var (
+	pods       = schema.GroupResource{Resource: "pods"}
+	namespaces = schema.GroupResource{Resource: "namespaces"}
+)
 
 func (n nodePods) NodeOf(namespace, name string) (string, bool) {
 	e := n.view.Snapshot().Get(pods, namespace, name)

@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The media types served.
+const (
+	jsonType  = "application/json"
+	yamlType  = "application/yaml"
+	protoType = "application/vnd.kubernetes.protobuf"
+)
+
+// as is what the client wants objects turned into.
+type as int
+
+const (
+	whole   as = iota
+	table      // metav1.Table
+	partial    // metav1.PartialObjectMetadata, or its list
+)
+
+// form is how an answer is written.
+type form struct {
+	media  string // jsonType, yamlType or protoType
+	as     as
+	pretty bool
+}
+
+// contentType is what the answer calls itself.
+func (f form) contentType() string { return f.media }
+
+// negotiate reads the Accept header: the first of the client's choices, by weight, that can be served.
+func negotiate(r *http.Request, transform bool) (form, error) {
+	pretty := isPretty(r)
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		return form{media: jsonType, pretty: pretty}, nil
+	}
+	var best form
+	weight := 0.0
+	for clause := range strings.SplitSeq(accept, ",") {
+		media, params, err := mime.ParseMediaType(strings.TrimSpace(clause))
+		if err != nil {
+			continue
+		}
+		q := 1.0
+		if v, err := strconv.ParseFloat(params["q"], 64); err == nil {
+			q = v
+		}
+		f, ok := serveable(media, params, transform)
+		if ok && q > weight {
+			best, weight = f, q
+			best.pretty = pretty || params["pretty"] == "1" || params["pretty"] == "true"
+		}
+	}
+	if weight == 0 {
+		return form{}, notAcceptable()
+	}
+	return best, nil
+}
+
+func serveable(media string, params map[string]string, transform bool) (form, bool) {
+	var f form
+	switch media {
+	case "*/*", "application/*", jsonType:
+		f.media = jsonType
+	case yamlType, protoType:
+		f.media = media
+	default:
+		return f, false
+	}
+	switch params["as"] {
+	case "":
+		return f, true
+	case "Table":
+		f.as = table
+		if f.media == protoType {
+			return f, false
+		}
+	case "PartialObjectMetadata", "PartialObjectMetadataList":
+		f.as = partial
+	default:
+		return f, false
+	}
+	return f, transform && params["g"] == metav1.GroupName && params["v"] == "v1"
+}
+
+// isPretty: for people, who use curl or a browser, JSON is indented.
+func isPretty(r *http.Request) bool {
+	if p := r.URL.Query().Get("pretty"); p != "" {
+		return p == "1" || p == "true"
+	}
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+func notAcceptable() error {
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"only the following media types are accepted: "+strings.Join([]string{jsonType, yamlType, protoType}, ", "))
+}
+
+func unsupportedMedia(accepted ...string) error {
+	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
+}
+
+func statusError(code int, reason metav1.StatusReason, message string) error {
+	e := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
+	e.ErrStatus.Reason, e.ErrStatus.Message, e.ErrStatus.Details = reason, message, nil
+	return e
+}

@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/client"
+)
+
+// info is what a URL and a method ask for. Resource is empty for a path that is no resource.
+//
+//	/api/v1/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]]
+//	/apis/GROUP/VERSION/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]]
+//	.../watch/... is the old form of ?watch=true
+type info struct {
+	Path        string
+	Verb        string
+	GV          schema.GroupVersion
+	Resource    string
+	Namespace   string
+	Name        string
+	Subresource string
+	rest        string // behind the subresource
+}
+
+func (i *info) ref() client.Ref {
+	return client.Ref{
+		Resource:  schema.GroupResource{Group: i.GV.Group, Resource: i.Resource},
+		Namespace: i.Namespace, Name: i.Name, Subresource: i.Subresource,
+	}
+}
+
+// scope is upstream's word for metrics.
+func (i *info) scope() string {
+	switch {
+	case i.Resource == "":
+		return ""
+	case i.Name != "" || i.Verb == "create":
+		return "resource"
+	case i.Namespace != "":
+		return "namespace"
+	}
+	return "cluster"
+}
+
+func parse(r *http.Request) info {
+	i := info{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		i.GV.Version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		i.GV, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
+	default:
+		return i
+	}
+	watching := false
+	if parts[0] == "watch" && len(parts) > 1 {
+		watching, parts = true, parts[1:]
+	}
+	if parts[0] == "namespaces" && len(parts) > 1 {
+		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+			i.Namespace, parts = parts[1], parts[2:]
+		}
+	}
+	i.Resource = parts[0]
+	if len(parts) > 1 {
+		i.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		i.Subresource = parts[2]
+	}
+	if len(parts) > 3 {
+		i.rest = strings.Join(parts[3:], "/")
+	}
+	i.Verb = verb(r, &i, watching)
+	return i
+}
+
+func verb(r *http.Request, i *info, watching bool) string {
+	switch r.Method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if i.Name == "" {
+			return "deletecollection"
+		}
+		return "delete"
+	case http.MethodGet, http.MethodHead:
+		if w := r.URL.Query().Get("watch"); watching || i.Subresource == "" && (w == "true" || w == "1") {
+			return "watch"
+		}
+		if i.Name == "" {
+			return "list"
+		}
+		return "get"
+	}
+	return strings.ToLower(r.Method)
+}
+
+// long says that a request lasts as long as its client wants.
+func (i *info) long(r *http.Request) bool {
+	if i.Verb == "watch" {
+		return true
+	}
+	switch i.Subresource {
+	case "exec", "attach", "portforward":
+		return true
+	case "log":
+		f := r.URL.Query().Get("follow")
+		return f == "true" || f == "1"
+	}
+	return false
+}

@@ -1,0 +1,288 @@
+package wire
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+)
+
+// resource serves a request for an object or a collection.
+func (c *call) resource(u user.Info) {
+	c.kind = c.s.c.Verbs.Kind(c.info.ref().Resource)
+	if c.kind == nil || c.kind.GroupVersion() != c.info.GV || c.info.rest != "" || c.kind.Namespaced && c.info.Namespace == "" && c.info.Name != "" {
+		c.unknown(u)
+		return
+	}
+	if c.special(u) {
+		return
+	}
+	if !c.served() {
+		c.fail(statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
+		return
+	}
+	var err error
+	switch c.info.Verb {
+	case "get":
+		err = c.get(u)
+	case "list":
+		err = c.listVerb(u)
+	case "watch":
+		err = c.watch(u)
+	case "create":
+		err = c.create(u)
+	case "update":
+		err = c.update(u)
+	case "patch":
+		err = c.patch(u)
+	case "delete":
+		err = c.delete(u)
+	case "deletecollection":
+		err = c.deleteCollection(u)
+	}
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// unknown answers for a path that is no resource here: to those who may not even ask, that they may not.
+func (c *call) unknown(u user.Info) {
+	if err := c.s.c.Verbs.Authorize(c.r.Context(), u, c.info.Verb, c.info.ref()); err != nil {
+		c.fail(err)
+		return
+	}
+	notFound(c.w)
+}
+
+func notFound(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte("404 page not found\n")) // the client has gone: nobody to tell
+}
+
+// served says that the kind has the verb, or its subresource has it.
+func (c *call) served() bool {
+	if c.info.Subresource == "" {
+		// A create names no object in its URL, and everything else but lists does.
+		onOne := c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch" || c.info.Verb == "delete"
+		if onOne && c.info.Name == "" || c.info.Verb == "create" && (c.info.Name != "" || c.kind.Namespaced && c.info.Namespace == "") {
+			return false
+		}
+		return slices.Contains(c.kind.Verbs, c.info.Verb)
+	}
+	_, ok := c.kind.Updates[c.info.Subresource]
+	return ok && c.info.Name != "" && (c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch")
+}
+
+func (c *call) get(u user.Info) error {
+	e, err := c.s.c.Verbs.Get(c.r.Context(), u, c.info.ref(), c.r.URL.Query().Get("resourceVersion"))
+	if err != nil {
+		return err
+	}
+	c.object(http.StatusOK, e.Object, e)
+	return nil
+}
+
+// listOptions reads the query. An object's URL with ?watch=true watches that object.
+func (c *call) listOptions() (*internalversion.ListOptions, error) {
+	o := &internalversion.ListOptions{}
+	if err := internalscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metaGV, o); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if c.info.Name == "" {
+		return o, nil
+	}
+	if o.FieldSelector != nil && !o.FieldSelector.Empty() && !o.FieldSelector.Matches(fields.Set{"metadata.name": c.info.Name}) {
+		return nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+	}
+	o.FieldSelector = fields.OneTermEqualSelector("metadata.name", c.info.Name)
+	return o, nil
+}
+
+func (c *call) listVerb(u user.Info) error {
+	o, err := c.listOptions()
+	if err != nil {
+		return err
+	}
+	l, err := c.s.c.Verbs.List(c.r.Context(), u, c.info.ref(), o)
+	if err != nil {
+		return err
+	}
+	c.list(l)
+	return nil
+}
+
+// params reads a kind of options from the query and refuses what does not hold.
+func params[T runtime.Object](q url.Values, into T, check func(T) field.ErrorList) error {
+	kind := into.GetObjectKind().GroupVersionKind().Kind
+	if len(q) > 0 {
+		if err := internalscheme.ParameterCodec.DecodeParameters(q, metaGV, into); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if errs := check(into); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+	}
+	return nil
+}
+
+// decode reads the body as an object of the kind that the URL stands for.
+func (c *call) decode(want schema.GroupVersionKind, obj runtime.Object, directive string) error {
+	media, err := bodyMedia(c.r)
+	if err != nil {
+		return err
+	}
+	data, err := readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
+	strict, err := decodeInto(media, data, want, obj)
+	if err != nil {
+		return err
+	}
+	return judge(strict, directive, want, c.warn.add)
+}
+
+func (c *call) create(u user.Info) error {
+	var o metav1.CreateOptions
+	o.Kind = "CreateOptions"
+	if err := params(c.r.URL.Query(), &o, metavalidation.ValidateCreateOptions); err != nil {
+		return err
+	}
+	obj := c.kind.New()
+	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
+		return err
+	}
+	out, err := c.s.c.Verbs.Create(c.r.Context(), u, c.info.ref(), obj, c.options(o.DryRun))
+	if err != nil {
+		return err
+	}
+	c.object(http.StatusCreated, out, nil)
+	return nil
+}
+
+func (c *call) update(u user.Info) error {
+	var o metav1.UpdateOptions
+	o.Kind = "UpdateOptions"
+	if err := params(c.r.URL.Query(), &o, metavalidation.ValidateUpdateOptions); err != nil {
+		return err
+	}
+	obj := c.kind.New()
+	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
+		return err
+	}
+	out, created, err := c.s.c.Verbs.Update(c.r.Context(), u, c.info.ref(), obj, c.options(o.DryRun))
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if created {
+		code = http.StatusCreated
+	}
+	c.object(code, out, nil)
+	return nil
+}
+
+func (c *call) patch(u user.Info) error {
+	var o metav1.PatchOptions
+	o.Kind = "PatchOptions"
+	kind := types.PatchType(strings.TrimSpace(strings.Split(c.r.Header.Get("Content-Type"), ";")[0]))
+	if err := params(c.r.URL.Query(), &o, func(o *metav1.PatchOptions) field.ErrorList { return metavalidation.ValidatePatchOptions(o, kind) }); err != nil {
+		return err
+	}
+	data, err := readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
+	p := verbs.Patch{Type: kind, Data: data, Validation: o.FieldValidation}
+	out, err := c.s.c.Verbs.Patch(c.r.Context(), u, c.info.ref(), p, c.options(o.DryRun))
+	if err != nil {
+		return err
+	}
+	c.object(http.StatusOK, out, nil)
+	return nil
+}
+
+// deleteOptions come in the body or, without one, in the query.
+func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
+	data, err := readBody(c.w, c.r)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		o.Kind = "DeleteOptions"
+		return o, params(c.r.URL.Query(), o, metavalidation.ValidateDeleteOptions)
+	}
+	media, err := bodyMedia(c.r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = decodeInto(media, data, metaGV.WithKind("DeleteOptions"), o, v1.SchemeGroupVersion, c.info.GV)
+	return o, err
+}
+
+func (c *call) delete(u user.Info) error {
+	o, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	out, deleted, err := c.s.c.Verbs.Delete(c.r.Context(), u, c.info.ref(), o, c.options(o.DryRun))
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if !deleted && o.OrphanDependents != nil && !*o.OrphanDependents { //nolint:staticcheck // old clients send it
+		code = http.StatusAccepted
+	}
+	if deleted && !returnsDeleted[c.kind.Resource] {
+		c.status(code, deletedStatus(c, out))
+		return nil
+	}
+	c.object(code, out, nil)
+	return nil
+}
+
+// returnsDeleted are the kinds whose deletion answers with the object, not with a Status.
+var returnsDeleted = map[string]bool{"pods": true}
+
+func deletedStatus(c *call, obj runtime.Object) *metav1.Status {
+	m := partialOf(obj)
+	return &metav1.Status{
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: m.Name, Group: c.kind.GVK.Group, Kind: c.kind.Resource, UID: m.UID},
+	}
+}
+
+func (c *call) deleteCollection(u user.Info) error {
+	l, err := c.listOptions()
+	if err != nil {
+		return err
+	}
+	o, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	out, err := c.s.c.Verbs.DeleteCollection(c.r.Context(), u, c.info.ref(), o, l, c.options(o.DryRun))
+	if err != nil {
+		return err
+	}
+	c.list(out)
+	return nil
+}

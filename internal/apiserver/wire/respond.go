@@ -1,0 +1,282 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
+)
+
+// gzipFrom is the size from which answers are compressed, for clients that are not on this machine: on loopback, bytes cost
+// less than squeezing them.
+const gzipFrom = 128 << 10
+
+// call is one request on its way through the wire.
+type call struct {
+	s    *Server
+	w    *response
+	r    *http.Request
+	info info
+	kind *registry.Kind
+	warn warnings
+}
+
+// warnings are told once each, in order.
+type warnings []string
+
+func (l *warnings) add(text string) {
+	for _, t := range *l {
+		if t == text {
+			return
+		}
+	}
+	*l = append(*l, text)
+}
+
+// options are those of a write, from the query's dryRun.
+func (c *call) options(dryRun []string) verbs.Options {
+	return verbs.Options{DryRun: len(dryRun) > 0, Warn: c.warn.add}
+}
+
+func (c *call) header() {
+	for _, t := range c.warn {
+		if h, err := utilnet.NewWarningHeader(299, "-", t); err == nil {
+			c.w.Header().Add("Warning", h)
+		}
+	}
+	c.warn = nil
+}
+
+// object answers with one object, turned into what the client wants.
+func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
+	f, err := negotiate(c.r, true)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	switch f.as {
+	case table:
+		t, err := newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		tab, err := t.objectTable(obj)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		obj, e, gvk = tab, nil, tableGVK
+	case partial:
+		obj, e, gvk = partialOf(obj), nil, partialGVK
+	}
+	b, err := objectBody(f, gvk, obj, e)
+	c.body(code, f, b, err)
+}
+
+// list answers with a list.
+func (c *call) list(l *verbs.List) {
+	f, err := negotiate(c.r, true)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	var b *body
+	switch f.as {
+	case table:
+		var t *tabler
+		if t, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err == nil {
+			var tab *metav1.Table
+			if tab, err = t.listTable(l); err == nil {
+				b, err = objectBody(f, tableGVK, tab, nil)
+			}
+		}
+	case partial:
+		b, err = objectBody(f, partialsGVK, listPartial(l), nil)
+	default:
+		b, err = listBody(f, l)
+	}
+	c.body(http.StatusOK, f, b, err)
+}
+
+// status answers with a metav1.Status.
+func (c *call) status(code int, st *metav1.Status) {
+	writeStatus(c.w, c.r, code, st, c.header)
+}
+
+func (c *call) fail(err error) { writeError(c.w, c.r, err, c.header) }
+
+func (c *call) body(code int, f form, b *body, err error) {
+	if err != nil {
+		c.fail(apierrors.NewInternalError(err))
+		return
+	}
+	c.header()
+	writeBody(c.w, c.r, code, f.contentType(), b)
+}
+
+// writeBody sends an answer, compressed where that pays.
+func writeBody(w http.ResponseWriter, r *http.Request, code int, contentType string, b *body) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-cache, private")
+	if b.size >= gzipFrom && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") && !onLoopback(r) {
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		w.WriteHeader(code)
+		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		if err != nil {
+			return // an impossible level
+		}
+		if write(z, b) == nil {
+			_ = z.Close() // the client has gone: nobody to tell
+		}
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(b.size))
+	w.WriteHeader(code)
+	if r.Method != http.MethodHead {
+		_ = write(w, b) // the client has gone: nobody to tell
+	}
+}
+
+// chunk is how many bytes of small pieces are gathered for one write.
+const chunk = 64 << 10
+
+func write(w io.Writer, b *body) error {
+	if len(b.pieces) < 4 {
+		for _, p := range b.pieces {
+			if _, err := w.Write(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	buf := make([]byte, 0, chunk)
+	for _, p := range b.pieces {
+		if len(buf)+len(p) > chunk {
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
+			buf = buf[:0]
+		}
+		if len(p) >= chunk {
+			if _, err := w.Write(p); err != nil {
+				return err
+			}
+			continue
+		}
+		buf = append(buf, p...)
+	}
+	_, err := w.Write(buf)
+	return err
+}
+
+func onLoopback(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// statusOf is an error as clients understand it.
+func statusOf(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	st := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonUnknown}
+	if errors.As(err, &known) {
+		st = known.Status()
+		if st.Code == 0 {
+			st.Code = http.StatusInternalServerError
+		}
+	} else {
+		st.Message = err.Error()
+	}
+	st.Kind, st.APIVersion = "Status", "v1"
+	return &st
+}
+
+func writeError(w http.ResponseWriter, r *http.Request, err error, header func()) {
+	st := statusOf(err)
+	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
+	}
+	writeStatus(w, r, int(st.Code), st, header)
+}
+
+var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+
+func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.Status, header func()) {
+	st.Kind, st.APIVersion = statusGVK.Kind, statusGVK.Version
+	f, err := negotiate(r, true)
+	if err != nil {
+		f = form{media: jsonType, pretty: isPretty(r)} // an error is told even to who cannot take it
+	}
+	f.as = whole
+	b, err := objectBody(f, statusGVK, st, nil)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("encoding the answer: %v", err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if header != nil {
+		header()
+	}
+	writeBody(w, r, code, f.contentType(), b)
+}
+
+// response remembers the code that was sent, for metrics and for what a panic may still say. It lets through what streams need.
+type response struct {
+	http.ResponseWriter
+	code int
+}
+
+func (r *response) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code = code
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *response) Write(b []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Flush implements http.Flusher: the proxies ask for it by type.
+func (r *response) Flush() {
+	if f, ok := r.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Hijack implements http.Hijacker, for upgrades.
+func (r *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, b, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil && r.code == 0 {
+		r.code = http.StatusSwitchingProtocols
+	}
+	return c, b, err
+}

@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// DefaultVersion is the version of Kubernetes that is spoken, with Podo's name behind it, where clients allow one.
+const DefaultVersion = "v1.37.2+podo"
+
+// route fills the table of paths.
+func (s *Server) route() error {
+	s.routes = map[string]http.Handler{}
+	v, err := s.version()
+	if err != nil {
+		return err
+	}
+	s.routes["/version"], s.routes["/version/"] = v, v
+	s.routes["/metrics"] = promhttp.HandlerFor(s.c.Metrics, promhttp.HandlerOpts{})
+	for _, name := range []string{"healthz", "livez", "readyz"} {
+		s.routes["/"+name] = s.health(name)
+		s.below = append(s.below, Handler{"/" + name + "/", s.health(name)})
+	}
+	if s.c.OpenAPI != nil {
+		s.routes["/openapi/v2"], s.routes["/openapi/v3"] = s.c.OpenAPI, s.c.OpenAPI
+		s.below = append(s.below, Handler{"/openapi/v3/", s.c.OpenAPI})
+	}
+	if err := s.discovery(); err != nil {
+		return err
+	}
+	for _, h := range s.c.Handlers {
+		if strings.HasSuffix(h.Path, "/") {
+			s.below = append(s.below, h)
+		} else {
+			s.routes[h.Path] = h.Handler
+		}
+	}
+	paths := []string{}
+	for p := range s.routes {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	index, err := json.MarshalIndent(map[string][]string{"paths": paths}, "", "  ")
+	if err != nil {
+		return err
+	}
+	s.routes["/"] = static(jsonType, index)
+	return nil
+}
+
+// handler finds who serves a path; the longest prefix wins.
+func (s *Server) handler(path string) http.Handler {
+	if h := s.routes[path]; h != nil {
+		return h
+	}
+	var best *Handler
+	for i := range s.below {
+		h := &s.below[i]
+		if strings.HasPrefix(path, h.Path) && (best == nil || len(h.Path) > len(best.Path)) {
+			best = h
+		}
+	}
+	if best != nil {
+		return best.Handler
+	}
+	if trimmed := strings.TrimSuffix(path, "/"); trimmed != path && trimmed != "" {
+		return s.routes[trimmed]
+	}
+	return nil
+}
+
+func (s *Server) version() (http.Handler, error) {
+	info := version.Info{
+		Major: "1", Minor: "37", GitVersion: s.c.Version, GitTreeState: "clean",
+		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	b, err := json.MarshalIndent(info, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return static(jsonType, b), nil
+}
+
+// static answers a GET with the same bytes always.
+func static(contentType string, b []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeBody(w, r, http.StatusOK, contentType, &body{pieces: [][]byte{b}, size: len(b)})
+	})
+}
+
+// health serves /healthz, /livez or /readyz, and each check below it. What failed is named; why stays in the log, since anyone
+// may ask.
+func (s *Server) health(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		only := strings.Trim(strings.TrimPrefix(r.URL.Path, "/"+name), "/")
+		exclude := r.URL.Query()["exclude"]
+		var out strings.Builder
+		failed, found := false, only == "" || only == "ping"
+		fmt.Fprint(&out, "[+]ping ok\n")
+		for _, c := range s.checks() {
+			if !c.Live && name != "readyz" || only != "" && c.Name != only {
+				continue
+			}
+			found = true
+			switch err := c.Check(); {
+			case slices.Contains(exclude, c.Name):
+				fmt.Fprintf(&out, "[+]%s excluded: ok\n", c.Name)
+			case err != nil:
+				failed = true
+				s.c.Logger.Info("a health check failed", "endpoint", name, "check", c.Name, "err", err)
+				fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", c.Name)
+			default:
+				fmt.Fprintf(&out, "[+]%s ok\n", c.Name)
+			}
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-cache, private")
+		_, verbose := r.URL.Query()["verbose"]
+		switch {
+		case !found:
+			notFound(w)
+		case failed:
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, "%s%s check failed\n", out.String(), name)
+		case verbose:
+			fmt.Fprintf(w, "%s%s check passed\n", out.String(), name)
+		default:
+			fmt.Fprint(w, "ok")
+		}
+	})
+}
+
+func (s *Server) checks() []Check {
+	if s.c.Checks == nil {
+		return nil
+	}
+	return s.c.Checks()
+}

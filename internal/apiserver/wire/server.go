@@ -1,0 +1,281 @@
+// Package wire is the API over HTTPS: it reads requests, hands them to the verbs, and writes the answers in the form that the
+// client asked for. It decides nothing about objects.
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/authn"
+	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
+)
+
+const (
+	// requestTimeout bounds every request that is not long by nature.
+	requestTimeout = time.Minute
+	// stopTimeout is how long requests under way may take to end when the server stops.
+	stopTimeout = 5 * time.Second
+	// concurrentStreams is HTTP/2's bound on requests at once on one connection.
+	concurrentStreams = 250
+)
+
+// Check is one line of the health endpoints.
+type Check struct {
+	Name string
+	// Live says that a failure also fails /livez and /healthz, not only /readyz.
+	Live  bool
+	Check func() error
+}
+
+// Handler serves paths that are no part of the Kubernetes API: Path itself and, when it ends in a slash, everything below.
+// Who may use them is the authorizer's decision, as for any path.
+type Handler struct {
+	Path    string
+	Handler http.Handler
+}
+
+// Config is what a Server is made of.
+type Config struct {
+	Verbs *verbs.Verbs
+	Kinds []*registry.Kind
+	// Listen is the address of the HTTPS port; Advertise is the host:port that discovery tells clients (default: where
+	// they reached it).
+	Listen    string
+	Advertise string
+	// Certificate is the serving certificate, asked for at each handshake; ClientCAs verify clients.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	ClientCAs   *x509.CertPool
+	// Kubelets is how kubelets are spoken to (the API server's client certificate, the authority); KubeletPort is the port
+	// of nodes that do not tell theirs.
+	Kubelets    *tls.Config
+	KubeletPort int
+	// Version is what /version says. Default: Kubernetes' version with Podo's name.
+	Version string
+	// OpenAPI serves /openapi/v2 and below /openapi/v3; nil leaves them out.
+	OpenAPI  http.Handler
+	Handlers []Handler
+	Checks   func() []Check
+	// Metrics is where the server's own are registered, and what /metrics shows. Default: a registry of its own.
+	Metrics *prometheus.Registry
+	Logger  *slog.Logger
+	Now     func() time.Time
+}
+
+// Validate says what is missing.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Verbs == nil || len(c.Kinds) == 0 {
+		errs = append(errs, errors.New("apiserver: Config needs Verbs and Kinds"))
+	}
+	if c.Certificate == nil || c.ClientCAs == nil {
+		errs = append(errs, errors.New("apiserver: Config needs Certificate and ClientCAs"))
+	}
+	if c.Kubelets == nil {
+		errs = append(errs, errors.New("apiserver: Config needs Kubelets"))
+	}
+	return errors.Join(errs...)
+}
+
+// Server is the component "apiserver".
+type Server struct {
+	c        Config
+	authn    authn.X509
+	routes   map[string]http.Handler // exact paths
+	below    []Handler               // those with a trailing slash
+	kubelets *http.Transport
+	metrics  *metrics
+
+	mu   sync.Mutex
+	addr net.Addr
+}
+
+// closingKey finds, in a request's context, the channel that is closed when the server stops: it ends watches.
+type closingKey struct{}
+
+// New makes a Server; Run serves.
+func New(c Config) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.KubeletPort == 0 {
+		c.KubeletPort = 10250
+	}
+	if c.Version == "" {
+		c.Version = DefaultVersion
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	m, err := newMetrics(c.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		c: c, authn: authn.X509{Roots: c.ClientCAs, Now: c.Now}, kubelets: kubeletTransport(c.Kubelets), metrics: m,
+	}
+	return s, s.route()
+}
+
+// Name implements component.Component.
+func (s *Server) Name() string { return "apiserver" }
+
+// Addr is where the server listens, once it does; for tests that ask for port 0.
+func (s *Server) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr
+}
+
+// Run implements component.Component.
+func (s *Server) Run(ctx context.Context, ready func()) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.c.Listen)
+	if err != nil {
+		return fmt.Errorf("listening on %s for the API: %w: stop what uses the port, or choose another with --https-port", s.c.Listen, err)
+	}
+	return s.Serve(ctx, l, ready)
+}
+
+// Serve is Run on a listener that is there already; it closes it.
+func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error {
+	closing := make(chan struct{})
+	s.mu.Lock()
+	s.addr = l.Addr()
+	s.mu.Unlock()
+	srv := &http.Server{
+		Handler: s,
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: s.c.Certificate,
+			// Requested and not verified here: a stranger gets an answer (401), not a broken handshake.
+			ClientAuth: tls.RequestClientCert,
+			ClientCAs:  s.c.ClientCAs,
+			NextProtos: []string{"h2", "http/1.1"},
+		},
+		ReadHeaderTimeout: 32 * time.Second,
+		IdleTimeout:       3 * time.Minute,
+		MaxHeaderBytes:    1 << 20,
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), closingKey{}, closing)
+		},
+		ConnContext: authn.ConnContext,
+		ErrorLog:    slog.NewLogLogger(s.c.Logger.Handler(), slog.LevelDebug), // handshakes that strangers break off
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: concurrentStreams},
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.ServeTLS(l, "", "") }()
+	ready()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serving the API: %w", err)
+	case <-ctx.Done():
+	}
+	close(closing)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if srv.Shutdown(stop) != nil {
+		_ = srv.Close() // what is still open now is cut
+	}
+	<-done
+	s.kubelets.CloseIdleConnections()
+	return nil
+}
+
+// ServeHTTP is the path of every request: who, what, may they, then the answer. A panic ends its own request only.
+func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w := &response{ResponseWriter: rw}
+	c := &call{s: s, w: w, r: r, info: parse(r)}
+	start := s.c.Now()
+	long := c.info.long(r)
+	defer s.metrics.observe(c, long, start, s.c.Now)
+	defer s.rescue(c)
+	if !long {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime(r))
+		defer cancel()
+		c.r = r.WithContext(ctx)
+		if r.ContentLength != 0 {
+			// A body that trickles in must not hold the request for longer than its time. A writer that cannot say so is a test's.
+			_ = http.NewResponseController(rw).SetReadDeadline(time.Now().Add(requestTimeout))
+		}
+	}
+	u, err := s.authn.User(c.r)
+	if err != nil {
+		c.fail(apierrors.NewUnauthorized(err.Error()))
+		return
+	}
+	c.serve(u)
+}
+
+// rescue answers for a request that panicked.
+func (s *Server) rescue(c *call) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is panicked with
+		panic(p)
+	}
+	s.c.Logger.Error("a request panicked", "method", c.r.Method, "path", c.info.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	s.metrics.panics.Inc()
+	if c.w.code != 0 {
+		panic(http.ErrAbortHandler) // half an answer is out: cut it, so that it cannot pass for a whole one
+	}
+	c.fail(apierrors.NewInternalError(fmt.Errorf("the server panicked while serving this request; its log has the details")))
+}
+
+// requestTime is how long a request may take: what the client asks for, within bounds.
+func requestTime(r *http.Request) time.Duration {
+	if q := r.URL.Query().Get("timeout"); q != "" {
+		if d, err := time.ParseDuration(q); err == nil && d > 0 && d < requestTimeout {
+			return d
+		}
+	}
+	return requestTimeout
+}
+
+func (c *call) serve(u user.Info) {
+	if c.info.Resource == "" {
+		c.path(u)
+		return
+	}
+	if c.info.Resource == "bindings" && c.info.GV.Group == "" && c.r.Method == http.MethodPost && c.info.Name == "" {
+		if err := c.bind(u); err != nil {
+			c.fail(err)
+		}
+		return
+	}
+	c.resource(u)
+}
+
+// path serves what is no resource.
+func (c *call) path(u user.Info) {
+	if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), &authz.Attributes{User: u, Verb: c.info.Verb, Path: c.info.Path}); err != nil {
+		c.fail(err)
+		return
+	}
+	if h := c.s.handler(c.info.Path); h != nil {
+		h.ServeHTTP(c.w, c.r)
+		return
+	}
+	notFound(c.w)
+}

@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
+)
+
+var (
+	metaGV      = metav1.SchemeGroupVersion
+	tableGVK    = metaGV.WithKind("Table")
+	partialGVK  = metaGV.WithKind("PartialObjectMetadata")
+	partialsGVK = metaGV.WithKind("PartialObjectMetadataList")
+)
+
+// partialOf is an object's metadata as an object of its own.
+func partialOf(obj runtime.Object) *metav1.PartialObjectMetadata {
+	out := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: partialGVK.Kind, APIVersion: metaGV.String()}}
+	if a, ok := obj.(metav1.ObjectMetaAccessor); ok {
+		if m, ok := a.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			out.ObjectMeta = *m
+			return out
+		}
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return out
+	}
+	out.ObjectMeta = meta.AsPartialObjectMetadata(m).ObjectMeta
+	return out
+}
+
+// tabler makes the rows of one answer or one watch.
+type tabler struct {
+	kind    *registry.Kind
+	include metav1.IncludeObjectPolicy
+	now     func() time.Time
+	headed  bool // the columns have been sent
+}
+
+func newTabler(k *registry.Kind, include string, now func() time.Time) (*tabler, error) {
+	switch p := metav1.IncludeObjectPolicy(include); p {
+	case "":
+		return &tabler{kind: k, include: metav1.IncludeMetadata, now: now}, nil
+	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
+		return &tabler{kind: k, include: p, now: now}, nil
+	}
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("unrecognized includeObject value: %q", include))
+}
+
+// table makes a Table of objects. A watch gets its columns once.
+func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table, error) {
+	out := &metav1.Table{
+		TypeMeta: metav1.TypeMeta{Kind: tableGVK.Kind, APIVersion: metaGV.String()},
+		ListMeta: m,
+		Rows:     make([]metav1.TableRow, 0, len(objs)),
+	}
+	if !t.headed {
+		out.ColumnDefinitions = t.kind.Columns
+		t.headed = true
+	}
+	now := t.now()
+	for _, obj := range objs {
+		row := metav1.TableRow{Cells: t.kind.Row(obj, now)}
+		var err error
+		switch t.include {
+		case metav1.IncludeMetadata:
+			row.Object.Raw, err = json.Marshal(partialOf(obj))
+		case metav1.IncludeObject:
+			row.Object.Raw, err = json.Marshal(obj)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out, nil
+}
+
+// listTable and listPartial turn whole lists.
+func (t *tabler) listTable(l *verbs.List) (*metav1.Table, error) {
+	objs := make([]runtime.Object, len(l.Items))
+	for i, e := range l.Items {
+		objs[i] = e.Object
+	}
+	return t.table(listMeta(l), objs...)
+}
+
+func listPartial(l *verbs.List) *metav1.PartialObjectMetadataList {
+	out := &metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{Kind: partialsGVK.Kind, APIVersion: metaGV.String()},
+		ListMeta: listMeta(l),
+		Items:    make([]metav1.PartialObjectMetadata, len(l.Items)),
+	}
+	for i, e := range l.Items {
+		out.Items[i] = *partialOf(e.Object)
+	}
+	return out
+}
+
+// objectTable is the table of one object, whose version is the table's too.
+func (t *tabler) objectTable(obj runtime.Object) (*metav1.Table, error) {
+	var m metav1.ListMeta
+	if a, err := meta.Accessor(obj); err == nil {
+		m.ResourceVersion = a.GetResourceVersion()
+	}
+	return t.table(m, obj)
+}

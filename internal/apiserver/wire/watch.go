@@ -1,0 +1,249 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+)
+
+const (
+	// minWatch is the least that a watch without a timeout of its own lasts; it ends at random up to twice that, so that
+	// clients do not all come back at once.
+	minWatch = 30 * time.Minute
+	// bookmarkEvery is how often an idle watch that wants bookmarks is told how far it is.
+	bookmarkEvery = time.Minute
+	// bookmarkEnd is how long before its end such a watch gets a last bookmark.
+	bookmarkEnd = 2 * time.Second
+	// flushFrom is how many gathered bytes are sent although more is at hand.
+	flushFrom = 64 << 10
+)
+
+// watch serves one watch until the client goes, its time is over, or the changes it needs are no longer there.
+func (c *call) watch(u user.Info) error {
+	o, err := c.listOptions()
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(c.r, true)
+	if err != nil {
+		return err
+	}
+	if f.media == yamlType {
+		return notAcceptable()
+	}
+	fr := &framer{form: f}
+	if f.as == table {
+		if fr.tabler, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err != nil {
+			return err
+		}
+	}
+	s, err := c.s.c.Verbs.Watch(c.r.Context(), u, c.info.ref(), o)
+	var known apierrors.APIStatus
+	if err != nil && !(errors.As(err, &known) && known.Status().Code == http.StatusGone) {
+		return err
+	}
+	contentType := jsonType
+	if f.media == protoType {
+		contentType = protoType + ";stream=watch"
+	}
+	c.header()
+	h := c.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-cache, private")
+	c.w.WriteHeader(http.StatusOK)
+	if err != nil {
+		// A version that has gone is told on the stream, where clients expect it.
+		c.endWatch(fr, err)
+		return nil
+	}
+	defer s.Close()
+	c.stream(s, fr, o)
+	return nil
+}
+
+func (c *call) endWatch(fr *framer, err error) {
+	if b, encErr := fr.status(nil, statusOf(err)); encErr == nil {
+		_, _ = c.w.Write(b) // the client has gone: nobody to tell
+	}
+}
+
+func lifetime(o *internalversion.ListOptions) time.Duration {
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+		return time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	return time.Duration(float64(minWatch) * (1 + rand.Float64())) //nolint:gosec // spreading load, not hiding anything
+}
+
+// stream copies events to the client: whatever is at hand goes out in one write.
+func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOptions) {
+	life := lifetime(o)
+	ctx, cancel := context.WithTimeout(c.r.Context(), life)
+	defer cancel()
+	out := http.NewResponseController(c.w)
+	_ = out.Flush() // so that the client has its answer before the first event
+	tick := time.NewTicker(bookmarkEvery)
+	defer tick.Stop()
+	last := time.NewTimer(life - min(bookmarkEnd, life/2))
+	defer last.Stop()
+	closing, _ := ctx.Value(closingKey{}).(chan struct{})
+	var buf []byte
+	var told int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-closing:
+			return
+		case <-tick.C:
+			buf = c.bookmark(s, fr, buf, &told)
+		case <-last.C:
+			buf = c.bookmark(s, fr, buf, &told)
+		case <-s.Ready():
+			var err error
+			if buf, err = c.next(ctx, s, fr, buf); err != nil {
+				if ctx.Err() == nil {
+					c.endWatch(fr, err)
+				}
+				return
+			}
+			if len(buf) < flushFrom && ready(s) {
+				continue
+			}
+		}
+		if len(buf) == 0 {
+			continue
+		}
+		if _, err := c.w.Write(buf); err != nil {
+			return
+		}
+		if err := out.Flush(); err != nil {
+			return
+		}
+		if cap(buf) > 4*flushFrom {
+			buf = nil // after a burst, do not keep its memory for a watch that may be idle for long
+		}
+		buf = buf[:0]
+	}
+}
+
+func ready(s *verbs.Stream) bool {
+	select {
+	case <-s.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+// next appends the frames of the next events.
+func (c *call) next(ctx context.Context, s *verbs.Stream, fr *framer, buf []byte) ([]byte, error) {
+	events, err := s.Next(ctx)
+	if err != nil {
+		return buf, err
+	}
+	for i := range events {
+		if buf, err = fr.event(buf, &events[i]); err != nil {
+			return buf, err
+		}
+	}
+	return buf, nil
+}
+
+func (c *call) bookmark(s *verbs.Stream, fr *framer, buf []byte, told *int64) []byte {
+	rev := s.Progress()
+	if !s.Bookmarks() || rev <= *told {
+		return buf
+	}
+	e := s.Bookmark(rev)
+	b, err := fr.event(buf, &e)
+	if err != nil {
+		return buf
+	}
+	*told = rev
+	return b
+}
+
+// framer turns events into bytes of one media type.
+//
+//	JSON:     {"type":"ADDED","object":{...}}\n
+//	protobuf: length (4 bytes, big endian), then a WatchEvent: type (1), a RawExtension (2) whose raw (1) is the enveloped object
+type framer struct {
+	form   form
+	tabler *tabler
+}
+
+func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
+	obj, entry := e.Object, e.Entry
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	switch f.form.as {
+	case table:
+		var err error
+		if e.Type == watch.Bookmark {
+			obj, err = f.tabler.table(metav1.ListMeta{ResourceVersion: partialOf(obj).ResourceVersion})
+		} else {
+			obj, err = f.tabler.objectTable(obj)
+		}
+		if err != nil {
+			return buf, err
+		}
+		entry, gvk = nil, tableGVK
+	case partial:
+		obj, entry, gvk = partialOf(obj), nil, partialGVK
+	}
+	raw, err := objectBytes(f.form.media, obj, entry)
+	if err != nil {
+		return buf, err
+	}
+	return f.frame(buf, e.Type, gvk, raw), nil
+}
+
+func (f *framer) status(buf []byte, st *metav1.Status) ([]byte, error) {
+	var raw []byte
+	var err error
+	if f.form.media == protoType {
+		raw, err = st.Marshal()
+	} else {
+		raw, err = json.Marshal(st)
+	}
+	if err != nil {
+		return buf, err
+	}
+	return f.frame(buf, watch.Error, statusGVK, raw), nil
+}
+
+func (f *framer) frame(buf []byte, typ watch.EventType, gvk schema.GroupVersionKind, raw []byte) []byte {
+	if f.form.media != protoType {
+		buf = append(buf, `{"type":"`...)
+		buf = append(buf, typ...)
+		buf = append(buf, `","object":`...)
+		buf = append(buf, raw...)
+		return append(buf, "}\n"...)
+	}
+	object := envelopeLen(gvk, len(raw))
+	ext := fieldLen(object)
+	size := fieldLen(len(typ)) + fieldLen(ext)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(size))
+	buf = append(buf, 0x0a)
+	buf = appendUvarint(buf, len(typ))
+	buf = append(buf, typ...)
+	buf = append(buf, 0x12)
+	buf = appendUvarint(buf, ext)
+	buf = append(buf, 0x0a)
+	buf = appendUvarint(buf, object)
+	buf = appendEnvelopeHead(buf, gvk, len(raw))
+	buf = append(buf, raw...)
+	return append(buf, protoTail...)
+}
