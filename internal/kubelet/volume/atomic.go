@@ -1,0 +1,197 @@
+package volume
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// file is one file of a payload. A nil uid leaves it root's.
+type file struct {
+	data []byte
+	mode fs.FileMode
+	uid  *int64
+}
+
+// payload is what a volume made from API objects holds: relative path -> file.
+type payload map[string]file
+
+const (
+	dataLink = "..data"     // the symbolic link that is swapped
+	tempLink = "..data_tmp" // its successor, before the swap
+	maxName  = 255
+)
+
+// writeAtomically makes dir show exactly p, all of it at once to a reader who keeps to one directory:
+//
+//	dir/..2026_11_29_13_52_33.123/nested/key   the files, in a directory of their own
+//	dir/..data -> ..2026_11_29_13_52_33.123    swapped by a rename
+//	dir/nested -> ..data/nested                one link per first path element
+//
+// own is given the new directory before anyone sees it. Nothing is written when dir shows p already. What an interrupted
+// writer left is swept.
+func writeAtomically(dir string, p payload, now time.Time, own func(dir string) error) error {
+	for path := range p {
+		if err := checkPath(path); err != nil {
+			return err
+		}
+	}
+	old, err := os.Readlink(filepath.Join(dir, dataLink))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the volume's current version: %w", err)
+	}
+	if err == nil && shows(filepath.Join(dir, old), p) {
+		return link(dir, p) // an interrupted writer may not have come to the links
+	}
+	fresh, err := os.MkdirTemp(dir, now.UTC().Format("..2006_01_02_15_04_05."))
+	if err != nil {
+		return err
+	}
+	if err := fill(fresh, p, own); err != nil {
+		os.RemoveAll(fresh) //nolint:errcheck // swept the next time
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, tempLink)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Base(fresh), filepath.Join(dir, tempLink)); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(dir, tempLink), filepath.Join(dir, dataLink)); err != nil {
+		return err
+	}
+	if err := link(dir, p); err != nil {
+		return err
+	}
+	return sweep(dir, p, filepath.Base(fresh))
+}
+
+// checkPath refuses what would not stay inside the volume, or would clash with the writer's own names.
+func checkPath(path string) error {
+	switch {
+	case path == "":
+		return errors.New("invalid path: must not be empty")
+	case filepath.IsAbs(path):
+		return fmt.Errorf("invalid path: must be relative path: %s", path)
+	case len(path) > 4096:
+		return fmt.Errorf("invalid path: must be less than or equal to 4096 characters")
+	case strings.HasPrefix(path, ".."):
+		return fmt.Errorf("invalid path: must not start with '..': %s", path)
+	}
+	for item := range strings.SplitSeq(path, "/") {
+		if item == ".." {
+			return fmt.Errorf("invalid path: must not contain '..': %s", path)
+		}
+		if len(item) > maxName {
+			return fmt.Errorf("invalid path: filenames must be less than or equal to %d characters", maxName)
+		}
+	}
+	return nil
+}
+
+// shows tells whether a version's directory has exactly the payload's files, with their content and mode.
+func shows(dir string, p payload) bool {
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		want, ok := p[rel]
+		info, ierr := d.Info()
+		// Ownership adds bits to the mode (group read), so that only bits which are missing count.
+		if !ok || ierr != nil || info.Size() != int64(len(want.data)) || info.Mode().Perm()&want.mode != want.mode {
+			return errDiffers
+		}
+		if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, want.data) {
+			return errDiffers
+		}
+		n++
+		return nil
+	})
+	return err == nil && n == len(p)
+}
+
+var errDiffers = errors.New("differs")
+
+func fill(dir string, p payload, own func(string) error) error {
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	for path, f := range p {
+		full := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(full, f.data, f.mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(full, f.mode); err != nil { // whatever the umask is
+			return err
+		}
+		if f.uid != nil {
+			if err := os.Chown(full, int(*f.uid), -1); err != nil {
+				return err
+			}
+		}
+	}
+	return own(dir)
+}
+
+// roots are the first path elements of the payload.
+func (p payload) roots() []string {
+	var out []string
+	for path := range p {
+		root, _, _ := strings.Cut(path, "/")
+		if !slices.Contains(out, root) {
+			out = append(out, root)
+		}
+	}
+	return out
+}
+
+func link(dir string, p payload) error {
+	for _, root := range p.roots() {
+		at := filepath.Join(dir, root)
+		if _, err := os.Lstat(at); err == nil {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(dataLink, root), at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep takes away links to files that are gone, and every version but the current one.
+func sweep(dir string, p payload, current string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	roots := p.roots()
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case name == dataLink, name == current, slices.Contains(roots, name):
+		case strings.HasPrefix(name, "..") && e.IsDir():
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		case e.Type() == fs.ModeSymlink:
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

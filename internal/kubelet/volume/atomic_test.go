@@ -1,0 +1,150 @@
+package volume
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func keep(string) error { return nil }
+
+// seen is what a container sees: the visible files, through the links.
+func seen(t interface{ Fatal(...any) }, dir string) map[string]string {
+	out := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		top := filepath.Join(dir, e.Name())
+		real, err := filepath.EvalSymlinks(top)
+		if err != nil {
+			t.Fatal("a link leads nowhere: ", err)
+		}
+		err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			rel, _ := filepath.Rel(real, path)
+			out[filepath.Join(e.Name(), rel)] = string(b)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func texts(p payload) map[string]string {
+	out := map[string]string{}
+	for k, f := range p {
+		out[k] = string(f.data)
+	}
+	return out
+}
+
+func TestWriteAtomically(t *testing.T) {
+	dir := t.TempDir()
+	p := payload{"a": {data: []byte("1"), mode: 0o400}, "d/b": {data: []byte("2"), mode: 0o644}, "d/c": {data: nil, mode: 0o644}}
+	if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(t, dir); !maps.Equal(got, texts(p)) {
+		t.Errorf("seen %v", got)
+	}
+	if l, err := os.Readlink(filepath.Join(dir, "d")); err != nil || l != "..data/d" {
+		t.Errorf("d -> %s, %v", l, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "a")); err != nil || info.Mode() != 0o400 {
+		t.Errorf("a has mode %v, %v", info.Mode(), err)
+	}
+	first, _ := os.Readlink(filepath.Join(dir, dataLink))
+
+	if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := os.Readlink(filepath.Join(dir, dataLink)); now != first {
+		t.Error("the same content was written again")
+	}
+
+	delete(p, "a")
+	p["d/b"] = file{data: []byte("3"), mode: 0o644}
+	if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(t, dir); !maps.Equal(got, texts(p)) {
+		t.Errorf("after a change: %v", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, first)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old version is left: %v", err)
+	}
+}
+
+func TestFailedOwnerLeavesTheOldVersion(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeAtomically(dir, payload{"a": {data: []byte("1"), mode: 0o644}}, time.Now(), keep); err != nil {
+		t.Fatal(err)
+	}
+	bad := errors.New("no")
+	if err := writeAtomically(dir, payload{"a": {data: []byte("2"), mode: 0o644}}, time.Now(), func(string) error { return bad }); !errors.Is(err, bad) {
+		t.Fatalf("err = %v", err)
+	}
+	if got := seen(t, dir); got["a"] != "1" {
+		t.Errorf("seen %v", got)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 3 { // the version, ..data, a
+		t.Errorf("%d entries are left", len(entries))
+	}
+}
+
+func TestBadPaths(t *testing.T) {
+	for _, path := range []string{"", "/a", "../a", "a/../../b", "..a", strings.Repeat("a", 256), strings.Repeat("a/", 2049) + "a"} {
+		if err := writeAtomically(t.TempDir(), payload{path: {}}, time.Now(), keep); err == nil || !strings.HasPrefix(err.Error(), "invalid path") {
+			t.Errorf("%.20q: %v", path, err)
+		}
+	}
+}
+
+// Whatever was there, and whatever an interrupted writer left behind, afterwards the volume shows the payload and nothing else.
+func TestPayloadIsWhatIsSeen(t *testing.T) {
+	names := []string{"a", "b", "d/x", "d/y", "e/f/g"}
+	base := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp(base, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 5).Draw(t, "writes") {
+			p := payload{}
+			for _, n := range names {
+				if rapid.Bool().Draw(t, n) {
+					p[n] = file{data: []byte(rapid.SampledFrom([]string{"", "1", "22"}).Draw(t, "data")), mode: 0o644}
+				}
+			}
+			if rapid.Bool().Draw(t, "crashed") { // between making a version and the swap
+				if err := os.Mkdir(filepath.Join(dir, "..2020_01_01_00_00_00.1"), 0o755); err != nil && !os.IsExist(err) {
+					t.Fatal(err)
+				}
+				os.Symlink("..2020_01_01_00_00_00.1", filepath.Join(dir, tempLink)) //nolint:errcheck // may be there
+			}
+			if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+				t.Fatal(err)
+			}
+			if got := seen(t, dir); !maps.Equal(got, texts(p)) {
+				t.Fatalf("seen %v, want %v", got, texts(p))
+			}
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package volume
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/kubelet/objects"
+)
+
+// Name implements component.Component.
+func (m *Manager) Name() string { return "volumes" }
+
+// Run follows the objects that volumes show and writes their changes into the volumes, until ctx ends.
+func (m *Manager) Run(ctx context.Context, ready func()) error {
+	first := true
+	err := m.c.Follow(ctx, func() {
+		m.refreshAll(ctx)
+		if first {
+			first = false
+			ready()
+		}
+	}, func(refs []objects.Ref) {
+		for uid := range m.usersOf(refs) {
+			m.refresh(ctx, uid)
+		}
+	})
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Refresh brings a changed pod's labels and annotations into its volumes.
+func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) {
+	m.mu.Lock()
+	e := m.pods[pod.UID]
+	if e != nil {
+		e.pod = pod
+	}
+	m.mu.Unlock()
+	if e != nil {
+		m.refresh(ctx, pod.UID)
+	}
+}
+
+func (m *Manager) usersOf(refs []objects.Ref) map[types.UID]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[types.UID]bool{}
+	for _, r := range refs {
+		for uid := range m.users[r] {
+			out[uid] = true
+		}
+	}
+	return out
+}
+
+func (m *Manager) refreshAll(ctx context.Context) {
+	m.mu.Lock()
+	uids := make([]types.UID, 0, len(m.pods))
+	for uid := range m.pods {
+		uids = append(uids, uid)
+	}
+	m.mu.Unlock()
+	for _, uid := range uids {
+		m.refresh(ctx, uid)
+	}
+}
+
+// refresh writes what objects say now into one pod's volumes. A volume whose object has gone keeps what it shows.
+func (m *Manager) refresh(ctx context.Context, uid types.UID) {
+	m.mu.Lock()
+	e := m.pods[uid]
+	if e == nil {
+		m.mu.Unlock()
+		return
+	}
+	select {
+	case <-e.turn:
+	default: // someone works on it: a Mount looks again, and after an Unmount there is nothing to do
+		e.stale = true
+		m.mu.Unlock()
+		return
+	}
+	if e.failed { // the pod's worker mounts again, sooner than its back-off says
+		e.turn <- struct{}{}
+		m.mu.Unlock()
+		if m.c.Wake != nil {
+			m.c.Wake(uid)
+		}
+		return
+	}
+	m.mu.Unlock()
+	for {
+		pod := m.podOf(e)
+		for _, v := range usedVolumes(pod) {
+			if !showsObjects(v) {
+				continue
+			}
+			if err := m.show(ctx, pod, v); err != nil {
+				m.c.Logger.Info("a volume keeps its old content", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", err)
+			}
+		}
+		if m.finish(e, false, ctx.Err() != nil) {
+			return
+		}
+	}
+}
+
+func showsObjects(v *v1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+}

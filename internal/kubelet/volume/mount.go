@@ -1,0 +1,171 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podo.dev/podo/internal/kubelet/cm"
+)
+
+// setUp makes one volume available; it is there already when that was done before.
+func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	dir, readOnly, ok := m.layout.where(pod.UID, v)
+	switch {
+	case !ok:
+		return fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
+	case v.HostPath != nil:
+		return checkHostPath(v.HostPath)
+	case v.EmptyDir != nil:
+		return m.setUpEmptyDir(pod, v, dir)
+	}
+	if err := makeDir(dir, 0o777); err != nil {
+		return err
+	}
+	// What must not reach a disk lives in memory.
+	if v.Secret != nil || v.Projected != nil {
+		if err := m.memory(pod, nil, dir); err != nil {
+			return err
+		}
+	}
+	if err := m.show(ctx, pod, v); err != nil {
+		return err
+	}
+	group := fsGroup(pod)
+	if owned(dir, group) {
+		return nil
+	}
+	return own(dir, group, readOnly)
+}
+
+// show writes what the API objects say now into a volume that is set up.
+func (m *Manager) show(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	p, err := m.maker.make(ctx, pod, v)
+	if err != nil {
+		return err
+	}
+	dir, readOnly, _ := m.layout.where(pod.UID, v)
+	return writeAtomically(dir, p, m.c.Now(), func(fresh string) error { return own(fresh, fsGroup(pod), readOnly) })
+}
+
+func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {
+	if err := makeDir(dir, 0o777); err != nil {
+		return err
+	}
+	switch medium := v.EmptyDir.Medium; {
+	case medium == v1.StorageMediumMemory:
+		if err := m.memory(pod, v.EmptyDir.SizeLimit, dir); err != nil {
+			return err
+		}
+	case strings.HasPrefix(string(medium), string(v1.StorageMediumHugePages)):
+		if err := m.hugePages(pod, medium, dir); err != nil {
+			return err
+		}
+	case medium != v1.StorageMediumDefault:
+		return fmt.Errorf("unknown storage medium %q", medium)
+	}
+	group := fsGroup(pod)
+	if owned(dir, group) {
+		return nil
+	}
+	return own(dir, group, false)
+}
+
+// memory mounts a file system in memory on dir. Its size is the least of the volume's limit, the pod's memory limit and what
+// the node can give.
+func (m *Manager) memory(pod *v1.Pod, limit *resource.Quantity, dir string) error {
+	if mounted, err := m.c.Host.IsMount(dir); err != nil || mounted {
+		return err
+	}
+	size := int64(0)
+	least := func(n int64) {
+		if n > 0 && (size == 0 || n < size) {
+			size = n
+		}
+	}
+	least(m.c.MemoryAllocatable())
+	if l := cm.PodLimits(pod, false, cm.QuotaPeriod).Memory; l != nil {
+		least(*l)
+	}
+	if limit != nil {
+		least(limit.Value())
+	}
+	var options []string
+	if size > 0 {
+		options = []string{"size=" + strconv.FormatInt(size, 10)}
+	}
+	return m.c.Host.Mount("tmpfs", dir, "tmpfs", options)
+}
+
+// hugePages mounts huge pages of the size that the medium names, or of the only size that the pod asks for.
+func (m *Manager) hugePages(pod *v1.Pod, medium v1.StorageMedium, dir string) error {
+	if mounted, err := m.c.Host.IsMount(dir); err != nil || mounted {
+		return err
+	}
+	size, named := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix))
+	if !named {
+		sizes := map[string]bool{}
+		for i := range pod.Spec.Containers {
+			for name := range pod.Spec.Containers[i].Resources.Requests {
+				if s, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+					sizes[s] = true
+				}
+			}
+		}
+		if len(sizes) != 1 {
+			return fmt.Errorf("medium %q must be used with one size of huge pages, this pod has %d", medium, len(sizes))
+		}
+		for s := range sizes {
+			size = s
+		}
+	}
+	q, err := resource.ParseQuantity(size)
+	if err != nil {
+		return fmt.Errorf("medium %q: %w", medium, err)
+	}
+	return m.c.Host.Mount("nodev", dir, "hugetlbfs", []string{"pagesize=" + q.String()})
+}
+
+// makeDir makes a volume's directory with exactly this mode, whatever the umask; one that is there keeps its own.
+func makeDir(dir string, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, mode); err != nil {
+		if os.IsExist(err) {
+			return nil
+		}
+		return err
+	}
+	return os.Chmod(dir, mode)
+}
+
+func fsGroup(pod *v1.Pod) *int64 {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	return pod.Spec.SecurityContext.FSGroup
+}
+
+// kindOf names the type of a volume that is not supported, by its field.
+func kindOf(v *v1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return "persistentVolumeClaim"
+	case v.CSI != nil:
+		return "csi"
+	case v.Ephemeral != nil:
+		return "ephemeral"
+	case v.NFS != nil:
+		return "nfs"
+	case v.Image != nil:
+		return "image"
+	}
+	return "this"
+}

@@ -1,0 +1,204 @@
+package volume
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/host/linux"
+)
+
+// needRoot skips a test that only root can run; in CI it must run.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("needs root, and CI runs as root")
+	}
+	t.Skip("needs root")
+}
+
+// newReal is a Manager with real mounts in a directory of its own. What a failed test leaves mounted is unmounted.
+func newReal(t *testing.T) *testNode {
+	t.Helper()
+	needRoot(t)
+	root := t.TempDir()
+	t.Cleanup(func() {
+		table, _ := linux.New().MountTable()
+		for i := len(table) - 1; i >= 0; i-- {
+			if below(root, table[i].Target) {
+				linux.New().Unmount(table[i].Target) //nolint:errcheck // the directory's removal tells
+			}
+		}
+	})
+	return newOn(t, linux.New(), root)
+}
+
+func TestRealSecretInMemory(t *testing.T) {
+	n := newReal(t)
+	n.api.setSecret("s", map[string][]byte{"k": []byte("v")})
+	p := pod("u1", vol("s", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s"}}),
+		vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}))
+	n.mount(t, p)
+	dir, _, _ := n.Path(p, "e")
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := newOn(t, linux.New(), n.Layout().Root) // a restart
+	again.api.setSecret("s", map[string][]byte{"k": []byte("v2")})
+	again.mount(t, p)
+	if got := again.read(t, p, "e", "f") + again.read(t, p, "s", "k"); got != "keptv2" {
+		t.Errorf("after a restart: %q", got)
+	}
+	table, err := linux.New().MountTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts := 0
+	for _, m := range table {
+		if below(n.Layout().Root, m.Target) {
+			mounts++
+			if m.FSType != "tmpfs" {
+				t.Errorf("%s is %s", m.Target, m.FSType)
+			}
+		}
+	}
+	if mounts != 2 {
+		t.Errorf("%d mounts, want 2", mounts)
+	}
+	if err := again.Unmount(context.Background(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(n.Layout().Pod("u1")); !os.IsNotExist(err) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// C01: a container that starts again finds the new file behind its subPath.
+func TestSubPathOfAChangedConfigMap(t *testing.T) {
+	n := newReal(t)
+	n.api.set("cfg", map[string]string{"k": "v1"})
+	p := pod("u1", configMap("c", "cfg"))
+	n.mount(t, p)
+	look := func(want string) string {
+		t.Helper()
+		path, err := n.SubPath(p, "a", 1, "c", "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != want {
+			t.Errorf("%s has %q, %v; want %q", path, b, err, want)
+		}
+		return path
+	}
+	first := look("v1")
+	if second := look("v1"); second != first {
+		t.Errorf("%s is no more %s", second, first)
+	}
+	n.api.set("cfg", map[string]string{"k": "v2"})
+	if b, err := os.ReadFile(first); err != nil || string(b) != "v1" {
+		t.Errorf("a running container's file changed to %q, %v", b, err)
+	}
+	look("v2")
+	if err := n.Unmount(context.Background(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSubPathStaysInside(t *testing.T) {
+	n := newReal(t)
+	p := pod("u1", vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(4000))}
+	n.mount(t, p)
+	dir, _, _ := n.Path(p, "e")
+	outside := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{
+		"out": outside, "up": "../../../..", "root": "/", "inside": "in", "absolute": filepath.Join(dir, "in"), "proc": "/proc/self/root",
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sub := range []string{"out", "up", "root", "out/x", "proc/etc", "up/etc"} {
+		path, err := n.SubPath(p, "a", 0, "e", sub)
+		if err == nil {
+			t.Errorf("%s leads to %s", sub, path)
+			continue
+		}
+		if strings.Contains(err.Error(), outside) || strings.Contains(err.Error(), dir) {
+			t.Errorf("the error tells about the host: %v", err)
+		}
+	}
+	if entries, _ := os.ReadDir(outside); len(entries) != 0 {
+		t.Errorf("made outside: %v", entries)
+	}
+	for i, sub := range []string{"inside", "absolute", "in", "made/deep/er"} {
+		path, err := n.SubPath(p, "a", 10+i, "e", sub)
+		if err != nil {
+			t.Errorf("%s: %v", sub, err)
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(path, "f"), nil, 0o644); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, sub, "f")); err != nil {
+			t.Errorf("%s is not what it leads to: %v", sub, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "made/deep")); err != nil || info.Mode().Perm() != 0o777 || info.Mode()&os.ModeSetgid == 0 {
+		t.Errorf("made with mode %v, %v; want the volume's", info.Mode(), err)
+	}
+	if err := n.Unmount(context.Background(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRemoveTreeStopsAtMounts(t *testing.T) {
+	needRoot(t)
+	base := t.TempDir()
+	tree, other := filepath.Join(base, "tree"), filepath.Join(base, "other")
+	for _, d := range []string{filepath.Join(tree, "a", "mnt"), other} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	precious := filepath.Join(other, "precious")
+	if err := os.WriteFile(precious, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{"l1", "a/l2"} {
+		if err := os.Symlink(other, filepath.Join(tree, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := linux.New()
+	// A bind mount of the same file system: its device number does not give it away.
+	if err := h.Mount(other, filepath.Join(tree, "a", "mnt"), "", []string{"bind"}); err != nil {
+		t.Fatal(err)
+	}
+	err := removeTree(tree)
+	if uerr := h.Unmount(filepath.Join(tree, "a", "mnt")); uerr != nil {
+		t.Fatal(uerr)
+	}
+	if err == nil || !strings.Contains(err.Error(), "something is mounted there") {
+		t.Errorf("removeTree = %v", err)
+	}
+	if err := removeTree(tree); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(tree); !os.IsNotExist(err) {
+		t.Errorf("left: %v", err)
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Errorf("deleted through a mount or a link: %v", err)
+	}
+}

@@ -1,0 +1,322 @@
+// Package volume is the volume manager: it owns what is mounted for pods and the directories of pods. What a pod wants is
+// compared with what is on the disk and in the mount table each time, so that nothing has to be remembered over a restart.
+//
+// Volumes that show API objects (configMap, secret, downwardAPI, projected) follow these: one goroutine hears of changes and
+// writes them into the volumes of all pods.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/kubelet/downward"
+	"podo.dev/podo/internal/kubelet/objects"
+	"podo.dev/podo/internal/kubelet/worker"
+	"podo.dev/podo/internal/podlife"
+)
+
+// Config is what a Manager needs.
+type Config struct {
+	Root    string // the kubelet's root directory; pods are under <Root>/pods
+	Host    host.Mounts
+	Objects Objects
+	// Follow tells of changed objects (objects.Reader.Follow).
+	Follow func(ctx context.Context, resync func(), changed func([]objects.Ref)) error
+	// Facts are for the downward API. MemoryAllocatable bounds volumes in memory, in bytes; 0 is unknown.
+	Facts             func() downward.Facts
+	MemoryAllocatable func() int64
+	Token             Token               // optional: without it, projected tokens fail
+	Wake              func(uid types.UID) // optional: a pod whose volumes failed may now succeed
+	Logger            *slog.Logger
+	Now               func() time.Time // nil: time.Now
+}
+
+// Validate says what is missing.
+func (c Config) Validate() error {
+	if c.Host == nil || c.Objects == nil || c.Follow == nil || c.Facts == nil || c.MemoryAllocatable == nil || c.Logger == nil {
+		return errors.New("volume: Host, Objects, Follow, Facts, MemoryAllocatable and Logger are needed")
+	}
+	if !filepath.IsAbs(c.Root) {
+		return fmt.Errorf("volume: the kubelet's root directory %q must be an absolute path", c.Root)
+	}
+	return nil
+}
+
+// Manager implements worker.Volumes.
+type Manager struct {
+	c      Config
+	layout Layout
+	maker  maker
+
+	mu    sync.Mutex
+	pods  map[types.UID]*entry
+	users map[objects.Ref]map[types.UID]bool // who shows an object
+}
+
+// entry is a pod with volumes. Its turn is held by who works on the pod's directory: Mount, Unmount, or the follower, which
+// never waits for it but leaves word.
+type entry struct {
+	turn chan struct{} // holds one token while nobody works
+
+	// guarded by Manager.mu
+	pod    *v1.Pod
+	failed bool // the last Mount did not succeed
+	stale  bool // an object changed while someone worked
+}
+
+var _ worker.Volumes = (*Manager)(nil)
+
+// New makes a Manager, and the directory of pods.
+func New(c Config) (*Manager, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if err := os.MkdirAll((Layout{c.Root}).Pods(), 0o750); err != nil {
+		return nil, err
+	}
+	// The mount table has real paths: below a symbolic link no mount of ours would be recognized.
+	root, err := filepath.EvalSymlinks(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	return &Manager{
+		c: c, layout: Layout{root}, maker: maker{c.Objects, c.Facts, c.Token},
+		pods: map[types.UID]*entry{}, users: map[objects.Ref]map[types.UID]bool{},
+	}, nil
+}
+
+// Layout is where pods' files are.
+func (m *Manager) Layout() Layout { return m.layout }
+
+// Path says where a volume of the pod is on the host, and whether containers may only read it.
+func (m *Manager) Path(pod *v1.Pod, volume string) (path string, readOnly bool, err error) {
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
+	if i < 0 {
+		return "", false, fmt.Errorf("the pod has no volume %q", volume)
+	}
+	path, readOnly, ok := m.layout.where(pod.UID, &pod.Spec.Volumes[i])
+	if !ok {
+		return "", false, fmt.Errorf("volumes of type %s are not supported yet", kindOf(&pod.Spec.Volumes[i]))
+	}
+	return path, readOnly, nil
+}
+
+const parallelMounts = 8 // of one pod
+
+// Mount implements worker.Volumes. Volumes that no container mounts are left out.
+func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
+	// Announced before the objects are read, so that no change is missed.
+	e := m.announce(pod)
+	select {
+	case <-e.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		pod := m.podOf(e)
+		failure := m.mountAll(ctx, pod)
+		if m.finish(e, failure != nil, ctx.Err() != nil) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if failure != nil { // never a typed nil
+				return failure
+			}
+			return nil
+		}
+	}
+}
+
+// mountAll sets up every volume of the pod at once and says which failed.
+func (m *Manager) mountAll(ctx context.Context, pod *v1.Pod) *podlife.Failure {
+	if err := os.MkdirAll(filepath.Join(m.layout.Pod(pod.UID), "volumes"), 0o750); err != nil {
+		return &podlife.Failure{Reason: "FailedMount", Message: err.Error()}
+	}
+	used := usedVolumes(pod)
+	errs := make([]error, len(used))
+	var g errgroup.Group
+	g.SetLimit(parallelMounts)
+	for i, v := range used {
+		g.Go(func() error { errs[i] = m.setUp(ctx, pod, v); return nil })
+	}
+	g.Wait() //nolint:errcheck // errors are in errs
+	var texts []string
+	for i, err := range errs {
+		if err != nil {
+			texts = append(texts, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", used[i].Name, err))
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return &podlife.Failure{Reason: "FailedMount", Message: strings.Join(texts, "; ")}
+}
+
+// usedVolumes are those that some container mounts.
+func usedVolumes(pod *v1.Pod) []*v1.Volume {
+	names := map[string]bool{}
+	add := func(mounts []v1.VolumeMount) {
+		for _, vm := range mounts {
+			names[vm.Name] = true
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		add(pod.Spec.InitContainers[i].VolumeMounts)
+	}
+	for i := range pod.Spec.Containers {
+		add(pod.Spec.Containers[i].VolumeMounts)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		add(pod.Spec.EphemeralContainers[i].VolumeMounts)
+	}
+	var out []*v1.Volume
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; names[v.Name] {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// announce registers a pod and the objects that its volumes show.
+func (m *Manager) announce(pod *v1.Pod) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.pods[pod.UID]
+	if e == nil {
+		e = &entry{turn: make(chan struct{}, 1)}
+		e.turn <- struct{}{}
+		m.pods[pod.UID] = e
+	}
+	e.pod = pod
+	for _, v := range usedVolumes(pod) {
+		for _, r := range refs(pod.Namespace, v) {
+			if m.users[r] == nil {
+				m.users[r] = map[types.UID]bool{}
+			}
+			m.users[r][pod.UID] = true
+		}
+	}
+	return e
+}
+
+func (m *Manager) podOf(e *entry) *v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return e.pod
+}
+
+// finish gives the turn back, unless an object changed while the pod was worked on: then the work must be done again. The
+// follower takes a turn, or leaves word, under the same mutex, so that nothing falls between.
+func (m *Manager) finish(e *entry, failed, stop bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.stale && !stop {
+		e.stale = false
+		return false
+	}
+	e.failed, e.stale = failed, false
+	e.turn <- struct{}{}
+	return true
+}
+
+// Unmount implements worker.Volumes.
+func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
+	if uid == "" || strings.ContainsAny(string(uid), "/.") {
+		return fmt.Errorf("%q is no pod's UID", uid)
+	}
+	m.mu.Lock()
+	e := m.pods[uid]
+	m.mu.Unlock()
+	if e != nil {
+		select {
+		case <-e.turn:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		defer func() { e.turn <- struct{}{} }()
+	}
+	dir := m.layout.Pod(uid)
+	if err := m.unmountBelow(ctx, dir); err != nil {
+		return err
+	}
+	if err := removeTree(dir); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+	for r, who := range m.users {
+		if delete(who, uid); len(who) == 0 {
+			delete(m.users, r)
+		}
+	}
+	return nil
+}
+
+// unmountBelow unmounts everything inside a pod's directory, the last mounted first. What a container left mounted in a volume
+// goes too: unmounting deletes nothing.
+func (m *Manager) unmountBelow(ctx context.Context, dir string) error {
+	const rounds = 3 // mounts may uncover others
+	for range rounds {
+		table, err := m.c.Host.MountTable()
+		if err != nil {
+			return err
+		}
+		left := false
+		for _, mount := range slices.Backward(table) {
+			if !below(dir, mount.Target) {
+				continue
+			}
+			left = true
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := m.c.Host.Unmount(mount.Target); err != nil {
+				return err
+			}
+		}
+		if !left {
+			return nil
+		}
+	}
+	table, err := m.c.Host.MountTable()
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(table, func(mount host.Mount) bool { return below(dir, mount.Target) }); i >= 0 {
+		return fmt.Errorf("%s is still mounted", table[i].Target)
+	}
+	return nil
+}
+
+// OnDisk are the pods that have a directory: after a restart, those that nobody wants any more must be unmounted.
+func (m *Manager) OnDisk() ([]types.UID, error) {
+	entries, err := os.ReadDir(m.layout.Pods())
+	if err != nil {
+		return nil, err
+	}
+	var out []types.UID
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, types.UID(e.Name()))
+		}
+	}
+	return out, nil
+}
