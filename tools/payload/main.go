@@ -39,6 +39,7 @@ func run(out, cache string) error {
 	}
 	m := &manifest.Manifest{Arch: runtime.GOARCH}
 	built := map[string]string{} // helper → path of the built file
+	changed := false
 	for _, h := range helpers {
 		start := time.Now()
 		file, key, fresh, err := b.build(h, built)
@@ -55,6 +56,7 @@ func run(out, cache string) error {
 		}
 		m.Entries = append(m.Entries, e)
 		if fresh {
+			changed = true
 			fmt.Printf("built %s %s in %.1fs\n", h.name, h.version, time.Since(start).Seconds())
 		}
 	}
@@ -62,7 +64,9 @@ func run(out, cache string) error {
 	if err := finish(out, m); err != nil {
 		return err
 	}
-	report(m)
+	if changed {
+		report(m)
+	}
 	return nil
 }
 

@@ -1,0 +1,104 @@
+# Everything that a person or CI does with this repository. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+DATA_DIR ?= /var/lib/podo
+SEED     ?= 1
+# Flags for `podo up`, for example UP="--https-port 7443"
+UP       ?=
+# Packages that go test runs in the unit lane: all of this module but the lanes of their own.
+UNIT     := $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts)))
+# Where the real lane's time goes is containers, not processors: stories run side by side.
+E2E_TIME ?= 30m
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+
+IMAGES := bin/images/busybox.tar bin/images/hello.tar
+
+.PHONY: help
+help: ## list the targets
+	@echo 'Podo, a Kubernetes cluster in one binary. Needs Linux, root, Go 1.26 and gcc; Debian packages are installed when missing.'
+	@echo 'Elsewhere install: gcc, pkg-config, libseccomp with its static library, nftables, a static busybox at /bin/busybox.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n for sim, RUN=regexp for unit and e2e'
+
+.PHONY: build
+build: payload ## build bin/podo with its helper programs in it
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X podo.dev/podo/internal/cli.Version=$(VERSION)' -o bin/podo ./cmd/podo
+
+.PHONY: payload
+payload: ## build the helper programs (containerd, runc, CNI plug-ins, kubectl) from their pinned modules
+	go run ./tools/payload
+
+.PHONY: images
+images: $(IMAGES) ## build the container images into bin/images
+
+$(IMAGES) &: $(wildcard tools/images/*.go tools/images/*/*.go) /bin/busybox
+	go run ./tools/images
+
+/bin/busybox:
+	@tools/deps busybox-static
+
+.PHONY: deps
+deps: ## install the Debian packages that building, running and testing need, when missing
+	@tools/deps gcc libc6-dev pkg-config libseccomp-dev nftables busybox-static strace
+
+.PHONY: up
+up: build images ## start a cluster, import the images and run examples/hello.yaml in it
+	@tools/deps nftables
+	bin/podo up --data-dir $(DATA_DIR) $(UP)
+	bin/podo image import --data-dir $(DATA_DIR) bin/images/*.tar
+	bin/podo kubectl --data-dir $(DATA_DIR) apply -f examples/hello.yaml
+	bin/podo kubectl --data-dir $(DATA_DIR) wait --for=condition=Ready pod/hello --timeout=60s
+	@echo
+	@bin/podo kubectl --data-dir $(DATA_DIR) get pod hello -o wide
+	@echo
+	@echo 'A container runs. Next:'
+	@echo '  bin/podo kubectl logs hello'
+	@echo '  bin/podo timeline pod/hello               what happened to it, from the request to the process'
+	@echo '  curl http://$$(bin/podo kubectl get pod hello -o jsonpath={.status.podIP}):8080'
+	@echo '  export KUBECONFIG=$(DATA_DIR)/kubeconfig   for a stock kubectl'
+	@echo '  make down'
+
+.PHONY: down
+down: ## stop the cluster and its pods; data stays
+	bin/podo down --data-dir $(DATA_DIR)
+
+.PHONY: unit
+unit: ## unit and property tests and lifecycle scripts, with the race detector (RUN=regexp for some)
+	go test -race -timeout 20m $(if $(RUN),-run '$(RUN)') $(UNIT)
+
+.PHONY: sim
+sim: ## simulate a cluster with faults; SEED=n replays one
+	PODO_SIM_SEED=$(SEED) go test -race -count=1 -timeout 20m ./internal/sim/...
+
+.PHONY: e2e
+e2e: build images ## stories on real containers: needs root (RUN=regexp for some)
+	@tools/deps nftables strace
+	go test -count=1 -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+
+.PHONY: test
+test: unit sim e2e ## everything that must pass: unit, a short simulation, e2e
+
+.PHONY: check
+check: ## vet, staticcheck, gofumpt and the project's own analyzers
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	@unformatted=$$(go run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go')); \
+		if [ -n "$$unformatted" ]; then echo "gofumpt would change:"; echo "$$unformatted"; exit 1; fi
+	$(if $(wildcard tools/analyzers),go run ./tools/analyzers ./...)
+
+.PHONY: bench
+bench: build images ## measure against the runtime's floor, in one run, as ratios: needs root and a quiet machine
+	@tools/deps nftables
+	go run ./test/bench
+
+.PHONY: clean
+clean: ## remove what was built; the cluster's data stays
+	rm -rf bin internal/runtime/payload/data/*.zst internal/runtime/payload/data/manifest.json
