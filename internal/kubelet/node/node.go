@@ -55,6 +55,8 @@ type Config struct {
 	// Ready condition, such as "PLEG is not healthy: ...".
 	Pressure func() Pressure
 	Problems func() []string
+	// Turned, when set, is told each time the node's written status turns Ready or no longer is. It must not block.
+	Turned func(ready bool)
 
 	CheckEvery    time.Duration // looks at the runtime and its images; default 10 s
 	ReportEvery   time.Duration // writes an unchanged status; default 5 min

@@ -128,6 +128,9 @@ func (m *Manager) write(ctx context.Context, o observed, now time.Time, due bool
 	turned := m.ready != out.ready
 	m.ready = out.ready
 	m.mu.Unlock()
+	if turned && m.cfg.Turned != nil {
+		m.cfg.Turned(out.ready)
+	}
 	if turned {
 		m.cfg.Log.Info("node readiness turned", "node", m.cfg.Name, "ready", out.ready, "problems", o.problems)
 	}
