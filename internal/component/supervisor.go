@@ -241,12 +241,30 @@ func (sv *supervised) run(ctx context.Context) {
 }
 
 // once runs the component, and makes a panic of its goroutine an error.
-func (sv *supervised) once(ctx context.Context, ready func()) (err error) {
+func (sv *supervised) once(ctx context.Context, ready func()) error {
+	err := Guard(func() error { return sv.c.Run(ctx, sync.OnceFunc(ready)) })
+	var p *Panic
+	if errors.As(err, &p) {
+		sv.s.o.Logger.Error("component panicked", "component", sv.c.Name(), "panic", p.Value, "stack", p.Stack)
+	}
+	return err
+}
+
+// Panic is a panic as an error.
+type Panic struct {
+	Value any
+	Stack string
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// Guard calls f and makes its panic an error, a *Panic. Goroutines that a component starts use it to hand a panic to its
+// Run: one that nobody catches would end the process.
+func Guard(f func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			sv.s.o.Logger.Error("component panicked", "component", sv.c.Name(), "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", p)
+		if v := recover(); v != nil {
+			err = &Panic{v, string(debug.Stack())}
 		}
 	}()
-	return sv.c.Run(ctx, sync.OnceFunc(ready))
+	return f()
 }

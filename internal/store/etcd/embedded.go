@@ -135,17 +135,23 @@ func (e *Embedded) Run(ctx context.Context, ready func()) error {
 
 // serve is Run from the moment that the member is ready.
 func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan error, ready func()) error {
-	c := &conn{c: v3client.New(member.Server), leases: newLeases(), local: true, revision: member.Server.KV().Rev}
+	c := &conn{
+		c: v3client.New(member.Server), leases: newLeases(), local: true,
+		revision:   member.Server.KV().Rev,
+		defragment: func() error { return member.Server.Backend().Defrag() }, // the client's way needs a gRPC server
+	}
 	e.conn.Store(c)
 	e.c.Logger.Info("etcd is ready", "dir", e.c.Dir, "revision", c.revision(), "took", e.boot.Round(time.Millisecond))
 	ready()
 	ctx, cancel := context.WithCancel(ctx)
 	keep := newKeeper(&e.Client, e.c)
-	kept := make(chan struct{})
-	go func() { defer close(kept); keep.run(ctx) }()
+	kept := make(chan error, 1)
+	go func() { kept <- component.Guard(func() error { keep.run(ctx); return nil }) }()
 	var err error
 	select {
 	case <-ctx.Done():
+	case err = <-kept:
+		kept <- nil
 	case err = <-died:
 		// The member holds its locks and will never answer: no orderly stop is to be had.
 		e.conn.Store(nil)
@@ -158,7 +164,9 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 	}
 	cancel()
 	e.conn.Store(nil)
-	<-kept
+	if kerr := <-kept; err == nil {
+		err = kerr
+	}
 	_ = c.c.Close()
 	member.Close()
 	return err

@@ -35,6 +35,8 @@ type conn struct {
 	watches watches
 	// revision reads the current revision linearizably, when there is a cheaper way than asking.
 	revision func() int64
+	// defragment rewrites the database without its free pages; only of a local member. Nothing else is answered meanwhile.
+	defragment func() error
 	// local: the member is alone and in this process. It has applied every write that was acknowledged, so that a serializable
 	// read is a linearizable one.
 	local bool

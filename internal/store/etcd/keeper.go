@@ -94,12 +94,12 @@ func (k *keeper) look(ctx context.Context) {
 	if err != nil || !quiet || st.DbSize < worthwhile || st.DbSizeInUse > st.DbSize/2 {
 		return
 	}
-	k.defragment(ctx, c, st)
+	k.defragment(c, st)
 }
 
-func (k *keeper) defragment(ctx context.Context, c *conn, st *clientv3.StatusResponse) {
+func (k *keeper) defragment(c *conn, st *clientv3.StatusResponse) {
 	start := time.Now()
-	if _, err := c.c.Defragment(ctx, ""); err != nil {
+	if err := c.defragment(); err != nil {
 		k.c.Logger.Warn("etcd: defragmentation failed", "err", err)
 		return
 	}
@@ -130,7 +130,7 @@ func (k *keeper) makeSpace(ctx context.Context) {
 		k.c.Logger.Error("etcd is full, and its history cannot be compacted", "err", err)
 		return
 	}
-	k.defragment(ctx, c, st)
+	k.defragment(c, st)
 	if st, err = c.c.Status(ctx, ""); err != nil {
 		return
 	}
