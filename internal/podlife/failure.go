@@ -7,6 +7,9 @@ type Failure struct {
 	Reason  string
 	Message string
 	Final   bool
+	// Unsure says that the effect may have happened all the same: a deadline passed, the connection broke, or the runtime
+	// said that the thing exists already. Step looks at the runtime before it tries again.
+	Unsure bool
 }
 
 func (f *Failure) Error() string { return f.Message }

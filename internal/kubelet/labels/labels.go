@@ -5,11 +5,12 @@ package labels
 
 import (
 	"encoding/json"
-	"hash/fnv"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/podlife"
 )
 
 // Label keys, on sandboxes and containers alike (ContainerName on containers only).
@@ -69,7 +70,7 @@ func Container(pod *v1.Pod, container, node string) map[string]string {
 // ContainerAnnotations returns the annotations that Restore needs. messageHostPath may be empty.
 func ContainerAnnotations(pod *v1.Pod, c *v1.Container, attempt uint32, messageHostPath string) map[string]string {
 	out := map[string]string{
-		ContainerHash:            Hash(c),
+		ContainerHash:            podlife.SpecHash(c),
 		RestartCount:             strconv.FormatUint(uint64(attempt), 10),
 		TerminationMessagePath:   c.TerminationMessagePath,
 		TerminationMessagePolicy: string(c.TerminationMessagePolicy),
@@ -92,16 +93,4 @@ func ContainerAnnotations(pod *v1.Pod, c *v1.Container, attempt uint32, messageH
 func Read(l map[string]string) (o Owner, ok bool) {
 	o = Owner{Node: l[Node], Namespace: l[PodNamespace], Pod: l[PodName], UID: types.UID(l[PodUID]), Container: l[ContainerName]}
 	return o, o.UID != "" && o.Pod != ""
-}
-
-// Hash identifies what a running container was made from: like upstream's since 1.31 it covers the name and the image only,
-// so that a new kubelet version with new fields never restarts containers.
-func Hash(c *v1.Container) string {
-	h := fnv.New32a()
-	b, _ := json.Marshal(struct {
-		Name  string `json:"name"`
-		Image string `json:"image"`
-	}{c.Name, c.Image})
-	h.Write(b) //nolint:errcheck // a hash never fails
-	return strconv.FormatUint(uint64(h.Sum32()), 16)
 }

@@ -1,0 +1,323 @@
+package podlife
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// advance moves everything forward that can move, until nothing more can.
+func (m *mover) advance() {
+	for {
+		before := m.Stage
+		switch m.Stage {
+		case New:
+			m.Stage = Admitting
+			m.do(Admit{})
+		case Admitting:
+		case Starting, Running:
+			m.keep()
+		case Stopping:
+			m.stopAll()
+		case Releasing:
+			m.release()
+		case Finished:
+			if m.Removed && len(m.sweeps) == 0 {
+				m.Stage = Gone
+			}
+		case Gone:
+		}
+		if m.Stage == before {
+			break
+		}
+	}
+	m.sweepAll()
+	if m.Stage == Finished && m.Removed && len(m.sweeps) == 0 {
+		m.Stage = Gone
+	}
+	if !m.observeAfter.IsZero() && !m.observing && m.observeRetry.due(m.now) && m.Stage < Finished {
+		m.observing = true
+		m.do(Observe{})
+	}
+}
+
+// look asks for an observation: something may be otherwise than we know.
+func (m *mover) look() { m.observeAfter = m.now }
+
+// keep is the work on a pod that should run.
+func (m *mover) keep() {
+	if d := m.deadline(); !d.IsZero() && !m.now.Before(d) {
+		const text = "Pod was active on the node longer than the specified deadline"
+		m.tell("", v1.EventTypeNormal, "DeadlineExceeded", text)
+		m.beginStop(Stop{Why: Deadline, Reason: "DeadlineExceeded", Message: text}, m.ownGrace())
+		return
+	}
+	if m.ended() {
+		m.beginStop(Stop{Why: Completed}, m.ownGrace())
+		return
+	}
+	if m.Cgroup.wanted() && m.cgroupRetry.due(m.now) {
+		m.Cgroup = Acquiring
+		m.do(EnsureCgroup{})
+	}
+	if m.Volumes.wanted() && m.volumesRetry.due(m.now) {
+		m.Volumes = Acquiring
+		m.do(MountVolumes{})
+	}
+	if m.Sandbox == SandboxLost {
+		m.leaveSandbox()
+	}
+	if m.Sandbox == SandboxNone && m.held() && m.sandboxRetry.due(m.now) && !m.unsureSandbox && !m.sandboxInTheWay() {
+		m.Sandbox = SandboxCreating
+		m.do(CreateSandbox{Attempt: m.SandboxAttempt})
+	}
+	for i := range m.Containers {
+		m.move(&m.Containers[i])
+	}
+	if m.Stage == Starting && m.allMains(func(c *Container) bool {
+		return m.here(c) && (c.Cur.State == InstanceRunning || c.Cur.State == InstanceExited)
+	}) {
+		m.Stage = Running
+	}
+}
+
+func (s *State) held() bool { return s.Cgroup == Held && s.Volumes == Held }
+
+// deadline is when activeDeadlineSeconds ends the pod; zero for never.
+func (s *State) deadline() time.Time {
+	if s.Pod.Spec.ActiveDeadlineSeconds == nil {
+		return time.Time{}
+	}
+	return s.Start.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
+// leaveSandbox ends what still runs in a lost sandbox, and lets go of it once nothing does.
+func (m *mover) leaveSandbox() {
+	m.Stage = Starting
+	quiet := true
+	for i := range m.Containers {
+		c := &m.Containers[i]
+		switch {
+		case c.Stage == Created:
+			// It never ran and never will; the next one needs another name.
+			m.sweepContainer(c.Cur.ID)
+			c.Cur, c.Prev, c.Stage = c.Prev, nil, Waiting
+			c.Attempt++
+		case c.Stage == Hooking || c.Stage == Up:
+			m.stopOne(c, m.ownGrace(), "Stopping container "+c.Name)
+		case c.Stage == PreStopping || c.Stage == TermSent:
+			m.pressOn(c)
+		}
+		quiet = quiet && !c.Runs() && !c.busy()
+	}
+	if quiet {
+		m.sweepSandbox(m.SandboxID)
+		m.Sandbox, m.SandboxID = SandboxNone, ""
+		m.SandboxAttempt++
+	}
+}
+
+// sandboxInTheWay tells whether an earlier sandbox still holds what a new one needs, host ports for one.
+func (s *State) sandboxInTheWay() bool {
+	return slices.ContainsFunc(s.sweeps, func(w sweep) bool { return w.sandbox && w.stage < sweepStopped })
+}
+
+// here tells whether the current instance belongs to the current sandbox.
+func (s *State) here(c *Container) bool {
+	return c.Cur != nil && c.Cur.SandboxID == s.SandboxID && s.SandboxID != ""
+}
+
+func (s *State) allMains(f func(*Container) bool) bool {
+	for i := range s.Containers {
+		if c := &s.Containers[i]; c.Kind == Main && !f(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// initialized tells whether a main container was created in the current sandbox: from then on no init container runs again.
+func (s *State) initialized() bool {
+	return slices.ContainsFunc(s.Containers, func(c Container) bool { return c.Kind == Main && s.here(&c) })
+}
+
+// passed tells whether an init container or sidecar lets the ones after it go on.
+func (s *State) passed(c *Container) bool {
+	if c.Kind == Sidecar {
+		return c.started() && s.here(c)
+	}
+	return c.Stage == Exited && c.Cur.ExitCode == 0 && s.here(c)
+}
+
+// turn tells whether it is this container's turn.
+func (s *State) turn(c *Container) bool {
+	if c.Kind == Ephemeral {
+		return true
+	}
+	if s.initialized() {
+		return c.Kind != Init
+	}
+	for i := range s.Containers {
+		p := &s.Containers[i]
+		if p.Name == c.Name || (p.Kind != Init && p.Kind != Sidecar) {
+			return true // every init container before it has passed
+		}
+		if !s.passed(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// restarts tells whether an ended container is to run again. Sources: the container's own policy and rules, then the
+// pod's; an init container under Always restarts only when it failed, and once more when its sandbox was lost.
+func (s *State) restarts(c *Container) bool {
+	switch {
+	case c.Kind == Ephemeral:
+		return false
+	case c.Kind == Sidecar || c.StopWhy == changed(c):
+		return true
+	case c.Kind == Init && c.Cur.ExitCode == 0:
+		return !s.here(c) && !s.initialized()
+	}
+	if own := c.spec.RestartPolicy; own != nil {
+		for _, r := range c.spec.RestartPolicyRules {
+			if r.Action == v1.ContainerRestartRuleActionRestart && ruleMatches(r.ExitCodes, c.Cur.ExitCode) {
+				return true
+			}
+		}
+		return *own == v1.ContainerRestartPolicyAlways || (*own == v1.ContainerRestartPolicyOnFailure && c.Cur.ExitCode != 0)
+	}
+	switch s.Pod.Spec.RestartPolicy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return c.Cur.ExitCode != 0
+	}
+	return true
+}
+
+func ruleMatches(r *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
+	if r == nil {
+		return false
+	}
+	in := slices.Contains(r.Values, code)
+	return in == (r.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
+}
+
+// ended tells whether the pod has nothing left to do: an init container failed for good, or every main one ended for good.
+func (s *State) ended() bool {
+	mains := 0
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		switch c.Kind {
+		case Init:
+			if c.Stage == Exited && c.Cur.ExitCode != 0 && !s.restarts(c) {
+				return true
+			}
+		case Main:
+			mains++
+			if c.Stage == Exited && !s.restarts(c) {
+				mains--
+			}
+		}
+	}
+	return mains == 0
+}
+
+// move takes one container as far as it can go.
+func (m *mover) move(c *Container) {
+	for {
+		before := c.Stage
+		switch c.Stage {
+		case Waiting:
+			mayPull := m.held() && (m.Sandbox == SandboxCreating || m.Sandbox == SandboxUp)
+			if mayPull && m.turn(c) && c.retry.due(m.now) {
+				c.Stage = Pulling
+				m.do(PullImage{Container: c.Name})
+			}
+		case Pulled:
+			if m.Sandbox == SandboxUp && m.turn(c) {
+				c.Stage = Creating
+				m.do(CreateContainer{Container: c.Name, Attempt: c.Attempt, ImageRef: c.ImageRef})
+			}
+		case Created:
+			if m.Sandbox == SandboxUp && c.retry.due(m.now) {
+				c.Stage = Launching
+				m.do(StartContainer{Container: c.Name, ID: c.Cur.ID})
+			}
+		case Hooking, Up:
+			m.watch(c)
+		case PreStopping, TermSent:
+			m.pressOn(c)
+		case Exited:
+			m.again(c)
+		case BackOff:
+			m.wait(c)
+		}
+		if c.Stage == before {
+			return
+		}
+	}
+}
+
+// watch looks after a running container: its probes, and whether it is still what the spec asks for.
+func (m *mover) watch(c *Container) {
+	if c.Stage == Up {
+		m.setProbes(c, AllProbes)
+	}
+	if c.Cur.Hash != "" && c.Cur.Hash != SpecHash(c.spec) && c.Kind != Ephemeral {
+		m.stopOne(c, m.ownGrace(), changed(c))
+	}
+}
+
+func changed(c *Container) string {
+	return "Container " + c.Name + " definition changed, will be restarted"
+}
+
+// again decides when an ended container runs again.
+func (m *mover) again(c *Container) {
+	if !m.restarts(c) || m.Sandbox == SandboxLost || !m.turn(c) {
+		return
+	}
+	until := c.restart.until(m.cfg, c.failedAt())
+	if !m.now.Before(until) {
+		m.restart(c)
+		return
+	}
+	c.Stage, c.until = BackOff, until
+	c.Reason, c.Message = "CrashLoopBackOff", "back-off "+c.restart.Wait.String()+" restarting failed container="+c.Name+
+		" pod="+m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")"
+	m.tell(c.Name, v1.EventTypeWarning, "BackOff", "Back-off restarting failed container "+c.Name+" in pod "+
+		m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")")
+}
+
+func (m *mover) restart(c *Container) {
+	c.restart.next(m.cfg, c.failedAt(), m.now)
+	c.Stage, c.Attempt, c.retry = Waiting, c.Cur.Attempt+1, retry{}
+}
+
+func (c *Container) failedAt() time.Time {
+	return either(c.Cur.FinishedAt.IsZero(), c.knownAt, c.Cur.FinishedAt)
+}
+
+// wait looks after a container in back-off.
+func (m *mover) wait(c *Container) {
+	if !m.now.Before(c.until) {
+		if c.Reason == "CrashLoopBackOff" {
+			m.restart(c)
+		} else {
+			c.Stage = Waiting
+		}
+		return
+	}
+	if !c.notice.IsZero() && !m.now.Before(c.notice) {
+		c.notice = time.Time{}
+		back := `Back-off pulling image "` + c.spec.Image + `"`
+		m.tell(c.Name, v1.EventTypeNormal, "BackOff", back)
+		m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
+		c.Message = back + ": " + c.Reason + ": " + c.Message
+		c.Reason = "ImagePullBackOff"
+	}
+}

@@ -1,0 +1,129 @@
+package podlife
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Condition reasons.
+const (
+	reasonNotReady       = "ContainersNotReady"
+	reasonNotInitialized = "ContainersNotInitialized"
+	reasonPodCompleted   = "PodCompleted"
+	reasonPodFailed      = "PodFailed"
+	reasonGates          = "ReadinessGatesNotReady"
+)
+
+var own = []v1.PodConditionType{
+	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+}
+
+// foreign are the conditions that others own.
+func (s *State) foreign() []v1.PodCondition {
+	var out []v1.PodCondition
+	for _, c := range s.Pod.Status.Conditions {
+		if !slices.Contains(own, c.Type) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
+	out := s.foreign()
+	add := func(c v1.PodCondition) {
+		c.ObservedGeneration = s.Pod.Generation
+		out = append(out, c)
+	}
+	switch s.Stop.Why {
+	case Evicted, Preempting, NodeShutdown:
+		if !slices.ContainsFunc(out, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {
+			add(v1.PodCondition{
+				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "TerminationByKubelet", Message: s.Stop.Message,
+			})
+		}
+	}
+	add(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(s.Sandbox == SandboxUp && s.Stage < Releasing)})
+	add(s.initializedCondition(st))
+	ready := s.containersReady(st)
+	add(s.readyCondition(ready, out))
+	add(ready)
+	add(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+	return out
+}
+
+func truth(b bool) v1.ConditionStatus { return either(b, v1.ConditionTrue, v1.ConditionFalse) }
+
+func (s *State) initializedCondition(st *v1.PodStatus) v1.PodCondition {
+	out := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
+	if st.Phase == v1.PodSucceeded {
+		out.Reason = reasonPodCompleted
+		return out
+	}
+	if slices.ContainsFunc(st.ContainerStatuses, func(c v1.ContainerStatus) bool {
+		return (c.Started != nil && *c.Started) || c.State.Running != nil || c.LastTerminationState.Terminated != nil || c.State.Terminated != nil
+	}) {
+		return out // a main container has started: a sidecar that restarts does not undo that
+	}
+	var incomplete []string
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if (c.Kind == Init && !c.ready()) || (c.Kind == Sidecar && !c.started()) {
+			incomplete = append(incomplete, c.Name)
+		}
+	}
+	if len(incomplete) > 0 {
+		out.Status, out.Reason = v1.ConditionFalse, reasonNotInitialized
+		out.Message = fmt.Sprintf("containers with incomplete status: %s", incomplete)
+	}
+	return out
+}
+
+func (s *State) containersReady(st *v1.PodStatus) v1.PodCondition {
+	out := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionFalse}
+	switch st.Phase {
+	case v1.PodFailed:
+		out.Reason = reasonPodFailed
+		return out
+	case v1.PodSucceeded:
+		out.Reason = reasonPodCompleted
+		return out
+	}
+	var unready []string
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if (c.Kind == Main || c.Kind == Sidecar) && !c.ready() {
+			unready = append(unready, c.Name)
+		}
+	}
+	if len(unready) > 0 {
+		out.Reason, out.Message = reasonNotReady, fmt.Sprintf("containers with unready status: %s", unready)
+		return out
+	}
+	out.Status = v1.ConditionTrue
+	return out
+}
+
+func (s *State) readyCondition(ready v1.PodCondition, known []v1.PodCondition) v1.PodCondition {
+	ready.Type = v1.PodReady
+	if ready.Status != v1.ConditionTrue {
+		return ready
+	}
+	var missing []string
+	for _, g := range s.Pod.Spec.ReadinessGates {
+		i := slices.IndexFunc(known, func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
+		switch {
+		case i < 0:
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+		case known[i].Status != v1.ConditionTrue:
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", g.ConditionType, known[i].Status))
+		}
+	}
+	if len(missing) > 0 {
+		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, reasonGates, strings.Join(missing, ", ")
+	}
+	return ready
+}

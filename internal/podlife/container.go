@@ -1,0 +1,235 @@
+package podlife
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Kind tells containers apart by who waits for whom.
+type Kind uint8
+
+// The kinds.
+const (
+	Init      Kind = iota // one after another, each to its end
+	Sidecar               // an init container with restartPolicy Always: done for the others once it has started
+	Main                  // together, after every init container
+	Ephemeral             // whenever there is a sandbox; never again
+)
+
+var kindNames = [...]string{"init", "sidecar", "main", "ephemeral"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// CStage is where a container is in its life.
+//
+//	           image there        created         started        hook ended
+//	Waiting ─► Pulling ─► Pulled ─► Creating ─► Created ─► Starting ─► Hooking ─► Running
+//	  ▲  ▲        │                    │  │                   │  │        │          │
+//	  │  └────────┴──── failed ────────┘  └─── unsure ────────┘  │        │ stop(grace, why)
+//	  │     (reason; not before retry)            │              │        ▼          ▼
+//	  │                                           ▼       failed │   PreStopping ─► TermSent
+//	  │                                        Unsure            │                    │
+//	  │                            looked at the runtime:        ▼                    ▼
+//	  │                            what it says                Exited ◄───────────────┘ (and from Hooking, Running by itself)
+//	  │        policy, rules                                     │
+//	  └──────────────────────────── BackOff(until) ◄─────────────┘
+type CStage uint8
+
+// The steps.
+const (
+	Waiting CStage = iota
+	Pulling
+	Pulled
+	Creating
+	Created
+	Launching
+	Unsure
+	Hooking
+	Up
+	PreStopping
+	TermSent
+	Exited
+	BackOff
+)
+
+var cstageNames = [...]string{
+	"Waiting", "Pulling", "Pulled", "Creating", "Created", "Starting", "Unsure", "PostStart", "Running", "PreStop", "Stopping", "Exited",
+	"BackOff",
+}
+
+func (c CStage) String() string { return cstageNames[c] }
+
+// InstanceState is what the runtime says of a container.
+type InstanceState uint8
+
+// The runtime's states.
+const (
+	InstanceUnknown InstanceState = iota
+	InstanceCreated
+	InstanceRunning
+	InstanceExited
+)
+
+// Instance is one container of the runtime's. It is a value that is replaced, never edited.
+type Instance struct {
+	ID        string
+	SandboxID string
+	Name      string
+	Attempt   uint32
+	Hash      string // of the spec it was made from
+	State     InstanceState
+
+	CreatedAt, StartedAt, FinishedAt time.Time
+	ExitCode                         int32
+	Reason                           string
+	Message                          string // after the termination message policy, see TerminationMessage
+
+	Image, ImageRef string
+	User            *v1.ContainerUser
+}
+
+// Verdict of a probe.
+type Verdict uint8
+
+// Verdicts.
+const (
+	ProbeUnknown Verdict = iota
+	ProbeOK
+	ProbeFailed
+)
+
+// Container is one container of the pod's spec.
+type Container struct {
+	Name  string
+	Kind  Kind
+	Stage CStage
+	// Cur is the newest instance, nil before the first one; Prev is the one before it, while the runtime has it.
+	Cur, Prev *Instance
+
+	Reason, Message string // why it waits, in upstream's words; empty when upstream's default applies
+	ImageRef        string
+	Attempt         uint32 // of the instance to create next, or of Cur
+
+	Startup, Readiness Verdict
+	StopWhy            string // why this one instance is being stopped, when the pod is not
+
+	spec       *v1.Container
+	retry      retry         // of pull (other than back-off), create and start
+	until      time.Time     // end of BackOff, for restarts and for pulls
+	notice     time.Time     // when ErrImagePull becomes ImagePullBackOff
+	restart    backoff       // of restarts
+	pull       backoff       // of pulls
+	knownAt    time.Time     // when Cur became known
+	deadline   time.Time     // while stopping: when it is killed
+	asked      time.Time     // while TermSent: the deadline that the runtime was last asked to keep; zero when it must be asked
+	askedGrace time.Duration // the grace of the last StopContainer
+	hookDone   bool          // this instance's postStart hook ended well
+	probes     ProbeSet      // which probes run
+}
+
+// backoff is the doubling wait of something that keeps failing.
+type backoff struct {
+	Wait time.Duration `json:"wait,omitempty"`
+	Last time.Time     `json:"last,omitzero"` // when it was last tried
+}
+
+// next takes one more try into account. failedAt is when the last one failed.
+func (b *backoff) next(c *Config, failedAt, now time.Time) {
+	if b.Wait == 0 || failedAt.Sub(b.Last) > c.BackoffReset {
+		b.Wait = c.BackoffBase
+	} else {
+		b.Wait = min(2*b.Wait, c.BackoffMax)
+	}
+	b.Last = now
+}
+
+// until is when the next try is due; zero when it is due at once.
+func (b *backoff) until(c *Config, failedAt time.Time) time.Time {
+	if b.Wait == 0 || failedAt.Sub(b.Last) > c.BackoffReset {
+		return time.Time{}
+	}
+	return failedAt.Add(b.Wait)
+}
+
+// Runs tells whether the runtime may have a process of this container.
+func (c *Container) Runs() bool {
+	switch c.Stage {
+	case Launching, Unsure, Hooking, Up, PreStopping, TermSent:
+		return true
+	}
+	return false
+}
+
+// busy tells whether an effect is in flight that may make the container run.
+func (c *Container) busy() bool {
+	return c.Stage == Creating || c.Stage == Launching || c.Stage == Unsure
+}
+
+// started is upstream's "started": the process runs, its hook ended and its startup probe succeeded.
+func (c *Container) started() bool {
+	if c.Stage != Up && c.Stage != PreStopping && c.Stage != TermSent {
+		return false
+	}
+	if c.Stage != Up && c.spec.Lifecycle != nil && c.spec.Lifecycle.PostStart != nil && !c.hookDone {
+		return false
+	}
+	return c.spec.StartupProbe == nil || c.Startup == ProbeOK
+}
+
+func (c *Container) ready() bool {
+	if c.Kind == Init {
+		return c.Stage == Exited && c.Cur.ExitCode == 0
+	}
+	return c.started() && c.Kind != Ephemeral && (c.spec.ReadinessProbe == nil || c.Readiness == ProbeOK)
+}
+
+// Spec is the container's specification, an ephemeral one's converted.
+func (c *Container) Spec() *v1.Container { return c.spec }
+
+// syncContainers makes the containers follow the pod's spec: ephemeral ones may be added, images may change.
+func (s *State) syncContainers(time.Time) {
+	old := s.Containers
+	s.Containers = make([]Container, 0, len(old)+1)
+	add := func(spec *v1.Container, k Kind) {
+		i := slices.IndexFunc(old, func(c Container) bool { return c.Name == spec.Name })
+		if i < 0 {
+			s.Containers = append(s.Containers, Container{Name: spec.Name, Kind: k, spec: spec})
+			return
+		}
+		c := old[i]
+		if c.spec.Image != spec.Image { // whatever was said about the old image is void
+			c.pull, c.retry = backoff{}, retry{}
+			if c.Stage == Waiting {
+				c.Reason, c.Message, c.until, c.notice = "", "", time.Time{}, time.Time{}
+			}
+		}
+		c.spec = spec
+		s.Containers = append(s.Containers, c)
+	}
+	for i := range s.Pod.Spec.InitContainers {
+		c := &s.Pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c, Sidecar)
+		} else {
+			add(c, Init)
+		}
+	}
+	for i := range s.Pod.Spec.Containers {
+		add(&s.Pod.Spec.Containers[i], Main)
+	}
+	for i := range s.Pod.Spec.EphemeralContainers {
+		c := v1.Container(s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		add(&c, Ephemeral)
+	}
+}
+
+func (s *State) container(name string) *Container {
+	for i := range s.Containers {
+		if s.Containers[i].Name == name {
+			return &s.Containers[i]
+		}
+	}
+	return nil
+}

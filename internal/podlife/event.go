@@ -1,0 +1,143 @@
+package podlife
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Event is what was learnt. Results of effects name what they answer, so that a late one is recognised and dropped.
+type Event interface{ event() }
+
+type (
+	// Desired is the pod as its source now wants it. A deletionTimestamp in it asks for the end.
+	Desired struct{ Pod *v1.Pod }
+	// SourceRemoved says that the source no longer has the pod.
+	SourceRemoved struct{}
+	// StopAsked is the node's wish to end the pod (eviction, preemption, shutdown). Grace nil takes the pod's own.
+	StopAsked struct {
+		Why             Why
+		Reason, Message string
+		Grace           *time.Duration
+	}
+	// Admitted answers Admit; nil Reject is a yes.
+	Admitted struct{ Reject *Rejection }
+	// CgroupDone answers EnsureCgroup and RemoveCgroup.
+	CgroupDone struct {
+		Parent string
+		Fail   *Failure
+	}
+	// VolumesDone answers MountVolumes and UnmountVolumes.
+	VolumesDone struct{ Fail *Failure }
+	// SandboxCreated answers CreateSandbox.
+	SandboxCreated struct {
+		Attempt uint32
+		ID      string
+		IPs     []string
+		Fail    *Failure
+	}
+	// Swept answers StopSandbox, RemoveSandbox and RemoveContainer.
+	Swept struct {
+		ID   string
+		Fail *Failure
+	}
+	// ImageReady answers PullImage.
+	ImageReady struct {
+		Container string
+		Ref       string
+		Fail      *Failure
+	}
+	// ContainerCreated answers CreateContainer.
+	ContainerCreated struct {
+		Container string
+		Attempt   uint32
+		Instance  *Instance
+		Fail      *Failure
+	}
+	// ContainerStarted answers StartContainer; Instance is what the runtime says afterwards, also after a failure.
+	ContainerStarted struct {
+		Container, ID string
+		Instance      *Instance
+		Fail          *Failure
+	}
+	// ContainerStopped answers the StopContainer of that Grace.
+	ContainerStopped struct {
+		Container, ID string
+		Grace         time.Duration
+		Instance      *Instance
+		Fail          *Failure
+	}
+	// HookDone answers RunHook.
+	HookDone struct {
+		Container, ID string
+		Hook          Hook
+		Fail          *Failure
+	}
+	// Observation is everything that the runtime has of this pod. At is when the question was asked: what became known
+	// later is not contradicted by it.
+	// Asked says that it answers an Observe; others come when the runtime tells of a change.
+	Observation struct {
+		Observed Observed
+		Asked    bool
+		Fail     *Failure
+	}
+	// ProbeTurned is a change of a probe's result.
+	ProbeTurned struct {
+		Container, ID string
+		Probe         Probe
+		OK            bool
+	}
+	// Tick lets due things happen.
+	Tick struct{}
+)
+
+func (Desired) event()          {}
+func (SourceRemoved) event()    {}
+func (StopAsked) event()        {}
+func (Admitted) event()         {}
+func (CgroupDone) event()       {}
+func (VolumesDone) event()      {}
+func (SandboxCreated) event()   {}
+func (Swept) event()            {}
+func (ImageReady) event()       {}
+func (ContainerCreated) event() {}
+func (ContainerStarted) event() {}
+func (ContainerStopped) event() {}
+func (HookDone) event()         {}
+func (Observation) event()      {}
+func (ProbeTurned) event()      {}
+func (Tick) event()             {}
+
+// Observed is what the runtime has of one pod.
+type Observed struct {
+	At         time.Time
+	Sandboxes  []SandboxInfo
+	Containers []Instance
+}
+
+// SandboxInfo is one sandbox of the runtime's.
+type SandboxInfo struct {
+	ID      string
+	Attempt uint32
+	Ready   bool
+	IPs     []string
+}
+
+// Probe is a kind of probe.
+type Probe string
+
+// The probes.
+const (
+	Liveness  Probe = "liveness"
+	Readiness Probe = "readiness"
+	Startup   Probe = "startup"
+)
+
+// Hook is a kind of lifecycle hook.
+type Hook string
+
+// The hooks.
+const (
+	PostStart Hook = "PostStart"
+	PreStop   Hook = "PreStop"
+)

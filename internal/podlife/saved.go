@@ -1,0 +1,240 @@
+package podlife
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Saved is what the runtime and the API cannot tell a restarted kubelet. It is small on purpose, and JSON.
+type Saved struct {
+	Namespace  string           `json:"namespace"`
+	Name       string           `json:"name"`
+	UID        types.UID        `json:"uid"`
+	Admitted   bool             `json:"admitted,omitempty"`
+	Reject     *Rejection       `json:"reject,omitempty"`
+	Start      time.Time        `json:"start"`
+	Stop       Stop             `json:"stop,omitzero"`
+	Final      v1.PodPhase      `json:"final,omitempty"`
+	Released   bool             `json:"released,omitempty"`
+	Containers []SavedContainer `json:"containers,omitempty"` // those with something to say
+}
+
+// SavedContainer is the waiting of one container.
+type SavedContainer struct {
+	Name    string    `json:"name"`
+	Attempt uint32    `json:"attempt,omitempty"` // of the instance to create next, or of the newest
+	BackOff bool      `json:"backOff,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Until   time.Time `json:"until,omitzero"`
+	Notice  time.Time `json:"notice,omitzero"`
+	Restart backoff   `json:"restart,omitzero"`
+	Pull    backoff   `json:"pull,omitzero"`
+	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped.
+	StopWhy  string    `json:"stopWhy,omitempty"`
+	Stopping string    `json:"stopping,omitempty"`
+	Deadline time.Time `json:"deadline,omitzero"`
+}
+
+// Saved is what has to survive of s.
+func (s *State) Saved() Saved {
+	out := Saved{
+		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID,
+		Admitted: s.Stage > Admitting && s.Reject == nil, Reject: s.Reject, Start: s.Start, Stop: s.Stop, Final: s.Final,
+		Released: s.Stage >= Finished,
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		sc := SavedContainer{Name: c.Name, Attempt: c.Attempt, Reason: c.Reason, Message: c.Message, Restart: c.restart, Pull: c.pull}
+		if sc.BackOff = c.Stage == BackOff; sc.BackOff {
+			sc.Until, sc.Notice = c.until, c.notice
+		}
+		if c.Stage == PreStopping || c.Stage == TermSent {
+			sc.StopWhy, sc.Stopping, sc.Deadline = c.StopWhy, c.Cur.ID, c.deadline
+		}
+		if sc != (SavedContainer{Name: c.Name}) {
+			out.Containers = append(out.Containers, sc)
+		}
+	}
+	return out
+}
+
+func (s Saved) equal(o Saved) bool { return reflect.DeepEqual(s, o) }
+
+func (s Stop) same(o Stop) bool { return s == o }
+
+// Restore is the state of a pod that a kubelet before this one had: what was saved (nil when nothing was), what the runtime
+// has, and what the API says. Effects that were in flight are asked for again where the runtime does not show that they
+// happened. The first Step after it looks at the runtime once more, since a call may have been under way.
+func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) State {
+	s := Begin(cfg, pod, now)
+	ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	if saved == nil && len(o.Sandboxes) == 0 && len(o.Containers) == 0 && !ended {
+		return s
+	}
+	s.Stage, s.Cgroup, s.Volumes = Starting, Doubtful, Doubtful
+	s.observeAfter = now
+	if saved != nil {
+		s.restoreSaved(saved)
+	}
+	if ended && s.Stage < Stopping {
+		s.Stage = Stopping
+		s.Stop = Stop{Why: Ended, At: now, Deadline: now.Add(s.ownGrace())}
+	}
+	s.restoreSandboxes(o, now)
+	used := map[string]bool{}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		s.restoreContainer(c, o, used, now)
+		if saved == nil || c.Stage != Up {
+			continue
+		}
+		for _, sc := range saved.Containers {
+			if sc.Stopping == c.Cur.ID {
+				c.Stage, c.StopWhy, c.deadline = TermSent, sc.StopWhy, sc.Deadline // asked again with what is left
+			}
+		}
+	}
+	for i := range o.Containers {
+		if !used[o.Containers[i].ID] {
+			s.sweeps = append(s.sweeps, sweep{id: o.Containers[i].ID})
+		}
+	}
+	if s.Stage == Starting && s.allMains(func(c *Container) bool {
+		return s.here(c) && (c.Cur.State == InstanceRunning || c.Cur.State == InstanceExited)
+	}) {
+		s.Stage = Running
+	}
+	return s
+}
+
+func (s *State) restoreSaved(saved *Saved) {
+	s.Start, s.Reject, s.Stop, s.Final = saved.Start, saved.Reject, saved.Stop, saved.Final
+	switch {
+	case saved.Released:
+		s.Stage, s.Cgroup, s.Volumes, s.observeAfter = Finished, Returned, Returned, time.Time{}
+	case saved.Final != "":
+		s.Stage = Releasing
+	case saved.Stop.Why != NotStopped:
+		s.Stage = Stopping
+	case !saved.Admitted:
+		s.Stage, s.Cgroup, s.Volumes = New, Absent, Absent
+	}
+	for _, sc := range saved.Containers {
+		c := s.container(sc.Name)
+		if c == nil {
+			continue
+		}
+		c.Attempt, c.Reason, c.Message, c.restart, c.pull = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull
+		if sc.BackOff {
+			c.Stage, c.until, c.notice = BackOff, sc.Until, sc.Notice
+		}
+	}
+}
+
+func (s *State) restoreSandboxes(o Observed, now time.Time) {
+	for _, ip := range s.Pod.Status.PodIPs {
+		s.IPs = append(s.IPs, ip.IP)
+	}
+	if len(o.Sandboxes) == 0 {
+		return
+	}
+	newest := slices.MaxFunc(o.Sandboxes, func(a, b SandboxInfo) int { return int(a.Attempt) - int(b.Attempt) })
+	s.Sandbox, s.SandboxID, s.SandboxAttempt, s.knownAt = SandboxUp, newest.ID, newest.Attempt, now
+	if len(newest.IPs) > 0 {
+		s.IPs = newest.IPs
+	}
+	if !newest.Ready {
+		s.Sandbox = SandboxLost
+	}
+	for _, sb := range o.Sandboxes {
+		if sb.ID != newest.ID || s.Stage >= Finished {
+			s.sweeps = append(s.sweeps, sweep{id: sb.ID, sandbox: true, stage: either(s.Stage >= Finished, sweepStopped, sweepDue)})
+		}
+	}
+}
+
+func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool, now time.Time) {
+	var mine []Instance
+	for _, in := range o.Containers {
+		if in.Name == c.Name {
+			mine = append(mine, in)
+		}
+	}
+	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
+	if told := s.told(c); len(mine) == 0 && told != nil {
+		mine = append(mine, *told)
+	}
+	if len(mine) == 0 {
+		return
+	}
+	c.Cur, c.knownAt = &mine[0], now
+	used[c.Cur.ID] = true
+	if len(mine) > 1 {
+		c.Prev = &mine[1]
+		used[c.Prev.ID] = true
+	}
+	begun := c.Attempt > c.Cur.Attempt // the next instance was decided on, but is not there
+	if !begun {
+		c.Attempt = c.Cur.Attempt
+	}
+	switch c.Cur.State {
+	case InstanceRunning:
+		c.Stage, c.hookDone = Up, true
+		s.restoreProbes(c)
+	case InstanceCreated:
+		c.Stage = Created
+	case InstanceExited:
+		if !begun && c.Stage != BackOff {
+			c.Stage = Exited
+		}
+	default:
+		c.Stage = Unsure
+	}
+}
+
+// told is the container's last instance as the API knows it, for when the runtime has none.
+func (s *State) told(c *Container) *Instance {
+	for _, list := range [][]v1.ContainerStatus{
+		s.Pod.Status.InitContainerStatuses, s.Pod.Status.ContainerStatuses, s.Pod.Status.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			st := &list[i]
+			if st.Name != c.Name {
+				continue
+			}
+			in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
+			t := st.State.Terminated
+			switch {
+			case t == nil && st.State.Running != nil:
+				in.ID, in.StartedAt = bareID(st.ContainerID), st.State.Running.StartedAt.Time
+				in.ExitCode, in.Reason = 137, "ContainerStatusUnknown"
+				in.Message = "The container could not be located when the pod was terminated"
+				return in
+			case t == nil:
+				t = st.LastTerminationState.Terminated
+			}
+			if t == nil {
+				return nil
+			}
+			in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message
+			in.StartedAt, in.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
+			return in
+		}
+	}
+	return nil
+}
+
+func (s *State) restoreProbes(c *Container) {
+	for i := range s.Pod.Status.ContainerStatuses {
+		st := &s.Pod.Status.ContainerStatuses[i]
+		if st.Name == c.Name && bareID(st.ContainerID) == c.Cur.ID {
+			c.Readiness = either(st.Ready, ProbeOK, ProbeUnknown)
+			c.Startup = either(st.Started != nil && *st.Started, ProbeOK, ProbeUnknown)
+		}
+	}
+}

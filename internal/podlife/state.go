@@ -1,0 +1,232 @@
+// Package podlife is the pod state machine: every decision that the kubelet takes about a pod, and nothing else. It is pure.
+//
+//	Step(state, event, now) -> (state, effects)    decide
+//	Status(state)           -> v1.PodStatus        tell: a function of the state, never a second memory
+//	Restore(pod, saved, observed, now) -> state    come back after a restart
+//
+// The shell (kubelet/worker) feeds events, runs effects and feeds their results back as events. Step first takes the event
+// in, then moves everything forward that can move (advance), so that what is done depends on what is, not on the event that
+// happened to come last: a lost event costs time, never correctness.
+package podlife
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Stage is where a pod is in its life.
+//
+//	        verdict            sandbox up, init done, every main container started
+//	New ─► Admitting ─► Starting ────────────────────────────────────► Running ◄─┐ a container restarts by policy
+//	           │           │  ▲                                           │  │ └───┘
+//	           │ rejected  │  └──────────── the sandbox is lost ──────────┘  │
+//	           │           │ deleted · removed · evicted · deadline · ...    │ every container ended, none restarts
+//	           │           ▼                                                 ▼
+//	           │        Stopping (why, deadline: only ever earlier) ◄────────┘
+//	           │           │ nothing runs any more: the phase is now final
+//	           │           ▼
+//	           └───────► Releasing ─► Finished ─► Gone
+//	                       │             │ the source no longer has the pod: containers and sandbox are removed
+//	                       │ sandbox stopped, volumes, cgroup returned
+type Stage uint8
+
+// The stages, in the order in which they are passed.
+const (
+	New Stage = iota
+	Admitting
+	Starting
+	Running
+	Stopping
+	Releasing
+	Finished
+	Gone
+)
+
+var stageNames = [...]string{"New", "Admitting", "Starting", "Running", "Stopping", "Releasing", "Finished", "Gone"}
+
+func (s Stage) String() string { return stageNames[s] }
+
+// Hold is the life of a thing that the pod holds on the node: its cgroup, its volumes.
+//
+//	Absent ─► Acquiring ─► Held ─► Returning ─► Returned
+//	   ▲          │ failed: not before retry    │  ▲
+//	   └──────────┘                       Held ◄┘  │ (from Absent too)
+//
+// Doubtful is what a restart finds: it may be held, so it is acquired again before it is used, and returned at the end.
+type Hold uint8
+
+// The states of a held thing.
+const (
+	Absent Hold = iota
+	Acquiring
+	Held
+	Returning
+	Returned
+	Doubtful
+)
+
+var holdNames = [...]string{"absent", "acquiring", "held", "returning", "returned", "doubtful"}
+
+func (h Hold) wanted() bool { return h == Absent || h == Doubtful }
+
+func (h Hold) String() string { return holdNames[h] }
+
+// SandboxStage is the life of the pod's current sandbox.
+//
+//	None ─► Creating ─► Up ─► Lost (the runtime no longer has it ready)
+//	  ▲         │ failed     │
+//	  └─────────┴────────────┘ attempt + 1; what is left of the old one is swept
+type SandboxStage uint8
+
+// The states of the sandbox.
+const (
+	SandboxNone SandboxStage = iota
+	SandboxCreating
+	SandboxUp
+	SandboxLost
+)
+
+var sandboxNames = [...]string{"none", "creating", "up", "lost"}
+
+func (s SandboxStage) String() string { return sandboxNames[s] }
+
+// Why says what made a pod stop. The first cause is kept.
+type Why string
+
+// The causes.
+const (
+	NotStopped   Why = ""
+	Deleted      Why = "Deleted"          // deletionTimestamp set in the API
+	SourceGone   Why = "Removed"          // the source no longer has it: force deletion, a manifest removed
+	Completed    Why = "Completed"        // every container ended and none restarts
+	Deadline     Why = "DeadlineExceeded" // activeDeadlineSeconds
+	Evicted      Why = "Evicted"
+	Preempting   Why = "Preempting"
+	NodeShutdown Why = "NodeShutdown"
+	Ended        Why = "Ended" // the API already said that its phase is final
+)
+
+// Rejection says why a pod may not run on this node, in upstream's words.
+type Rejection struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Stop is how and why a pod is being stopped.
+type Stop struct {
+	Why     Why       `json:"why"`
+	Reason  string    `json:"reason,omitempty"`  // of the pod status, where the cause sets one
+	Message string    `json:"message,omitempty"` // likewise
+	At      time.Time `json:"at"`
+	// Deadline is when the last container is killed. It only ever moves to an earlier time.
+	Deadline time.Time `json:"deadline"`
+}
+
+// retry is when something that failed may be tried again, and how long the next wait is.
+type retry struct {
+	at   time.Time
+	wait time.Duration
+	fail *Failure
+}
+
+func (r *retry) failed(c *Config, f *Failure, now time.Time) {
+	if r.wait == 0 {
+		r.wait = c.RetryBase
+	} else {
+		r.wait = min(2*r.wait, c.RetryMax)
+	}
+	r.at, r.fail = now.Add(r.wait), f
+	if f.Final {
+		r.at = never
+	}
+}
+
+func (r *retry) due(now time.Time) bool { return !now.Before(r.at) }
+
+// never is a due time that no clock reaches.
+var never = time.Unix(1<<40, 0)
+
+// sweep is something of the runtime's that has to go: a sandbox that is not the current one, or a container instance that
+// nobody needs any more.
+type sweep struct {
+	id      string
+	sandbox bool
+	stage   sweepStage
+	retry   retry
+}
+
+type sweepStage uint8
+
+const (
+	sweepDue sweepStage = iota
+	sweepStopping
+	sweepStopped
+	sweepRemoving
+)
+
+// State is everything that is known and decided about one pod. It is a value: Step never changes the one it was given.
+// Exported fields are for reading.
+type State struct {
+	cfg *Config
+
+	Pod     *v1.Pod // desired; never changed in place
+	Stage   Stage
+	Removed bool // the source no longer has the pod
+	Reject  *Rejection
+	Start   time.Time // when the kubelet took the pod
+	Stop    Stop
+
+	Cgroup       Hold
+	CgroupParent string
+	Volumes      Hold
+
+	Sandbox        SandboxStage
+	SandboxID      string
+	SandboxAttempt uint32
+	IPs            []string // of the sandbox, as last seen: they stay in the status until there are others
+
+	Containers []Container // init ones in order, then main, then ephemeral ones
+	Final      v1.PodPhase // once nothing runs any more
+
+	cgroupRetry, volumesRetry, sandboxRetry retry
+	sweeps                                  []sweep
+	unsureSandbox                           bool      // a sandbox may exist that we were not told of
+	observing                               bool      // an Observe is in flight
+	observeRetry                            retry     // after a failed one
+	observeAfter                            time.Time // when the last reason for an observation arose; zero: none wanted
+	knownAt                                 time.Time // when the current sandbox became known
+	wake                                    time.Time // the last WakeAt asked for
+}
+
+// Config holds the times that decisions depend on, and the node's facts that statuses show.
+type Config struct {
+	BackoffBase  time.Duration // first restart and pull back-off
+	BackoffMax   time.Duration // its ceiling
+	BackoffReset time.Duration // a container that ran this long starts over
+	RetryBase    time.Duration // first wait after a failed effect
+	RetryMax     time.Duration // its ceiling
+	PullNotice   time.Duration // how long ErrImagePull shows before it turns into ImagePullBackOff
+	MinGrace     time.Duration // what every container is given at least between TERM and KILL
+	RuntimeName  string        // scheme of container IDs in statuses
+	HostIPs      []string      // of the node, at most one a family, primary first
+}
+
+// Defaults returns upstream's times.
+func Defaults() *Config {
+	return &Config{
+		BackoffBase: 10 * time.Second, BackoffMax: 5 * time.Minute, BackoffReset: 10 * time.Minute,
+		RetryBase: 500 * time.Millisecond, RetryMax: 15 * time.Second,
+		PullNotice: 2 * time.Second, MinGrace: time.Second, RuntimeName: "containerd",
+	}
+}
+
+// Begin returns the state of a pod that was never seen before.
+func Begin(cfg *Config, pod *v1.Pod, now time.Time) State {
+	s := State{cfg: cfg, Pod: pod, Start: now}
+	if t := pod.Status.StartTime; t != nil {
+		s.Start = t.Time
+	}
+	s.syncContainers(now)
+	return s
+}

@@ -1,0 +1,203 @@
+package podlife
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Status is what users are told. It is a function of the state alone. Times of condition transitions are left empty: whoever
+// reports knows what was reported before. Conditions that others own are passed on as the pod has them.
+func Status(s State) v1.PodStatus {
+	out := v1.PodStatus{
+		Phase: s.phase(), ObservedGeneration: s.Pod.Generation, QOSClass: QOS(s.Pod), StartTime: timeOf(s.Start),
+		NominatedNodeName: s.Pod.Status.NominatedNodeName, ResourceClaimStatuses: s.Pod.Status.ResourceClaimStatuses,
+	}
+	if s.Reject != nil {
+		out.Reason, out.Message = s.Reject.Reason, "Pod was rejected: "+s.Reject.Message
+		out.Conditions = s.foreign()
+		return out
+	}
+	switch {
+	case s.Final != "" && s.Stop.Reason != "":
+		out.Reason, out.Message = s.Stop.Reason, s.Stop.Message
+	case s.Stop.Why == Ended:
+		out.Reason, out.Message = s.Pod.Status.Reason, s.Pod.Status.Message
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		st := s.containerStatus(c)
+		switch c.Kind {
+		case Init, Sidecar:
+			out.InitContainerStatuses = append(out.InitContainerStatuses, st)
+		case Main:
+			out.ContainerStatuses = append(out.ContainerStatuses, st)
+		case Ephemeral:
+			out.EphemeralContainerStatuses = append(out.EphemeralContainerStatuses, st)
+		}
+	}
+	byName := func(a, b v1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(out.ContainerStatuses, byName)
+	slices.SortFunc(out.EphemeralContainerStatuses, byName)
+	s.addresses(&out)
+	out.Conditions = s.conditions(&out)
+	return out
+}
+
+func timeOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	// The API keeps whole seconds: what is told is what is read back.
+	m := metav1.NewTime(t.Truncate(time.Second))
+	return &m
+}
+
+func (s *State) addresses(out *v1.PodStatus) {
+	for i, ip := range s.cfg.HostIPs {
+		out.HostIPs = append(out.HostIPs, v1.HostIP{IP: ip})
+		if i == 0 {
+			out.HostIP = ip
+		}
+	}
+	ips := s.IPs
+	if s.Pod.Spec.HostNetwork {
+		ips = s.cfg.HostIPs
+	}
+	// One address a family, the node's primary family first.
+	want6 := len(s.cfg.HostIPs) > 0 && is6(s.cfg.HostIPs[0])
+	for _, six := range []bool{want6, !want6} {
+		if i := slices.IndexFunc(ips, func(ip string) bool { return ip != "" && is6(ip) == six }); i >= 0 {
+			out.PodIPs = append(out.PodIPs, v1.PodIP{IP: ips[i]})
+		}
+	}
+	if len(out.PodIPs) > 0 {
+		out.PodIP = out.PodIPs[0].IP
+	}
+}
+
+// PodIPs are the pod's addresses in the order of its status.
+func (s *State) PodIPs() []string {
+	var st v1.PodStatus
+	s.addresses(&st)
+	out := make([]string, 0, len(st.PodIPs))
+	for _, ip := range st.PodIPs {
+		out = append(out, ip.IP)
+	}
+	return out
+}
+
+func is6(ip string) bool {
+	a, err := netip.ParseAddr(ip)
+	return err == nil && a.Is6() && !a.Is4In6()
+}
+
+// shown picks the instance that a container's status is about, and the one before it. An instance that was created but
+// never ran is not shown, so that a start costs no status of its own.
+func (c *Container) shown() (now, last *Instance) {
+	if c.Cur != nil && c.Cur.State != InstanceRunning && c.Cur.State != InstanceExited {
+		return c.Prev, nil
+	}
+	return c.Cur, c.Prev
+}
+
+func (s *State) containerStatus(c *Container) v1.ContainerStatus {
+	no := false
+	out := v1.ContainerStatus{Name: c.Name, Image: c.spec.Image, Started: &no, VolumeMounts: mountStatuses(c.spec)}
+	in, last := c.shown()
+	if in != nil {
+		out.RestartCount = int32(in.Attempt)
+		out.ImageID = in.ImageRef
+		out.Image = either(in.Image != "", in.Image, out.Image)
+		out.ContainerID = s.fullID(in)
+		out.AllocatedResources = c.spec.Resources.Requests
+		out.Resources = c.spec.Resources.DeepCopy()
+		out.User = in.User
+	}
+	out.Ready = c.ready()
+	if c.started() {
+		yes := true
+		out.Started = &yes
+	}
+	switch {
+	case in == nil && c.Kind == Init && s.initialized():
+		out.State.Terminated = &v1.ContainerStateTerminated{
+			Reason:  "Completed",
+			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
+		}
+		out.Ready = true
+		return out
+	case in == nil:
+		out.State.Waiting = s.waiting(c)
+	case in.State == InstanceRunning:
+		out.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(in.StartedAt.Truncate(time.Second))}
+	case c.Reason != "" && s.Stage <= Running && (c.Stage != Exited || s.restarts(c)):
+		out.State.Waiting = s.waiting(c)
+		last = in
+	default:
+		out.State.Terminated = s.terminated(in)
+	}
+	if last != nil && last.State == InstanceExited {
+		out.LastTerminationState.Terminated = s.terminated(last)
+	}
+	if s.Stage >= Releasing && out.State.Terminated == nil && c.Kind == Main && s.initialized() {
+		out.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated",
+		}}
+	}
+	return out
+}
+
+func (s *State) waiting(c *Container) *v1.ContainerStateWaiting {
+	if c.Reason != "" {
+		return &v1.ContainerStateWaiting{Reason: c.Reason, Message: c.Message}
+	}
+	if len(s.Pod.Spec.InitContainers) > 0 {
+		return &v1.ContainerStateWaiting{Reason: "PodInitializing"}
+	}
+	return &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
+}
+
+func (s *State) terminated(in *Instance) *v1.ContainerStateTerminated {
+	reason := in.Reason
+	if reason == "" {
+		reason = either(in.ExitCode == 0, "Completed", "Error")
+	}
+	t := &v1.ContainerStateTerminated{
+		ExitCode: in.ExitCode, Reason: reason, Message: bounded(in.Message, len(s.Containers)), ContainerID: s.fullID(in),
+	}
+	if !in.StartedAt.IsZero() {
+		t.StartedAt = metav1.NewTime(in.StartedAt.Truncate(time.Second))
+	}
+	if !in.FinishedAt.IsZero() {
+		t.FinishedAt = metav1.NewTime(in.FinishedAt.Truncate(time.Second))
+	}
+	return t
+}
+
+func (s *State) fullID(in *Instance) string {
+	if in.ID == "" {
+		return ""
+	}
+	return s.cfg.RuntimeName + "://" + in.ID
+}
+
+func mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
+	var out []v1.VolumeMountStatus
+	for _, m := range c.VolumeMounts {
+		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
+			st.RecursiveReadOnly = &mode
+		}
+		out = append(out, st)
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package podlife
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Step takes an event in and decides what follows from it. s is not changed. The effects are to be begun in their order; a
+// Save that is Durable must be on disk before the ones after it begin.
+func Step(s State, ev Event, now time.Time) (State, []Effect) {
+	before := s.Saved()
+	s.Containers = slices.Clone(s.Containers)
+	s.sweeps = slices.Clone(s.sweeps)
+	m := &mover{State: s, now: now}
+	m.take(ev)
+	m.advance()
+	m.wakeUp()
+	if after := m.Saved(); !after.equal(before) {
+		m.fx = append([]Effect{Save{Saved: after, Durable: !after.Stop.same(before.Stop) || after.Final != before.Final}}, m.fx...)
+	}
+	return m.State, m.fx
+}
+
+// mover is a State in the middle of a step.
+type mover struct {
+	State
+	now time.Time
+	fx  []Effect
+}
+
+func (m *mover) do(e Effect) { m.fx = append(m.fx, e) }
+
+func (m *mover) tell(container, kind, reason, message string) {
+	m.do(Tell{Container: container, Type: kind, Reason: reason, Message: message})
+}
+
+// take takes an event in. It decides nothing that depends on more than the event's own subject.
+func (m *mover) take(ev Event) {
+	switch e := ev.(type) {
+	case Desired:
+		m.Pod = e.Pod
+		m.syncContainers(m.now)
+		if e.Pod.DeletionTimestamp != nil {
+			m.beginStop(Stop{Why: Deleted}, graceOf(e.Pod.DeletionGracePeriodSeconds, m.ownGrace()))
+		}
+	case SourceRemoved:
+		m.Removed = true
+		grace := m.ownGrace()
+		if fromAPI(m.Pod) {
+			grace = m.cfg.MinGrace // nobody waits for it any more: it was deleted by force
+		}
+		m.beginStop(Stop{Why: SourceGone}, grace)
+	case StopAsked:
+		grace := m.ownGrace()
+		if e.Grace != nil {
+			grace = *e.Grace
+		}
+		m.beginStop(Stop{Why: e.Why, Reason: e.Reason, Message: e.Message}, grace)
+	case Admitted:
+		m.takeVerdict(e)
+	case CgroupDone:
+		m.CgroupParent = either(e.Fail == nil && m.Cgroup == Acquiring, e.Parent, m.CgroupParent)
+		m.takeHold(&m.Cgroup, &m.cgroupRetry, e.Fail, "FailedCreatePodContainer", "unable to ensure pod container exists: ")
+	case VolumesDone:
+		m.takeHold(&m.Volumes, &m.volumesRetry, e.Fail, "FailedMount", "")
+	case SandboxCreated:
+		m.takeSandbox(e)
+	case Swept:
+		m.takeSwept(e)
+	case ImageReady:
+		m.takeImage(e)
+	case ContainerCreated:
+		m.takeCreated(e)
+	case ContainerStarted:
+		m.takeStarted(e)
+	case ContainerStopped:
+		m.takeStopped(e)
+	case HookDone:
+		m.takeHook(e)
+	case ProbeTurned:
+		m.takeProbe(e)
+	case Observation:
+		m.observing = m.observing && !e.Asked
+		if e.Fail != nil {
+			m.observeRetry.failed(m.cfg, e.Fail, m.now)
+			return
+		}
+		m.observeRetry = retry{}
+		m.reconcile(e.Observed)
+	case Tick:
+	}
+}
+
+func (m *mover) takeVerdict(e Admitted) {
+	switch {
+	case m.Stage != Admitting:
+	case e.Reject == nil:
+		m.Stage = Starting
+	default:
+		m.Reject, m.Final, m.Stage = e.Reject, v1.PodFailed, Releasing
+		m.tell("", v1.EventTypeWarning, e.Reject.Reason, e.Reject.Message)
+	}
+}
+
+func (m *mover) takeHold(h *Hold, r *retry, f *Failure, reason, prefix string) {
+	switch {
+	case *h == Acquiring && f == nil:
+		*h, *r = Held, retry{}
+	case *h == Acquiring:
+		*h = Absent
+		if m.Stage > Running { // it may be there in part
+			*h = Held
+		}
+		r.failed(m.cfg, f, m.now)
+		if m.Stage <= Running {
+			m.tell("", v1.EventTypeWarning, either(f.Reason != "", f.Reason, reason), prefix+f.Message)
+		}
+	case *h == Returning && f == nil:
+		*h, *r = Returned, retry{}
+	case *h == Returning:
+		*h = Held
+		r.failed(m.cfg, f, m.now)
+	}
+}
+
+// beginStop makes the pod end. The first cause is kept; the deadline only ever moves to an earlier time.
+func (m *mover) beginStop(why Stop, grace time.Duration) {
+	deadline := m.now.Add(max(grace, m.cfg.MinGrace))
+	switch {
+	case m.Stage > Stopping:
+	case m.Stage == Stopping:
+		if deadline.Before(m.Stop.Deadline) {
+			m.Stop.Deadline = deadline
+		}
+	default:
+		why.At, why.Deadline = m.now, deadline
+		m.Stop, m.Stage = why, Stopping
+	}
+}
+
+func (s *State) ownGrace() time.Duration {
+	return graceOf(s.Pod.Spec.TerminationGracePeriodSeconds, 30*time.Second)
+}
+
+func graceOf(seconds *int64, otherwise time.Duration) time.Duration {
+	if seconds == nil {
+		return otherwise
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+func fromAPI(p *v1.Pod) bool {
+	src := p.Annotations["kubernetes.io/config.source"]
+	return src == "" || src == "api"
+}
+
+func either[T any](cond bool, a, b T) T {
+	if cond {
+		return a
+	}
+	return b
+}

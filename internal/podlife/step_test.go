@@ -1,0 +1,412 @@
+package podlife
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func starts(w *world, name string) (out []string) {
+	for _, l := range w.trace {
+		if at, what, _ := strings.Cut(l, " "); strings.HasPrefix(what, "run "+name+"-") {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// The first restart is at once, the second after 10 s, then doubling to 5 minutes; 10 minutes of running start over.
+func TestCrashLoopTimes(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.run = func(_ string, attempt uint32) behaviour {
+		if attempt == 8 {
+			return behaviour{d: 11 * time.Minute, code: 1}
+		}
+		return behaviour{d: time.Second, code: 1}
+	}
+	w.step(Tick{})
+	w.until(15 * time.Second)
+	st := w.cstatus("m")
+	if st.State.Running == nil || st.RestartCount != 2 || st.LastTerminationState.Terminated == nil {
+		w.until(13 * time.Second)
+	}
+	w.until(16 * time.Second)
+	st = w.cstatus("m")
+	want := "back-off 20s restarting failed container=m pod=p_ns(u1)"
+	if st.State.Waiting == nil || st.State.Waiting.Reason != "CrashLoopBackOff" || st.State.Waiting.Message != want || st.RestartCount != 2 {
+		t.Fatalf("at 16 s: %+v", st)
+	}
+	w.until(time.Hour)
+	got := starts(w, "m")[:11]
+	// attempt:      0         1         2          3          4          5           6           7           8            9 (reset: at once) 10
+	wantAt := []string{"+0.000s", "+1.000s", "+12.000s", "+33.000s", "+74.000s", "+155.000s", "+316.000s", "+617.000s", "+918.000s", "+1578.000s", "+1589.000s"}
+	if !slices.Equal(got, wantAt) {
+		t.Fatalf("starts\n got %v\nwant %v", got, wantAt)
+	}
+}
+
+// C03: a lost sandbox brings a new one, in which the init containers run again before the others.
+func TestSandboxLost(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i", "m"))
+	w.run = func(n string, _ uint32) behaviour {
+		if n == "i" {
+			return behaviour{d: 2 * time.Second}
+		}
+		return behaviour{}
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	if p := w.status().Phase; p != v1.PodRunning {
+		t.Fatal(p)
+	}
+	w.loseSandbox()
+	w.until(30 * time.Second)
+	if got := starts(w, "i"); !slices.Equal(got, []string{"+0.000s", "+10.000s"}) {
+		t.Fatalf("init ran at %v", got)
+	}
+	if got := starts(w, "m"); !slices.Equal(got, []string{"+2.000s", "+12.000s"}) {
+		t.Fatalf("main ran at %v", got)
+	}
+	if st := w.cstatus("m"); st.RestartCount != 1 || st.LastTerminationState.Terminated == nil {
+		t.Fatalf("%+v", st)
+	}
+	if !told(w, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.") {
+		t.Fatal("no event")
+	}
+}
+
+func told(w *world, reason, message string) bool {
+	return slices.ContainsFunc(w.events, func(e Tell) bool { return e.Reason == reason && e.Message == message })
+}
+
+// C13: a command that cannot start fails a Never pod without a restart, and is backed off under OnFailure.
+func TestCommandCannotStart(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyNever, "m"))
+	w.run = func(string, uint32) behaviour { return behaviour{noStart: true} }
+	w.step(Tick{})
+	w.until(time.Minute)
+	st := w.cstatus("m")
+	if w.status().Phase != v1.PodFailed || st.RestartCount != 0 || st.State.Terminated == nil || st.State.Terminated.ExitCode != 128 ||
+		st.State.Terminated.Reason != "StartError" {
+		t.Fatalf("%s %+v", w.status().Phase, st)
+	}
+
+	w = newWorld(t, newPod(v1.RestartPolicyOnFailure, "m"))
+	w.run = func(string, uint32) behaviour { return behaviour{noStart: true} }
+	w.step(Tick{})
+	w.until(5 * time.Second)
+	st = w.cstatus("m")
+	if w.status().Phase != v1.PodRunning || st.State.Waiting == nil || st.State.Waiting.Reason != "CrashLoopBackOff" || st.RestartCount != 1 {
+		t.Fatalf("%s %+v", w.status().Phase, st)
+	}
+}
+
+// C05: sidecars stop after the main containers, the last first, all within one deadline.
+func TestSidecarsStopInReverse(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyNever, "s1", "s2", "m"))
+	w.run = func(n string, _ uint32) behaviour {
+		if n == "m" {
+			return behaviour{d: 5 * time.Second}
+		}
+		return behaviour{}
+	}
+	w.delay = func(e Effect) time.Duration {
+		if _, ok := e.(StopContainer); ok {
+			return 2 * time.Second
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(time.Minute)
+	var got []string
+	for _, l := range w.trace {
+		if strings.Contains(l, " exit ") {
+			got = append(got, l)
+		}
+	}
+	if want := []string{"+5.000s exit m-0 0", "+7.000s exit s2-0 143", "+9.000s exit s1-0 143"}; !slices.Equal(got, want) {
+		t.Fatalf("got %v", got)
+	}
+	if w.status().Phase != v1.PodSucceeded {
+		t.Fatalf("sidecars' exit codes do not count: %s", w.status().Phase)
+	}
+}
+
+// C07: a sidecar that fails its startup probe under Never is restarted, and the pod stays Pending.
+func TestSidecarStartupProbe(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, "s", "m")
+	p.Spec.InitContainers[0].StartupProbe = &v1.Probe{}
+	w := newWorld(t, p)
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(ProbeTurned{Container: "s", ID: "s-0", Probe: Startup})
+	w.until(3 * time.Second)
+	w.step(ProbeTurned{Container: "s", ID: "s-1", Probe: Startup})
+	w.until(5 * time.Second)
+	if st := w.cstatus("s"); st.RestartCount != 1 || st.State.Waiting == nil || st.State.Waiting.Reason != "CrashLoopBackOff" {
+		t.Fatalf("%+v", st)
+	}
+	if w.status().Phase != v1.PodPending {
+		t.Fatal(w.status().Phase)
+	}
+	if !told(w, "Killing", "Container s failed startup probe, will be restarted") {
+		t.Fatal("no event")
+	}
+	w.until(20 * time.Second)
+	w.step(ProbeTurned{Container: "s", ID: "s-2", Probe: Startup, OK: true})
+	w.until(21 * time.Second)
+	if w.status().Phase != v1.PodRunning {
+		t.Fatal(w.status().Phase)
+	}
+}
+
+// C09: while the pod terminates readiness still counts and liveness does not.
+func TestProbesDuringTermination(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = &v1.Probe{}, &v1.Probe{}
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.step(Tick{})
+	w.until(time.Second)
+	if ready(w) != v1.ConditionFalse {
+		t.Fatal("ready before the first probe")
+	}
+	w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Readiness, OK: true})
+	if ready(w) != v1.ConditionTrue {
+		t.Fatal("not ready")
+	}
+	w.step(Desired{Pod: deleting(p, w.now, 40)})
+	w.until(3 * time.Second)
+	w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Readiness})
+	w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Liveness})
+	if ready(w) != v1.ConditionFalse {
+		t.Fatal("still ready")
+	}
+	w.until(45 * time.Second)
+	if len(starts(w, "m")) != 1 || w.state.Stage != Finished {
+		t.Fatalf("%v %s", starts(w, "m"), w.state.Stage)
+	}
+}
+
+func ready(w *world) v1.ConditionStatus {
+	for _, c := range w.status().Conditions {
+		if c.Type == v1.PodReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func deleting(p *v1.Pod, now time.Time, grace int64) *v1.Pod {
+	p = p.DeepCopy()
+	t := metav1.NewTime(now)
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &t, &grace
+	return p
+}
+
+// A grace can be cut short, never drawn out; TERM is sent again only when there is less time.
+func TestGraceOnlyShrinks(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 100)})
+	w.until(5 * time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 500)})
+	w.step(Desired{Pod: deleting(p, w.now, 10)})
+	w.until(20 * time.Second)
+	var stops []string
+	for _, l := range w.trace {
+		if strings.Contains(l, "do stop/") || strings.Contains(l, " exit ") {
+			stops = append(stops, l)
+		}
+	}
+	want := []string{
+		"+1.000s do stop/m-0/1m40s {Container:m ID:m-0 Grace:1m40s}", "+5.000s do stop/m-0/10s {Container:m ID:m-0 Grace:10s}", "+15.000s exit m-0 137",
+	}
+	if !slices.Equal(stops, want) {
+		t.Fatalf("got %v", stops)
+	}
+	if st := w.cstatus("m"); st.State.Terminated == nil || st.State.Terminated.ExitCode != 137 || w.status().Phase != v1.PodFailed {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// ErrImagePull turns into ImagePullBackOff, 10 s doubling; once it succeeds nothing of it is left.
+func TestImagePullBackOff(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	bad := true
+	w.fail = func(e Effect) *Failure {
+		if _, ok := e.(PullImage); ok && bad {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	if got := w.cstatus("m").State.Waiting; got.Reason != "ContainerCreating" {
+		t.Fatal(got)
+	}
+	w.until(time.Second)
+	if got := w.cstatus("m").State.Waiting; got.Reason != "ErrImagePull" || got.Message != "not found" {
+		t.Fatal(got)
+	}
+	w.until(5 * time.Second)
+	if got := w.cstatus("m").State.Waiting; got.Reason != "ImagePullBackOff" || got.Message != `Back-off pulling image "img": ErrImagePull: not found` {
+		t.Fatal(got)
+	}
+	w.until(40 * time.Second)
+	bad = false
+	w.until(71 * time.Second)
+	var pulls []string
+	for _, l := range w.trace {
+		if strings.HasSuffix(l, "do container/m {Container:m}") {
+			pulls = append(pulls, strings.Fields(l)[0])
+		}
+	}
+	if !slices.Equal(pulls, []string{"+0.000s", "+10.000s", "+30.000s", "+70.000s"}) {
+		t.Fatal(pulls)
+	}
+	if w.cstatus("m").State.Running == nil {
+		t.Fatal(w.cstatus("m"))
+	}
+}
+
+// Conditions and their words on the way of a pod with an init container.
+func TestConditions(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyNever, "i", "m"))
+	w.run = func(n string, _ uint32) behaviour { return behaviour{d: 5 * time.Second} }
+	show := func() string {
+		var out []string
+		for _, c := range w.status().Conditions {
+			out = append(out, strings.TrimSpace(string(c.Type)+"="+string(c.Status)+" "+c.Reason+" "+c.Message))
+		}
+		return string(w.status().Phase) + "\n" + strings.Join(out, "\n")
+	}
+	w.delay = func(Effect) time.Duration { return 10 * time.Millisecond }
+	w.step(Tick{})
+	for _, x := range []struct {
+		at   time.Duration
+		want string
+	}{
+		{0, "Pending\nPodReadyToStartContainers=False\nInitialized=False ContainersNotInitialized containers with incomplete status: [i]\n" +
+			"Ready=False ContainersNotReady containers with unready status: [m]\nContainersReady=False ContainersNotReady containers with unready status: [m]\nPodScheduled=True"},
+		{time.Second, "Pending\nPodReadyToStartContainers=True\nInitialized=False ContainersNotInitialized containers with incomplete status: [i]\n" +
+			"Ready=False ContainersNotReady containers with unready status: [m]\nContainersReady=False ContainersNotReady containers with unready status: [m]\nPodScheduled=True"},
+		{7 * time.Second, "Running\nPodReadyToStartContainers=True\nInitialized=True\nReady=True\nContainersReady=True\nPodScheduled=True"},
+		{20 * time.Second, "Succeeded\nPodReadyToStartContainers=False\nInitialized=True PodCompleted\nReady=False PodCompleted\nContainersReady=False PodCompleted\nPodScheduled=True"},
+	} {
+		w.until(x.at)
+		if got := show(); got != x.want {
+			t.Fatalf("at %s\ngot\n%s\nwant\n%s", x.at, got, x.want)
+		}
+	}
+}
+
+func TestRejected(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	s, fx := Step(w.state, Tick{}, epoch)
+	if len(fx) != 1 || fx[0] != (Admit{}) {
+		t.Fatalf("%+v", fx)
+	}
+	s, fx = Step(s, Admitted{Reject: &Rejection{Reason: "OutOfcpu", Message: "no cpu"}}, epoch)
+	st := Status(s)
+	if s.Stage != Finished || st.Phase != v1.PodFailed || st.Reason != "OutOfcpu" || st.Message != "Pod was rejected: no cpu" || len(st.ContainerStatuses) != 0 {
+		t.Fatalf("%s %+v", s.Stage, st)
+	}
+	if len(fx) != 2 { // save and tell
+		t.Fatalf("%+v", fx)
+	}
+}
+
+func TestActiveDeadline(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	d := int64(60)
+	p.Spec.ActiveDeadlineSeconds = &d
+	w := newWorld(t, p)
+	w.step(Tick{})
+	w.until(2 * time.Minute)
+	st := w.status()
+	if st.Phase != v1.PodFailed || st.Reason != "DeadlineExceeded" || st.Message != "Pod was active on the node longer than the specified deadline" ||
+		w.state.Stage != Finished {
+		t.Fatalf("%s %+v", w.state.Stage, st)
+	}
+}
+
+// C17: an ephemeral container runs once, whatever happens to what is left of it.
+func TestEphemeralNeverRestarts(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	w := newWorld(t, p)
+	w.run = func(n string, _ uint32) behaviour {
+		if n == "d" {
+			return behaviour{d: time.Second}
+		}
+		return behaviour{}
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	p = p.DeepCopy()
+	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "d", Image: "img"}}}
+	w.step(Desired{Pod: p})
+	w.until(5 * time.Second)
+	delete(w.cons, "d-0")
+	w.step(Observation{Observed: w.observe()})
+	w.restart(nil)
+	w.until(time.Minute)
+	if st := w.cstatus("d"); len(starts(w, "d")) != 1 || st.State.Terminated == nil || st.State.Terminated.ExitCode != 0 {
+		t.Fatalf("%v %+v", starts(w, "d"), st)
+	}
+}
+
+// An image change restarts the container with the new image, whatever the policy.
+func TestImageChanged(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, "m")
+	w := newWorld(t, p)
+	w.step(Tick{})
+	w.until(time.Second)
+	p = p.DeepCopy()
+	p.Spec.Containers[0].Image = "other"
+	w.step(Desired{Pod: p})
+	w.until(5 * time.Second)
+	if got := starts(w, "m"); len(got) != 2 || w.status().Phase != v1.PodRunning {
+		t.Fatalf("%v %s", got, w.status().Phase)
+	}
+	if !told(w, "Killing", "Container m definition changed, will be restarted") {
+		t.Fatal("no event")
+	}
+}
+
+// Hooks: postStart holds back Ready; preStop runs before TERM and within the grace.
+func TestHooks(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}, PreStop: &v1.LifecycleHandler{}}
+	w := newWorld(t, p)
+	w.delay = func(e Effect) time.Duration {
+		if h, ok := e.(RunHook); ok {
+			return map[Hook]time.Duration{PostStart: 3 * time.Second, PreStop: time.Minute}[h.Hook]
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	if st := w.cstatus("m"); st.State.Running == nil || *st.Started || st.Ready {
+		t.Fatalf("%+v", st)
+	}
+	w.until(4 * time.Second)
+	if !w.cstatus("m").Ready {
+		t.Fatal("not ready after the hook")
+	}
+	w.step(Desired{Pod: deleting(p, w.now, 10)})
+	w.until(13 * time.Second)
+	if w.cstatus("m").State.Running == nil {
+		t.Fatal("stopped before its preStop hook had its time")
+	}
+	w.until(16 * time.Second)
+	if w.cstatus("m").State.Terminated == nil {
+		t.Fatalf("%+v", w.cstatus("m"))
+	}
+}

@@ -1,0 +1,185 @@
+package podlife
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// stopOne begins the end of one running instance: hook, then TERM, then KILL after grace in all. message is the Killing event's.
+func (m *mover) stopOne(c *Container, grace time.Duration, message string) {
+	grace = max(grace, m.cfg.MinGrace)
+	c.StopWhy, c.deadline, c.asked, c.retry = message, m.now.Add(grace), time.Time{}, retry{}
+	m.setProbes(c, either(m.Stage == Stopping, ReadinessOnly, NoProbes))
+	m.tell(c.Name, v1.EventTypeNormal, "Killing", message)
+	if l := c.spec.Lifecycle; l != nil && l.PreStop != nil && c.Stage != Hooking {
+		c.Stage = PreStopping
+		m.do(RunHook{Container: c.Name, ID: c.Cur.ID, Hook: PreStop, Limit: grace})
+		return
+	}
+	m.term(c)
+}
+
+// term sends TERM, with what is left until the deadline.
+func (m *mover) term(c *Container) {
+	c.Stage = TermSent
+	m.pressOn(c)
+}
+
+// pressOn sees to it that a container that is being stopped is asked in time, and again when there is less time.
+func (m *mover) pressOn(c *Container) {
+	if m.Stage == Stopping && m.Stop.Deadline.Before(c.deadline) {
+		c.deadline = m.Stop.Deadline
+	}
+	if c.Stage == PreStopping {
+		if m.now.Before(c.deadline) {
+			return
+		}
+		c.Stage = TermSent // the hook used up all of it
+	}
+	if c.asked.IsZero() && !c.retry.due(m.now) {
+		return // the last try failed a moment ago
+	}
+	if !c.asked.IsZero() && !c.deadline.Before(c.asked) {
+		return // asked already, and there is no less time than then
+	}
+	left := time.Duration(math.Ceil(c.deadline.Sub(m.now).Seconds())) * time.Second // runtimes take whole seconds
+	c.asked, c.askedGrace = c.deadline, max(left, m.cfg.MinGrace)
+	m.do(StopContainer{Container: c.Name, ID: c.Cur.ID, Grace: c.askedGrace})
+}
+
+// stopAll ends a pod's containers: all but the sidecars together, then the sidecars from the last to the first, all within
+// the pod's one deadline.
+func (m *mover) stopAll() {
+	quiet := true // nothing before this container in the order of stopping runs any more
+	stop := func(c *Container) {
+		switch c.Stage {
+		case Hooking, Up:
+			m.stopOne(c, m.Stop.Deadline.Sub(m.now), "Stopping container "+c.Name)
+		case PreStopping, TermSent:
+			m.pressOn(c)
+		}
+	}
+	for i := range m.Containers {
+		if c := &m.Containers[i]; c.Kind != Sidecar {
+			stop(c)
+			quiet = quiet && !c.Runs() && !c.busy()
+		}
+	}
+	for _, c := range slices.Backward(m.Containers) {
+		c := m.container(c.Name)
+		if c.Kind != Sidecar {
+			continue
+		}
+		if quiet || c.Stage == PreStopping || c.Stage == TermSent { // the latter: it was being stopped already
+			stop(c)
+		}
+		quiet = quiet && !c.Runs() && !c.busy()
+	}
+	if quiet && m.Sandbox != SandboxCreating && !m.unsureSandbox {
+		m.Final = m.finalPhase()
+		m.Stage = Releasing
+	}
+}
+
+// release gives back what the pod holds: network and volumes at once, the cgroup when nothing is in it any more.
+func (m *mover) release() {
+	if m.SandboxID != "" {
+		m.sweepSandbox(m.SandboxID)
+	}
+	switch {
+	case m.Volumes == Absent:
+		m.Volumes = Returned
+	case (m.Volumes == Held || m.Volumes == Doubtful) && m.volumesRetry.due(m.now):
+		m.Volumes = Returning
+		m.do(UnmountVolumes{})
+	}
+	if m.Volumes != Returned || m.sandboxInTheWay() {
+		return
+	}
+	switch {
+	case m.Cgroup == Absent:
+		m.Cgroup = Returned
+	case (m.Cgroup == Held || m.Cgroup == Doubtful) && m.cgroupRetry.due(m.now):
+		m.Cgroup = Returning
+		m.do(RemoveCgroup{})
+	}
+	if m.Cgroup == Returned {
+		m.Stage = Finished
+	}
+}
+
+func (m *mover) sweepSandbox(id string) { m.sweep(id, true) }
+
+func (m *mover) sweepContainer(id string) { m.sweep(id, false) }
+
+func (m *mover) sweep(id string, sandbox bool) {
+	if id != "" && !slices.ContainsFunc(m.sweeps, func(w sweep) bool { return w.id == id }) {
+		m.sweeps = append(m.sweeps, sweep{id: id, sandbox: sandbox})
+	}
+}
+
+// sweepAll stops sandboxes that are not wanted and removes what nobody needs. A stopped sandbox stays while an instance that
+// the status or `logs --previous` shows was in it, and a finished pod's as long as the pod is there.
+func (m *mover) sweepAll() {
+	for i := range m.sweeps {
+		w := &m.sweeps[i]
+		if !w.retry.due(m.now) {
+			continue
+		}
+		switch {
+		case w.stage == sweepDue && w.sandbox:
+			w.stage = sweepStopping
+			m.do(StopSandbox{ID: w.id})
+		case w.stage == sweepDue:
+			w.stage = sweepRemoving
+			m.do(RemoveContainer{ID: w.id})
+		case w.stage == sweepStopped && m.removable(w.id):
+			w.stage = sweepRemoving
+			m.do(RemoveSandbox{ID: w.id})
+		}
+	}
+}
+
+func (m *mover) removable(sandbox string) bool {
+	if m.Stage >= Stopping {
+		return m.Stage >= Finished && m.Removed
+	}
+	return sandbox != m.SandboxID && !slices.ContainsFunc(m.Containers, func(c Container) bool {
+		return (c.Cur != nil && c.Cur.SandboxID == sandbox) || (c.Prev != nil && c.Prev.SandboxID == sandbox)
+	})
+}
+
+// wakeUp asks for a Tick at the next due time.
+func (m *mover) wakeUp() {
+	var next time.Time
+	at := func(cond bool, t time.Time) {
+		if cond && t.After(m.now) && t.Before(never) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	keeping := m.Stage == Starting || m.Stage == Running
+	releasing := m.Stage == Releasing
+	at(keeping, m.deadline())
+	at(keeping && m.Cgroup.wanted() || releasing && m.Cgroup == Held, m.cgroupRetry.at)
+	at(keeping && m.Volumes.wanted() || releasing && m.Volumes == Held, m.volumesRetry.at)
+	at(keeping && m.Sandbox == SandboxNone, m.sandboxRetry.at)
+	at(!m.observeAfter.IsZero() && !m.observing && m.Stage < Finished, m.observeRetry.at)
+	for i := range m.Containers {
+		c := &m.Containers[i]
+		at(keeping && (c.Stage == Waiting || c.Stage == Created), c.retry.at)
+		at(m.Stage <= Stopping && c.Stage == TermSent && c.asked.IsZero(), c.retry.at)
+		at(keeping && c.Stage == BackOff, c.until)
+		at(keeping && c.Stage == BackOff, c.notice)
+		at(m.Stage <= Stopping && c.Stage == PreStopping, c.deadline)
+	}
+	for i := range m.sweeps {
+		at(m.sweeps[i].stage != sweepRemoving && m.sweeps[i].stage != sweepStopping, m.sweeps[i].retry.at)
+	}
+	if !next.Equal(m.wake) {
+		m.wake = next
+		m.do(WakeAt{At: next})
+	}
+}

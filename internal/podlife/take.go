@@ -1,0 +1,273 @@
+package podlife
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// This file takes in the results of effects on sandboxes and containers. A result that does not answer what is in flight
+// is dropped: reconcile finds out what it left behind.
+
+func (m *mover) takeSandbox(e SandboxCreated) {
+	if m.Sandbox != SandboxCreating || e.Attempt != m.SandboxAttempt {
+		if e.Fail == nil {
+			m.sweepSandbox(e.ID)
+		}
+		return
+	}
+	if e.Fail == nil {
+		m.Sandbox, m.SandboxID, m.IPs = SandboxUp, e.ID, e.IPs
+		m.knownAt, m.sandboxRetry = m.now, retry{}
+		return
+	}
+	// The next one gets another attempt number: names are reserved in runtimes, and what is left of this one is swept.
+	m.Sandbox = SandboxNone
+	m.SandboxAttempt++
+	m.sandboxRetry.failed(m.cfg, e.Fail, m.now)
+	m.unsureSandbox = m.unsureSandbox || e.Fail.Unsure
+	m.look()
+	m.tell("", v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+e.Fail.Message)
+}
+
+func (m *mover) takeSwept(e Swept) {
+	for i := range m.sweeps {
+		w := &m.sweeps[i]
+		if w.id != e.ID {
+			continue
+		}
+		switch {
+		case e.Fail != nil:
+			w.retry.failed(m.cfg, e.Fail, m.now)
+			w.stage = either(w.stage == sweepStopping, sweepDue, w.stage)
+			if w.stage == sweepRemoving {
+				w.stage = either(w.sandbox, sweepStopped, sweepDue)
+			}
+		case w.stage == sweepStopping:
+			w.stage, w.retry = sweepStopped, retry{}
+		case w.stage == sweepRemoving:
+			m.sweeps = append(m.sweeps[:i], m.sweeps[i+1:]...)
+		}
+		return
+	}
+}
+
+func (m *mover) takeImage(e ImageReady) {
+	c := m.container(e.Container)
+	if c == nil || c.Stage != Pulling {
+		return
+	}
+	if e.Fail == nil {
+		c.Stage, c.ImageRef, c.pull, c.retry = Pulled, e.Ref, backoff{}, retry{}
+		if c.Reason != "CrashLoopBackOff" { // that one shows until the container runs again
+			c.Reason, c.Message = "", ""
+		}
+		return
+	}
+	if m.Stage > Running { // given up, most likely
+		c.Stage = Waiting
+		return
+	}
+	c.Reason, c.Message = e.Fail.Reason, e.Fail.Message
+	m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+c.Reason)
+	switch e.Fail.Reason {
+	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
+		c.Stage = Waiting
+		c.retry.failed(m.cfg, e.Fail, m.now)
+	default:
+		c.pull.next(m.cfg, m.now, m.now)
+		c.Stage, c.until, c.notice = BackOff, m.now.Add(c.pull.Wait), m.now.Add(m.cfg.PullNotice)
+	}
+}
+
+func (m *mover) takeCreated(e ContainerCreated) {
+	c := m.container(e.Container)
+	if c == nil || c.Stage != Creating || e.Attempt != c.Attempt {
+		return
+	}
+	if e.Fail == nil {
+		m.adopt(c, e.Instance)
+		c.Stage, c.retry = Created, retry{}
+		m.tell(c.Name, v1.EventTypeNormal, "Created", "Container created")
+		return
+	}
+	reason := either(e.Fail.Reason != "", e.Fail.Reason, "CreateContainerError")
+	if c.Reason != reason || c.Message != e.Fail.Message {
+		m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+e.Fail.Message)
+	}
+	c.Reason, c.Message = reason, e.Fail.Message
+	c.retry.failed(m.cfg, e.Fail, m.now)
+	c.Stage = Waiting
+	if e.Fail.Unsure {
+		c.Stage = Unsure
+		m.look()
+	}
+}
+
+func (m *mover) takeStarted(e ContainerStarted) {
+	c := m.container(e.Container)
+	if c == nil || c.Stage != Launching || c.Cur.ID != e.ID {
+		return
+	}
+	inst := e.Instance
+	if inst == nil {
+		inst = c.Cur
+	}
+	if e.Fail == nil {
+		if inst.State == InstanceCreated || inst.State == InstanceUnknown {
+			cp := *inst
+			cp.State, cp.StartedAt = InstanceRunning, m.now
+			inst = &cp
+		}
+		m.tell(c.Name, v1.EventTypeNormal, "Started", "Container started")
+		m.apply(c, inst)
+		return
+	}
+	m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+e.Fail.Message)
+	c.retry.failed(m.cfg, e.Fail, m.now)
+	switch {
+	case inst.State == InstanceExited || inst.State == InstanceRunning:
+		m.apply(c, inst)
+	case e.Fail.Unsure || inst.State == InstanceUnknown:
+		c.Stage = Unsure
+		m.look()
+	default:
+		c.Stage = Created
+	}
+	if c.Stage != Up && c.Stage != Hooking {
+		c.Reason, c.Message = either(e.Fail.Reason != "", e.Fail.Reason, "RunContainerError"), e.Fail.Message
+	}
+}
+
+func (m *mover) takeStopped(e ContainerStopped) {
+	c := m.container(e.Container)
+	if c == nil || c.Cur == nil || c.Cur.ID != e.ID || c.Stage != TermSent {
+		return
+	}
+	switch {
+	case e.Instance != nil && e.Instance.State == InstanceExited:
+		m.exited(c, e.Instance)
+	case e.Fail != nil && e.Grace != c.askedGrace: // a shorter one is under way
+	case e.Fail != nil: // asked again when due, with what is left of the grace
+		c.retry.failed(m.cfg, e.Fail, m.now)
+		c.asked = time.Time{}
+		m.look()
+	default:
+		m.look()
+	}
+}
+
+func (m *mover) takeHook(e HookDone) {
+	c := m.container(e.Container)
+	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
+		return
+	}
+	switch {
+	case e.Hook == PreStop && c.Stage == PreStopping:
+		if e.Fail != nil {
+			m.tell(c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+		m.term(c)
+	case e.Hook == PostStart && c.Stage == Hooking && e.Fail == nil:
+		c.hookDone, c.Stage = true, Up
+	case e.Hook == PostStart && c.Stage == Hooking:
+		m.tell(c.Name, v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
+		c.Reason, c.Message = "PostStartHookError", e.Fail.Message
+		m.stopOne(c, m.ownGrace(), "FailedPostStartHook")
+	}
+}
+
+func (m *mover) takeProbe(e ProbeTurned) {
+	c := m.container(e.Container)
+	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
+		return
+	}
+	v := either(e.OK, ProbeOK, ProbeFailed)
+	switch e.Probe {
+	case Readiness:
+		c.Readiness = v
+		return
+	case Startup:
+		c.Startup = v
+	}
+	if e.OK || m.Stage > Running || (c.Stage != Up && c.Stage != Hooking) {
+		return
+	}
+	p := either(e.Probe == Startup, c.spec.StartupProbe, c.spec.LivenessProbe)
+	grace := m.ownGrace()
+	if p != nil {
+		grace = graceOf(p.TerminationGracePeriodSeconds, grace)
+	}
+	m.stopOne(c, grace, "Container "+c.Name+" failed "+string(e.Probe)+" probe, will be restarted")
+}
+
+// adopt makes inst the container's current instance. The one before the previous one goes.
+func (m *mover) adopt(c *Container, inst *Instance) {
+	if c.Cur != nil && c.Cur.ID != inst.ID {
+		if c.Prev != nil {
+			m.sweepContainer(c.Prev.ID)
+		}
+		c.Prev = c.Cur
+	}
+	c.Cur, c.Attempt, c.knownAt = inst, inst.Attempt, m.now
+	c.hookDone, c.asked, c.deadline, c.StopWhy = false, time.Time{}, time.Time{}, ""
+	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
+}
+
+// apply takes in what the runtime says about the current instance. It only ever moves it forward.
+func (m *mover) apply(c *Container, inst *Instance) {
+	switch inst.State {
+	case InstanceRunning:
+		switch c.Stage {
+		case Created, Launching, Unsure:
+			c.Cur, c.Stage = inst, Up
+			c.Reason, c.Message, c.retry = "", "", retry{}
+			if l := c.spec.Lifecycle; l != nil && l.PostStart != nil && m.Stage <= Running {
+				c.Stage = Hooking
+				m.do(RunHook{Container: c.Name, ID: inst.ID, Hook: PostStart})
+			}
+		case Hooking, Up, PreStopping, TermSent:
+			c.Cur = inst
+		}
+	case InstanceExited:
+		if c.Stage == Exited || c.Stage == BackOff || c.Attempt != inst.Attempt {
+			return
+		}
+		m.exited(c, inst)
+	case InstanceCreated:
+		if c.Stage == Unsure {
+			c.Cur, c.Stage = inst, Created
+		}
+	}
+}
+
+func (m *mover) exited(c *Container, inst *Instance) {
+	if c.StopWhy == "" && c.Reason != "PostStartHookError" {
+		c.Reason, c.Message = "", ""
+	}
+	c.Cur, c.Stage, c.retry = inst, Exited, retry{}
+	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
+	m.setProbes(c, NoProbes)
+}
+
+func (m *mover) setProbes(c *Container, want ProbeSet) {
+	if c.spec.LivenessProbe == nil && c.spec.StartupProbe == nil && c.spec.ReadinessProbe == nil {
+		return
+	}
+	if want == ReadinessOnly && c.spec.ReadinessProbe == nil {
+		want = NoProbes
+	}
+	if c.probes != want {
+		c.probes = want
+		m.do(SetProbes{Container: c.Name, ID: c.Cur.ID, Set: want})
+	}
+}
+
+// vanished is the end of an instance that the runtime no longer knows.
+func (m *mover) vanished(c *Container) {
+	cp := *c.Cur
+	cp.State, cp.ExitCode, cp.Reason = InstanceExited, 137, "ContainerStatusUnknown"
+	cp.Message = "The container could not be located when the pod was deleted.  The container used to be Running"
+	cp.FinishedAt = m.now
+	m.exited(c, &cp)
+}

@@ -1,0 +1,88 @@
+package podlife
+
+import (
+	"strconv"
+
+	"podo.dev/podo/internal/timeline"
+)
+
+// Records are the timeline records of what changed from a to b. The writer adds time and pod. Phases and conditions are not
+// among them: they are recorded where they are told (kubelet/status).
+func Records(a, b State) []timeline.Record {
+	var out []timeline.Record
+	add := func(stage timeline.Stage, subject, from, to, cause string, fields ...timeline.Field) {
+		if from != to {
+			out = append(out, timeline.Record{Stage: stage, Subject: subject, From: from, To: to, Cause: cause, Fields: fields})
+		}
+	}
+	if a.Stage == Admitting && b.Stage > Admitting {
+		to, cause := "ok", ""
+		if b.Reject != nil {
+			to, cause = b.Reject.Reason, b.Reject.Message
+		}
+		if b.Reject != nil || b.Stage == Starting {
+			add(timeline.Admitted, "", "", to, cause)
+		}
+	}
+	if a.Stage < Stopping && b.Stage >= Stopping && b.Stop.Why != NotStopped {
+		grace := b.Stop.Deadline.Sub(b.Stop.At)
+		add(timeline.Terminating, "", "", "stopping", string(b.Stop.Why), timeline.Field{Key: "grace", Value: grace.String()})
+	} else if a.Stage == Stopping && b.Stop.Deadline.Before(a.Stop.Deadline) {
+		out = append(out, timeline.Record{Stage: timeline.Terminating, To: "hastened", Fields: []timeline.Field{
+			{Key: "by", Value: a.Stop.Deadline.Sub(b.Stop.Deadline).String()},
+		}})
+	}
+	add(timeline.Volumes, "", a.Volumes.String(), b.Volumes.String(), failText(&a.volumesRetry, &b.volumesRetry))
+	add(timeline.Sandbox, "", a.Sandbox.String(), b.Sandbox.String(), failText(&a.sandboxRetry, &b.sandboxRetry), sandboxFields(&b)...)
+	for i := range b.Containers {
+		cb := &b.Containers[i]
+		ca := a.container(cb.Name)
+		if ca == nil {
+			ca = &Container{Name: cb.Name, spec: cb.spec}
+		}
+		add(timeline.Container, cb.Name, ca.Stage.String(), cb.Stage.String(), cause(ca, cb), fields(cb)...)
+	}
+	if a.Stage < Finished && b.Stage >= Finished {
+		add(timeline.Released, "", "", string(b.Final), string(b.Stop.Why))
+	}
+	return out
+}
+
+func failText(a, b *retry) string {
+	if b.fail != nil && b.fail != a.fail {
+		return b.fail.Message
+	}
+	return ""
+}
+
+func sandboxFields(s *State) []timeline.Field {
+	out := []timeline.Field{{Key: "attempt", Value: strconv.Itoa(int(s.SandboxAttempt))}}
+	if s.Sandbox == SandboxUp && len(s.IPs) > 0 {
+		out = append(out, timeline.Field{Key: "ip", Value: s.IPs[0]})
+	}
+	return out
+}
+
+func cause(a, b *Container) string {
+	switch {
+	case b.Stage == Exited:
+		return either(b.Cur.Reason != "", b.Cur.Reason, either(b.Cur.ExitCode == 0, "Completed", "Error"))
+	case b.Stage == TermSent || b.Stage == PreStopping:
+		return b.StopWhy
+	case b.Stage == BackOff, b.Stage == Waiting && a.Stage != BackOff && a.Stage != Exited:
+		return b.Reason
+	}
+	return ""
+}
+
+func fields(b *Container) []timeline.Field {
+	switch b.Stage {
+	case Creating, Up:
+		return []timeline.Field{{Key: "attempt", Value: strconv.Itoa(int(b.Attempt))}}
+	case Exited:
+		return []timeline.Field{{Key: "exit", Value: strconv.Itoa(int(b.Cur.ExitCode))}}
+	case BackOff:
+		return []timeline.Field{{Key: "wait", Value: either(b.Reason == "CrashLoopBackOff", b.restart.Wait, b.pull.Wait).String()}}
+	}
+	return nil
+}
