@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	maxImages        = 50 // images listed in the status
 	maxNamesPerImage = 5
 	// attachDetach says that the attach/detach controller looks after this node's volumes.
 	attachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -86,7 +85,7 @@ func (c *Config) apply(s *v1.NodeStatus, o observed, now time.Time) bool {
 		s.RuntimeHandlers, s.Features = handlers(o.status), features(o.status)
 	}
 	if o.listed {
-		s.Images = images(o.images)
+		s.Images = images(o.images, c.MaxImages)
 	}
 	heartbeat := metav1.NewTime(now).Rfc3339Copy()
 	kept := s.Conditions
@@ -132,7 +131,7 @@ func (c *Config) addresses() []v1.NodeAddress {
 }
 
 func (c *Config) info(o observed, before v1.NodeSystemInfo) v1.NodeSystemInfo {
-	m := c.Machine
+	m := c.Facts
 	info := v1.NodeSystemInfo{
 		MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID,
 		KernelVersion: m.Kernel, OSImage: m.OSImage,
@@ -180,8 +179,8 @@ func features(s *runtimev1.StatusResponse) *v1.NodeFeatures {
 	return &v1.NodeFeatures{SupplementalGroupsPolicy: &s.Features.SupplementalGroupsPolicy}
 }
 
-// images lists the biggest images, each with its first names: digests before tags.
-func images(list []*runtimev1.Image) []v1.ContainerImage {
+// images lists the biggest images, most of them at most, each with its first names: digests before tags.
+func images(list []*runtimev1.Image, most int) []v1.ContainerImage {
 	var out []v1.ContainerImage
 	for _, i := range list {
 		names := slices.Concat(i.RepoDigests, i.RepoTags)
@@ -193,7 +192,10 @@ func images(list []*runtimev1.Image) []v1.ContainerImage {
 	slices.SortFunc(out, func(a, b v1.ContainerImage) int {
 		return cmp.Or(cmp.Compare(b.SizeBytes, a.SizeBytes), cmp.Compare(a.Names[0], b.Names[0]))
 	})
-	return out[:min(len(out), maxImages)]
+	if most < 0 {
+		return out
+	}
+	return out[:min(len(out), most)]
 }
 
 // validIPs tells whether there is a node address at all.

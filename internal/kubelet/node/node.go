@@ -22,9 +22,6 @@ import (
 	"podo.dev/podo/internal/client"
 )
 
-// capSysResource is the number of CAP_SYS_RESOURCE.
-const capSysResource = 24
-
 // Runtime is what the node asks of the container runtime.
 type Runtime interface {
 	Version(ctx context.Context) (*runtimev1.VersionResponse, error)
@@ -48,8 +45,9 @@ type Config struct {
 	Taints        []v1.Taint        // given at registration
 	Unschedulable bool              // given at registration
 
-	Machine               Machine
-	Capacity, Allocatable v1.ResourceList
+	Facts                 Facts
+	Capacity, Allocatable v1.ResourceList // package cm's, with ephemeral-storage and pods
+	MaxImages             int             // listed in the status; negative: all; default 50
 
 	// Pressure and Problems say what other modules know against the node; nil when there are none. Problems are words for the
 	// Ready condition, such as "PLEG is not healthy: ...".
@@ -80,6 +78,9 @@ func (c *Config) Validate() error {
 		if *d == 0 {
 			*d = v
 		}
+	}
+	if c.MaxImages == 0 {
+		c.MaxImages = 50
 	}
 	def(&c.CheckEvery, 10*time.Second)
 	def(&c.ReportEvery, 5*time.Minute)
@@ -130,7 +131,7 @@ func (m *Manager) Ready() bool {
 
 // Run registers the node, calls ready, and keeps status and lease until ctx ends.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
-	if _, ok := m.cfg.Machine.Capability[capSysResource]; !ok {
+	if !m.cfg.Facts.SysResource {
 		m.cfg.Log.Warn("the capability CAP_SYS_RESOURCE is missing: pods run, but without out-of-memory scores lower than this process's own")
 	}
 	if !m.until(ctx, "register the node", 7*time.Second, m.register) {

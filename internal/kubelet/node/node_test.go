@@ -19,13 +19,14 @@ import (
 )
 
 func config(api *fakeAPI, rt *fakeRuntime) Config {
-	m := Machine{CPUs: 2, Memory: 24683620 << 10, Storage: 100 << 30, Kernel: "6.18.0", OSImage: "Debian", HugePages: map[int64]int64{2 << 20: 0}}
-	capacity := m.Capacity(110)
+	list := func(memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory), v1.ResourcePods: resource.MustParse("110")}
+	}
 	return Config{
 		Client: api, Runtime: rt, Log: slog.New(slog.DiscardHandler), Name: "n1", IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 		Port: 10250, Version: "v1.37.2", PodCIDR: netip.MustParsePrefix("10.42.0.0/24"),
-		Labels:  map[string]string{"node-role.kubernetes.io/control-plane": "true"},
-		Machine: m, Capacity: capacity, Allocatable: Allocatable(capacity, v1.ResourceList{v1.ResourceMemory: resource.MustParse("100Mi")}),
+		Labels: map[string]string{"node-role.kubernetes.io/control-plane": "true"},
+		Facts:  Facts{Kernel: "6.18.0", OSImage: "Debian"}, Capacity: list("24683620Ki"), Allocatable: list("24581220Ki"),
 	}
 }
 
@@ -95,7 +96,7 @@ func TestRegistersAndTurnsReadyAtOnce(t *testing.T) {
 			!*s.RuntimeHandlers[1].Features.UserNamespaces || s.Addresses[0].Address != "10.0.0.1" || s.Addresses[1].Address != "n1" {
 			t.Errorf("%+v", s)
 		}
-		if s.Capacity.Memory().String() != "24683620Ki" || s.Allocatable.Memory().Value() != 24683620<<10-100<<20 || s.Capacity.Pods().Value() != 110 {
+		if s.Capacity.Memory().String() != "24683620Ki" || s.Allocatable.Memory().String() != "24581220Ki" || s.Capacity.Pods().Value() != 110 {
 			t.Errorf("%v %v", s.Capacity, s.Allocatable)
 		}
 	})
