@@ -10,17 +10,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podo.dev/podo/internal/registry/check"
 )
 
 // ValidateMeta checks the metadata of an object about to be created, its name by the kind's rule.
 func (k *Kind) ValidateMeta(obj runtime.Object) field.ErrorList {
-	return apivalidation.ValidateObjectMetaAccessor(accessor(obj), k.Namespaced, k.ValidName, field.NewPath("metadata"))
+	m := accessor(obj)
+	var e check.Errors
+	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, k.ValidName, metaPath))
+	k.finalizers(&e, m)
+	return e.List()
 }
 
-// ValidateMetaUpdate checks what changed in the metadata: what is immutable, finalizers added while the object is being deleted.
+// ValidateMetaUpdate checks changed metadata: whole, what is immutable, and finalizers added while the object is being deleted.
 func (k *Kind) ValidateMetaUpdate(obj, old runtime.Object) field.ErrorList {
-	return apivalidation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), field.NewPath("metadata"))
+	m := accessor(obj)
+	var e check.Errors
+	e.Add(apivalidation.ValidateObjectMetaAccessorUpdate(m, accessor(old), metaPath))
+	e.Add(apivalidation.ValidateFinalizers(m.GetFinalizers(), metaPath.Child("finalizers")))
+	k.finalizers(&e, m)
+	return e.List()
 }
+
+// finalizers: in the core group, those without a domain are upstream's own.
+func (k *Kind) finalizers(e *check.Errors, m metav1.Object) {
+	if k.GVK.Group == "" {
+		e.StandardFinalizers(metaPath.Child("finalizers"), m.GetFinalizers())
+	}
+}
+
+var (
+	metaPath   = field.NewPath("metadata")
+	specPath   = field.NewPath("spec")
+	statusPath = field.NewPath("status")
+)
 
 // accessor is the metadata of an object of the table; all of them have one.
 func accessor(obj runtime.Object) metav1.Object {

@@ -2,38 +2,75 @@ package registry
 
 import (
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podo.dev/podo/internal/registry/podfill"
+	"podo.dev/podo/internal/registry/podobject"
 )
 
 func podKind() *Kind {
+	of := func(obj runtime.Object) *v1.Pod { return obj.(*v1.Pod) }
+	update := func(prepare func(pod, old *v1.Pod), validate func(pod, old *v1.Pod) field.ErrorList) Update {
+		return Update{
+			Prepare:            func(obj, old runtime.Object) { prepare(of(obj), of(old)) },
+			Validate:           func(obj, old runtime.Object) field.ErrorList { return validate(of(obj), of(old)) },
+			AllowUnconditional: true,
+		}
+	}
+	core := func(name, kind string, verbs ...string) Subresource {
+		return Subresource{Name: name, GVK: v1.SchemeGroupVersion.WithKind(kind), Verbs: verbs}
+	}
 	return &Kind{
-		GVK:        v1.SchemeGroupVersion.WithKind("Pod"),
-		Resource:   "pods",
-		Categories: []string{"all"},
-		Singular:   "pod",
-		ShortNames: []string{"po"},
-		Namespaced: true,
-		Dir:        "pods",
-		Verbs:      allVerbs,
-		New:        func() runtime.Object { return &v1.Pod{} },
-		NewList:    func() runtime.Object { return &v1.PodList{} },
-		ValidName:  apivalidation.NameIsDNSSubdomain,
-		Selectable: podFields,
-		Columns:    nameAge,
-		Row:        nameAgeRow,
+		GVK:              v1.SchemeGroupVersion.WithKind("Pod"),
+		Resource:         "pods",
+		Singular:         "pod",
+		ShortNames:       []string{"po"},
+		Categories:       []string{"all"},
+		Namespaced:       true,
+		Dir:              "pods",
+		Verbs:            allVerbs,
+		New:              func() runtime.Object { return &v1.Pod{} },
+		NewList:          func() runtime.Object { return &v1.PodList{} },
+		ValidName:        apivalidation.NameIsDNSSubdomain,
+		Default:          func(obj runtime.Object) { podfill.DefaultPod(of(obj)) },
+		PrepareForCreate: func(obj runtime.Object) { podobject.PrepareCreate(of(obj)) },
+		Validate:         func(obj runtime.Object) field.ErrorList { return podobject.ValidateCreate(of(obj)) },
+		Warnings:         func(obj runtime.Object) []string { return podobject.Warnings(of(obj)) },
+		Updates: map[string]Update{
+			"":                    update(podobject.PrepareUpdate, podobject.ValidateUpdate),
+			"status":              update(podobject.PrepareStatus, podobject.ValidateStatus),
+			"ephemeralcontainers": update(podobject.PrepareEphemeral, podobject.ValidateEphemeral),
+			"resize":              update(podobject.PrepareResize, podobject.ValidateResize),
+		},
+		Graceful: func(obj runtime.Object, o *metav1.DeleteOptions) int64 { return podobject.Grace(of(obj), o) },
+
+		Selectable:    podFields,
+		Columns:       podobject.Columns(),
+		Row:           func(obj runtime.Object, now time.Time) []any { return podobject.Row(of(obj), now) },
+		RowConditions: func(obj runtime.Object) []metav1.TableRowCondition { return podobject.Completed(of(obj)) },
 		Indexes: map[string]func(runtime.Object) []string{
-			"spec.nodeName": func(obj runtime.Object) []string { return []string{obj.(*v1.Pod).Spec.NodeName} },
+			"spec.nodeName": func(obj runtime.Object) []string { return []string{of(obj).Spec.NodeName} },
+		},
+		Subresources: []Subresource{
+			core("attach", "PodAttachOptions", "create", "get"),
+			core("binding", "Binding", "create"),
+			core("exec", "PodExecOptions", "create", "get"),
+			core("log", "Pod", "get"),
+			core("portforward", "PodPortForwardOptions", "create", "get"),
 		},
 	}
 }
 
 func podFields(obj runtime.Object) fields.Set {
 	pod := obj.(*v1.Pod)
-	ip := pod.Status.PodIP
+	ip := ""
 	if len(pod.Status.PodIPs) > 0 {
 		ip = pod.Status.PodIPs[0].IP
 	}

@@ -32,9 +32,10 @@ type Kind struct {
 
 	// ValidName checks metadata.name; upstream's message texts.
 	ValidName func(name string, prefix bool) []string
-	// Default fills what the client left out; idempotent.
+	// Default fills what the client left out; idempotent. The verbs call it on every decoded object, stored ones included.
 	Default func(obj runtime.Object)
-	// PrepareForCreate drops what a client may not set on create (status, generation 1, disabled fields).
+	// PrepareForCreate drops what a client may not set on create (status, disabled fields) and sets what only the server says
+	// (generation 1). The verbs have set creationTimestamp, uid and the generated name before.
 	PrepareForCreate func(obj runtime.Object)
 	// Validate checks a whole object on create, metadata excepted: the verbs call ValidateMeta first and put its errors in front.
 	Validate func(obj runtime.Object) field.ErrorList
@@ -53,6 +54,8 @@ type Kind struct {
 	// Columns and Row make `kubectl get`: a row has one cell a column. now is for ages.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object, now time.Time) []any
+	// RowConditions, when set, are a row's conditions (a pod that has completed).
+	RowConditions func(obj runtime.Object) []metav1.TableRowCondition
 	// Indexes are the view's secondary indexes on this kind: name -> values of an object.
 	Indexes map[string]func(obj runtime.Object) []string
 

@@ -44,8 +44,8 @@ func Containers(spec *v1.PodSpec) iter.Seq2[*v1.Container, Kind] {
 	}
 }
 
-// withPaths is Containers with each one's field path.
-func withPaths(spec *v1.PodSpec, p *field.Path) iter.Seq2[*field.Path, *v1.Container] {
+// WithPaths is Containers with each one's field path.
+func WithPaths(spec *v1.PodSpec, p *field.Path) iter.Seq2[*field.Path, *v1.Container] {
 	return func(yield func(*field.Path, *v1.Container) bool) {
 		names := [...]string{Init: "initContainers", Main: "containers", Ephemeral: "ephemeralContainers"}
 		var index [3]int

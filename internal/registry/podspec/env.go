@@ -107,7 +107,7 @@ func (v *validator) fileKeyVolumes(p *field.Path) {
 	for i := range v.spec.Volumes {
 		sources[v.spec.Volumes[i].Name] = &v.spec.Volumes[i].VolumeSource
 	}
-	for at, c := range withPaths(v.spec, p) {
+	for at, c := range WithPaths(v.spec, p) {
 		for j := range c.Env {
 			from := c.Env[j].ValueFrom
 			if from == nil || from.FileKeyRef == nil {

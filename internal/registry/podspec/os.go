@@ -34,7 +34,7 @@ func (v *validator) linux(p *field.Path) {
 	if sc := v.spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
 		v.Forbidden(p.Child("securityContext", "windowsOptions"), why)
 	}
-	for at, c := range withPaths(v.spec, p) {
+	for at, c := range WithPaths(v.spec, p) {
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
 			v.Forbidden(at.Child("securityContext", "windowsOptions"), why)
 		}
@@ -81,7 +81,7 @@ func (v *validator) windows(p *field.Path) {
 		f{at.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy != nil},
 		f{at.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy != nil},
 	)
-	for at, c := range withPaths(s, p) {
+	for at, c := range WithPaths(s, p) {
 		sc, at := c.SecurityContext, at.Child("securityContext")
 		if sc == nil {
 			continue
@@ -108,7 +108,7 @@ func (v *validator) windowsHostProcess(p *field.Path) {
 		pod = sc.WindowsOptions.HostProcess
 	}
 	all, host := 0, 0
-	for at, c := range withPaths(v.spec, p) {
+	for at, c := range WithPaths(v.spec, p) {
 		all++
 		var own *bool
 		if sc := c.SecurityContext; sc != nil && sc.WindowsOptions != nil {

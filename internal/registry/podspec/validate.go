@@ -215,7 +215,7 @@ func (v *validator) userNamespace(p *field.Path) {
 	if v.o.UserNamespaceBlockDevices {
 		return
 	}
-	for at, c := range withPaths(s, p) {
+	for at, c := range WithPaths(s, p) {
 		if len(c.VolumeDevices) > 0 {
 			v.Forbidden(at.Child("volumeDevices"), why)
 		}
