@@ -77,8 +77,20 @@ func newNode(t *testing.T, cidr string) *node {
 		if err := r.Cleanup(ctx); err != nil {
 			t.Errorf("clean-up: %v", err)
 		}
+		// Cgroups above the containers' are the kubelet's to make and remove: here the tests'.
+		for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+			dirs, _ := filepath.Glob(path + cgroupOf(n, "*"))
+			for _, d := range dirs {
+				os.Remove(d)
+			}
+		}
 	})
 	return n
+}
+
+// cgroupOf is the cgroup of a pod of this node.
+func cgroupOf(n *node, pod string) string {
+	return "/podo-test-" + runtime.LayoutFor(n.cfg.DataDir).ID + "-" + pod
 }
 
 // up runs a podo's runtime until it is ready and returns how long that took.
@@ -182,9 +194,9 @@ func (n *node) run(sandbox string, pod *runtimev1.PodSandboxConfig, name, image 
 	return id
 }
 
-func podConfig(t *testing.T, name string) *runtimev1.PodSandboxConfig {
+func (n *node) pod(name string) *runtimev1.PodSandboxConfig {
 	return &runtimev1.PodSandboxConfig{
-		Metadata: &runtimev1.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name}, LogDirectory: t.TempDir(),
-		Linux: &runtimev1.LinuxPodSandboxConfig{CgroupParent: "/podo-test-" + filepath.Base(t.TempDir()) + "-" + name},
+		Metadata: &runtimev1.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name}, LogDirectory: n.t.TempDir(),
+		Linux: &runtimev1.LinuxPodSandboxConfig{CgroupParent: cgroupOf(n, name)},
 	}
 }

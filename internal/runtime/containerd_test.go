@@ -26,7 +26,7 @@ func TestContainerOutlivesEverythingAroundIt(t *testing.T) {
 	first := n.await(runtime.Ready)
 
 	image := n.shellImage()
-	pod := podConfig(t, "web")
+	pod := n.pod("web")
 	pod.PortMappings = []*runtimev1.PortMapping{{Protocol: runtimev1.Protocol_TCP, ContainerPort: 8080, HostPort: 28080}}
 	sandbox, ip := n.sandbox(pod)
 	id := n.run(sandbox, pod, "web", image, "/bin/sh", "-c", "echo started; mkdir -p /tmp/www; cp /proc/sys/kernel/random/uuid /tmp/www/index.html; exec /bin/busybox httpd -f -p 8080 -h /tmp/www")
@@ -117,7 +117,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	n := newNode(t, "10.213.78.0/24")
 	n.up()
 	image := n.shellImage()
-	pod := podConfig(t, "left")
+	pod := n.pod("left")
 	sandbox, _ := n.sandbox(pod)
 	n.run(sandbox, pod, "left", image, "/bin/sh", "-c", "sleep 3600 & wait")
 	l := n.current.Layout()
@@ -146,6 +146,23 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	}
 	if left := processesNaming(t, n.cfg.DataDir, l.Run); len(left) > 0 {
 		t.Errorf("still running: %v", left)
+	}
+
+	// As after a reboot: the next start knows the pod by its records, sees that it has ended, can remove it and make another.
+	n.up()
+	st, err := n.cri.PodSandboxStatus(t.Context(), sandbox)
+	if err != nil || st.GetStatus().GetState() != runtimev1.PodSandboxState_SANDBOX_NOTREADY {
+		t.Errorf("the old sandbox is %v, %v", st.GetStatus().GetState(), err)
+	}
+	if err := n.cri.StopPodSandbox(t.Context(), sandbox); err != nil {
+		t.Error(err)
+	}
+	if err := n.cri.RemovePodSandbox(t.Context(), sandbox); err != nil {
+		t.Error(err)
+	}
+	pod.Metadata.Attempt = 1
+	if _, ip := n.sandbox(pod); ip == "" {
+		t.Error("the new sandbox has no address")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -172,6 +173,10 @@ func start(program, config, logFile, notify string, logLevel string) (*process, 
 	cmd.Env = environment(os.Environ(), filepath.Dir(program), notify)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// Descriptors that someone gave this process and nobody marked (a pipe of `podo up`, systemd's sockets) must not live on in it.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+		return nil, err
+	}
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%w: is the data directory on a file system mounted noexec?", err)
