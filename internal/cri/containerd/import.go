@@ -38,7 +38,8 @@ func (c *Client) Import(ctx context.Context, archive io.Reader) ([]string, error
 	ctx, cancel := context.WithTimeout(ctx, importLimit)
 	defer cancel()
 	names, err := c.transfer(namespaces.WithNamespace(ctx, criNamespace), archive)
-	if status.Code(err) == codes.Unimplemented {
+	// A server without the streaming service ends the first stream at once, which its sender sees as EOF.
+	if status.Code(err) == codes.Unimplemented || errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("the runtime at %s is not containerd 2 and cannot import image archives: push to a registry instead", c.endpoint)
 	}
 	if err != nil {
