@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/streaming/proxy"
 	tstreaming "github.com/containerd/containerd/v2/core/transfer/streaming"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -39,7 +40,7 @@ func (c *Client) Import(ctx context.Context, archive io.Reader) ([]string, error
 	defer cancel()
 	names, err := c.transfer(namespaces.WithNamespace(ctx, criNamespace), archive)
 	// A server without the streaming service ends the first stream at once, which its sender sees as EOF.
-	if status.Code(err) == codes.Unimplemented || errors.Is(err, io.EOF) {
+	if status.Code(err) == codes.Unimplemented || errdefs.IsNotImplemented(err) || errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("the runtime at %s is not containerd 2 and cannot import image archives: push to a registry instead", c.endpoint)
 	}
 	if err != nil {
