@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/kubelet/config/v1beta1"
+)
+
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+func parse(t *testing.T, body string) *v1beta1.KubeletConfiguration {
+	t.Helper()
+	c, err := Parse([]byte(head + body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestEmptyMeansDefaults(t *testing.T) {
+	for _, text := range []string{"", " \n", head, head + "maxPods: 0\nsyncFrequency: 0s\nauthentication: {}\nlogging: {}\n"} {
+		c, err := Parse([]byte(text))
+		if err != nil || !reflect.DeepEqual(c, Defaults()) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if errs := invalid(Defaults()); len(errs) != 0 {
+		t.Error(errs)
+	}
+}
+
+func TestHonouredFieldsKeepWhatTheFileSays(t *testing.T) {
+	c := parse(t, `
+maxPods: 50
+podsPerCore: 5
+port: 10350
+serializeImagePulls: false
+maxParallelImagePulls: 3
+kubeReserved: {cpu: 100m}
+evictionHard: {memory.available: 5%}
+containerLogMaxSize: 1Mi
+containerLogMaxFiles: 2
+crashLoopBackOff: {maxContainerRestartPeriod: 20s}
+nodeStatusReportFrequency: 1m
+podLogsDir: /var/log/pods/
+`)
+	kube := Reservation(c.KubeReserved)
+	got := fmt.Sprint(c.MaxPods, c.Port, ParallelPulls(c), PodLimit(c, 4), PodLimit(c, 64), kube.Cpu(), c.EvictionHard, LogMaxSize(c),
+		*c.ContainerLogMaxFiles, c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration, c.NodeStatusReportFrequency.Duration)
+	if want := "50 10350 3 20 50 100m map[memory.available:5%] 1048576 2 20s 1m0s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if c.NodeStatusUpdateFrequency.Duration != 10*time.Second || ParallelPulls(Defaults()) != 1 {
+		t.Error("a default got lost")
+	}
+}
+
+func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
+	for body, want := range map[string]string{
+		"cpuManagerPolicy: static":                     "cpuManagerPolicy: Podo does not support another value than the default: remove it",
+		"authentication: {anonymous: {enabled: true}}": "authentication: Podo does not support another value than the default: clients are known",
+		"featureGates: {Foo: true}":                    "featureGates: ",
+		"enableServer: false":                          "enableServer: ",
+		"readOnlyPort: 10255":                          "readOnlyPort: ",
+		"maxPod: 5":                                    `unknown field "maxPod"`,
+		"MaxPods: 5":                                   `unknown field "MaxPods"`,
+		"maxPods: 5\nmaxPods: 6":                       `"maxPods" already set`,
+		"maxPods: many":                                "cannot unmarshal string",
+		"maxPods: -1":                                  "maxPods: -1 must not be a negative number",
+		"port: 70000":                                  "port: 70000 must be between 1 and 65535",
+		"clusterDNS: [dns.local]":                      `clusterDNS: "dns.local" is no IP address`,
+		"maxParallelImagePulls: 2":                     "unless serializeImagePulls is false",
+		"containerLogMaxFiles: 1":                      "containerLogMaxFiles: 1 must be greater than 1",
+		"containerLogMaxSize: big":                     `containerLogMaxSize: "big"`,
+		"evictionHard: {memory.free: 1Gi}":             `unknown eviction signal "memory.free"`,
+		"evictionHard: {memory.available: 101%}":       "must be between 0% and 100%",
+		"systemReserved: {pods: \"1\"}":                `cannot reserve "pods"`,
+		"cpuCFSQuotaPeriod: 2s":                        "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s",
+		"cgroupDriver: other":                          "cgroupDriver",
+		"kind: Other":                                  "already set",
+	} {
+		_, err := Parse([]byte(head + body))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+	_, err := Parse([]byte("maxPods: 5\n"))
+	if err == nil || !strings.Contains(err.Error(), "apiVersion") {
+		t.Errorf("a file without a kind: %v", err)
+	}
+	_, err = Parse([]byte(head + "cpuManagerPolicy: static\nport: 0\nrunOnce: true\nmaxPods: -2\n"))
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("not everything was said at once: %v", err)
+	}
+}
+
+func TestNamesInTablesAreFieldsAndNothingIsBoth(t *testing.T) {
+	fields := map[string]bool{}
+	typ := reflect.TypeFor[v1beta1.KubeletConfiguration]()
+	for i := range typ.NumField() {
+		fields[jsonName(typ.Field(i))] = true
+	}
+	for name := range honoured {
+		if !fields[name] || instead[name] != "" {
+			t.Errorf("honoured %q is no field, or also refused", name)
+		}
+	}
+	for name := range instead {
+		if !fields[name] {
+			t.Errorf("%q is no field", name)
+		}
+	}
+}
+
+func TestUnfit(t *testing.T) {
+	if err := Unfit(Defaults(), true, true); err != nil {
+		t.Errorf("swap and cgroup v1 are fine by default: %v", err)
+	}
+	c := parse(t, "failSwapOn: true\nfailCgroupV1: true\n")
+	if err := Unfit(c, true, false); err == nil || !strings.Contains(err.Error(), "swapoff") {
+		t.Error(err)
+	}
+	if err := Unfit(c, false, true); err == nil || !strings.Contains(err.Error(), "cgroup v1") {
+		t.Error(err)
+	}
+	if err := Unfit(c, false, false); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,154 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubelet/config/v1beta1"
+)
+
+// signals are what hard eviction may watch.
+var signals = []string{
+	"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
+	"containerfs.available", "containerfs.inodesFree", "pid.available", "allocatableMemory.available",
+}
+
+// invalid says which honoured fields have values that cannot be.
+func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	port := func(name string, n, least int32) {
+		check(n >= least && n <= 65535, "%s: %d must be between %d and 65535, inclusive", name, n, least)
+	}
+	address := func(name, s string) {
+		_, err := netip.ParseAddr(s)
+		check(err == nil, "%s: %q is no IP address", name, s)
+	}
+	port("port", c.Port, 1)
+	port("healthzPort", *c.HealthzPort, 0)
+	address("address", c.Address)
+	address("healthzBindAddress", c.HealthzBindAddress)
+	for _, dns := range c.ClusterDNS {
+		address("clusterDNS", dns)
+	}
+	check(c.MaxPods >= 0, "maxPods: %d must not be a negative number", c.MaxPods)
+	check(c.PodsPerCore >= 0, "podsPerCore: %d must not be a negative number", c.PodsPerCore)
+	check(c.NodeLeaseDurationSeconds > 0, "nodeLeaseDurationSeconds: %d must be greater than 0", c.NodeLeaseDurationSeconds)
+	check(*c.NodeStatusMaxImages >= -1, "nodeStatusMaxImages: %d must be -1 or greater", *c.NodeStatusMaxImages)
+	check(c.NodeStatusUpdateFrequency.Duration > 0, "nodeStatusUpdateFrequency must be greater than 0")
+	check(c.NodeStatusReportFrequency.Duration > 0, "nodeStatusReportFrequency must be greater than 0")
+	check(c.RuntimeRequestTimeout.Duration > 0, "runtimeRequestTimeout must be greater than 0")
+	check(*c.PodPidsLimit != 0, "podPidsLimit: 0 leaves no process; -1 means no limit")
+	period := c.CPUCFSQuotaPeriod.Duration
+	check(period >= time.Millisecond && period <= time.Second, "cpuCFSQuotaPeriod: %v must be between 1ms and 1s, inclusive", period)
+	check(slices.Contains([]string{"", "cgroupfs", "systemd"}, c.CgroupDriver), "cgroupDriver: %q must be cgroupfs or systemd", c.CgroupDriver)
+	check(c.CgroupRoot == "" || filepath.IsAbs(c.CgroupRoot), "cgroupRoot: %q must begin with a slash", c.CgroupRoot)
+	check(filepath.IsAbs(c.PodLogsDir) && filepath.Clean(c.PodLogsDir) == strings.TrimSuffix(c.PodLogsDir, "/"),
+		"podLogsDir: %q must be an absolute, normalized path", c.PodLogsDir)
+	n := c.MaxParallelImagePulls
+	check(n == nil || *n >= 1, "maxParallelImagePulls must be a positive number")
+	check(n == nil || *n == 1 || !*c.SerializeImagePulls, "maxParallelImagePulls cannot be larger than 1 unless serializeImagePulls is false")
+	size, err := resource.ParseQuantity(c.ContainerLogMaxSize)
+	check(err == nil && size.Value() > 0, "containerLogMaxSize: %q must be a positive size, such as 10Mi", c.ContainerLogMaxSize)
+	check(*c.ContainerLogMaxFiles > 1, "containerLogMaxFiles: %d must be greater than 1", *c.ContainerLogMaxFiles)
+	every := c.ContainerLogMonitorInterval.Duration
+	check(every >= 3*time.Second, "containerLogMonitorInterval: %v must be 3s or longer", every)
+	if p := c.CrashLoopBackOff.MaxContainerRestartPeriod; p != nil {
+		check(p.Duration >= time.Second && p.Duration <= 5*time.Minute,
+			"crashLoopBackOff.maxContainerRestartPeriod: %v must be between 1s and 300s, inclusive", p.Duration)
+	}
+	errs = append(errs, reservations("kubeReserved", c.KubeReserved)...)
+	errs = append(errs, reservations("systemReserved", c.SystemReserved)...)
+	return append(errs, thresholds(c.EvictionHard)...)
+}
+
+func reservations(field string, m map[string]string) (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains([]string{"cpu", "memory", "ephemeral-storage", "pid"}, name) {
+			errs = append(errs, fmt.Errorf("%s: cannot reserve %q, only cpu, memory, ephemeral-storage and pid", field, name))
+		}
+		if q, err := resource.ParseQuantity(m[name]); err != nil || q.Sign() < 0 {
+			errs = append(errs, fmt.Errorf("%s[%s]: %q is no amount", field, name, m[name]))
+		}
+	}
+	return errs
+}
+
+func thresholds(m map[string]string) (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(signals, name) {
+			errs = append(errs, fmt.Errorf("evictionHard: unknown eviction signal %q", name))
+			continue
+		}
+		if pct, ok := strings.CutSuffix(m[name], "%"); ok {
+			if f, err := strconv.ParseFloat(pct, 64); err != nil || f < 0 || f > 100 {
+				errs = append(errs, fmt.Errorf("evictionHard[%s]: %q must be between 0%% and 100%%", name, m[name]))
+			}
+		} else if q, err := resource.ParseQuantity(m[name]); err != nil || q.Sign() < 0 {
+			errs = append(errs, fmt.Errorf("evictionHard[%s]: %q must be a positive amount or a percentage", name, m[name]))
+		}
+	}
+	return errs
+}
+
+// Reservation reads kubeReserved or systemReserved of a parsed configuration.
+func Reservation(m map[string]string) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, value := range m {
+		if q, err := resource.ParseQuantity(value); err == nil { // Parse has refused others
+			out[v1.ResourceName(name)] = q
+		}
+	}
+	return out
+}
+
+// LogMaxSize is containerLogMaxSize of a parsed configuration, in bytes.
+func LogMaxSize(c *v1beta1.KubeletConfiguration) int64 {
+	q, err := resource.ParseQuantity(c.ContainerLogMaxSize)
+	if err != nil {
+		return 0 // Parse has refused it
+	}
+	return q.Value()
+}
+
+// ParallelPulls is how many images may be pulled at once; 0 is no limit.
+func ParallelPulls(c *v1beta1.KubeletConfiguration) int {
+	switch {
+	case *c.SerializeImagePulls:
+		return 1
+	case c.MaxParallelImagePulls == nil:
+		return 0
+	}
+	return int(*c.MaxParallelImagePulls)
+}
+
+// PodLimit is how many pods may run on a machine with cpus processors.
+func PodLimit(c *v1beta1.KubeletConfiguration, cpus int) int64 {
+	limit := int64(c.MaxPods)
+	if c.PodsPerCore > 0 {
+		limit = min(limit, int64(c.PodsPerCore)*int64(cpus))
+	}
+	return limit
+}
+
+// Unfit says why the configuration does not allow this machine; nil when it does.
+func Unfit(c *v1beta1.KubeletConfiguration, swapOn, cgroupV1 bool) error {
+	switch {
+	case *c.FailSwapOn && swapOn:
+		return fmt.Errorf("running with swap on is not supported: turn swap off (swapoff -a) or set failSwapOn to false in the kubelet configuration")
+	case *c.FailCgroupV1 && cgroupV1:
+		return fmt.Errorf("kubelet is configured to not run on a host using cgroup v1: use a host with cgroup v2 or set failCgroupV1 to false in the kubelet configuration")
+	}
+	return nil
+}
