@@ -19,7 +19,6 @@ type run struct {
 	cluster *framework.Cluster
 	queue   *queue.Queue
 	planner *plan.Planner
-	helps   map[string]framework.Event // by plug-in
 	out     *outbox
 	nodes   *view.Watcher
 	pods    *view.Watcher
@@ -28,12 +27,8 @@ type run struct {
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	r := &run{
 		config: c, cluster: framework.NewCluster(), planner: plan.New(c.Plugins, c.Seed), out: out,
-		helps: map[string]framework.Event{},
 	}
 	r.queue = queue.New(queue.Config{PreEnqueue: c.Plugins.PreEnqueue, Less: c.Plugins.Sort.Less, Moved: r.tellMoved})
-	for _, f := range c.Plugins.Filters {
-		r.helps[f.Name()] = f.Helps()
-	}
 	var err error
 	if r.nodes, err = c.View.Watch(nodes, snapshot.Rev()); err != nil {
 		return r, err
@@ -138,8 +133,8 @@ func (r *run) nodeChanged(c view.Change, now time.Time) {
 		return
 	}
 	node := c.New.Object.(*v1.Node)
-	if e := r.cluster.SetNode(node); e != 0 {
-		r.wake(e, "node "+node.Name+" changed", r.cluster.Node(node.Name), now)
+	if r.cluster.SetNode(node) {
+		r.wake("node "+node.Name+" changed", r.cluster.Node(node.Name), now)
 	}
 }
 
@@ -159,7 +154,7 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 	case pod.Spec.NodeName != "":
 		r.queue.Delete(pod.UID)
 		if freed := r.cluster.SetPod(pod); freed != nil {
-			r.wake(framework.PodRemoved, "pod "+pod.Name+" shrank", freed, now)
+			r.wake("pod "+pod.Name+" shrank", freed, now)
 		}
 	case pod.DeletionTimestamp != nil:
 		// Never bound from here on: if it is assumed, its bind is under way and the API server decides.
@@ -172,16 +167,16 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
 	r.queue.Delete(pod.UID)
 	if freed := r.cluster.RemovePod(pod.UID); freed != nil {
-		r.wake(framework.PodRemoved, "pod "+pod.Name+" "+how, freed, now)
+		r.wake("pod "+pod.Name+" "+how, freed, now)
 	}
 }
 
 // wake moves the pods that an event on one node helps: those that would fit there now.
-func (r *run) wake(e framework.Event, why string, on *framework.Node, now time.Time) {
+func (r *run) wake(why string, on *framework.Node, now time.Time) {
 	if on == nil || on.Object == nil {
 		return
 	}
-	r.queue.Wake(e, why, func(s *framework.Shape) bool { return r.planner.Fits(s, on) == nil }, now)
+	r.queue.Wake(why, func(s *framework.Shape) bool { return r.planner.Fits(s, on) == nil }, now)
 }
 
 // attempt tries to place one pod.
@@ -203,11 +198,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	rec = rec.Move("", "unschedulable").Because(v1.PodReasonUnschedulable).With("try", item.Attempts).With("nodes", d.Diagnosis.Nodes)
 	rec.Fields = append(rec.Fields, d.Diagnosis.Fields()...)
 	r.config.Append(rec)
-	helps := framework.NodeAdded
-	for plugin := range d.Diagnosis.Plugins() {
-		helps |= r.helps[plugin]
-	}
-	r.queue.Rejected(item, helps, now)
+	r.queue.Rejected(item, now)
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message()})
 }
 
@@ -225,7 +216,7 @@ func (r *run) settle(res bindResult) {
 		r.queue.Retry(item, "bind failed", now)
 	}
 	if freed != nil {
-		r.wake(framework.PodRemoved, "bind of "+pod.Name+" failed", freed, now)
+		r.wake("bind of "+pod.Name+" failed", freed, now)
 	}
 }
 

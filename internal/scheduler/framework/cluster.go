@@ -95,8 +95,8 @@ func (c *Cluster) node(name string) *Node {
 	return n
 }
 
-// SetNode adds or replaces a node's object and tells what about the change can help a pod.
-func (c *Cluster) SetNode(object *v1.Node) Event {
+// SetNode adds or replaces a node's object and tells whether anything changed that a plug-in can see.
+func (c *Cluster) SetNode(object *v1.Node) (changed bool) {
 	n := c.node(object.Name)
 	old := n.Object
 	n.Object = object
@@ -104,27 +104,19 @@ func (c *Cluster) SetNode(object *v1.Node) Event {
 		n.slot = len(c.Nodes)
 		c.Nodes = append(c.Nodes, n)
 		c.readNode(n)
-		return NodeAdded
+		return true
 	}
-	var e Event
 	alloc, pods := ResourcesOf(object.Status.Allocatable)
-	if !alloc.Equal(&n.Allocatable) || pods != n.MaxPods {
-		e |= NodeAllocatable
+	if alloc.Equal(&n.Allocatable) && pods == n.MaxPods && old.Spec.Unschedulable == object.Spec.Unschedulable &&
+		maps.Equal(old.Labels, object.Labels) && slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, sameTaint) {
+		return false // a heartbeat
 	}
-	if !maps.Equal(old.Labels, object.Labels) {
-		e |= NodeLabels
-	}
-	if !slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, func(a, b v1.Taint) bool { return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect }) {
-		e |= NodeTaints
-	}
-	if old.Spec.Unschedulable != object.Spec.Unschedulable {
-		// Taint events: a pod that tolerates the taint may go to a cordoned node.
-		e |= NodeUnschedulable | NodeTaints
-	}
-	if e != 0 {
-		c.readNode(n)
-	}
-	return e
+	c.readNode(n)
+	return true
+}
+
+func sameTaint(a, b v1.Taint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect
 }
 
 func (c *Cluster) readNode(n *Node) {

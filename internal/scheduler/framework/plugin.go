@@ -45,8 +45,6 @@ type Filter interface {
 	Plugin
 	Filter(s *Shape, n *Node) *Rejection
 	Static() bool
-	// Helps are the events that can turn this plug-in's rejection into a yes.
-	Helps() Event
 	// Explain tells the numbers behind a rejection of n, for the timeline.
 	Explain(s *Shape, n *Node) []timeline.Field
 }
@@ -64,17 +62,3 @@ type Score interface {
 
 // MaxScore is the top of normalized scores.
 const MaxScore = 100
-
-// Event is a set of things that happen in the cluster and may help a pod that was rejected.
-type Event uint16
-
-// The events.
-const (
-	NodeAdded Event = 1 << iota
-	NodeLabels
-	NodeTaints
-	NodeAllocatable
-	NodeUnschedulable // spec.unschedulable was lifted
-	PodRemoved        // an assigned pod left, ended or shrank
-	AnyNode           = NodeAdded | NodeLabels | NodeTaints | NodeAllocatable | NodeUnschedulable
-)

@@ -133,15 +133,6 @@ func (d *Diagnosis) preemption() string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(words, ", "))
 }
 
-// Plugins are the plug-ins that rejected.
-func (d *Diagnosis) Plugins() map[string]bool {
-	out := map[string]bool{}
-	for _, r := range d.rejected {
-		out[r.Plugin] = true
-	}
-	return out
-}
-
 // Fields tell the diagnosis in a timeline record: a field a plug-in, its reasons folded, with the numbers at one node.
 func (d *Diagnosis) Fields() []timeline.Field {
 	var out []timeline.Field

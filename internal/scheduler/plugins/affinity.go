@@ -12,9 +12,6 @@ var noMatch = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"no
 
 func (NodeAffinity) Name() string { return "NodeAffinity" }
 func (NodeAffinity) Static() bool { return true }
-func (NodeAffinity) Helps() framework.Event {
-	return framework.NodeAdded | framework.NodeLabels
-}
 
 // PreFilter narrows to the nodes that the required affinity names, as daemon pods do.
 func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool) {

@@ -12,9 +12,8 @@ type NodeName struct{}
 
 var otherNode = &framework.Rejection{Plugin: "NodeName", Reasons: []string{"node(s) didn't match the requested node name"}, Unresolvable: true}
 
-func (NodeName) Name() string           { return "NodeName" }
-func (NodeName) Static() bool           { return true }
-func (NodeName) Helps() framework.Event { return framework.NodeAdded }
+func (NodeName) Name() string { return "NodeName" }
+func (NodeName) Static() bool { return true }
 
 // Filter compares names.
 func (NodeName) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
@@ -36,9 +35,6 @@ var cordoned = &framework.Rejection{Plugin: "NodeUnschedulable", Reasons: []stri
 
 func (NodeUnschedulable) Name() string { return "NodeUnschedulable" }
 func (NodeUnschedulable) Static() bool { return true }
-func (NodeUnschedulable) Helps() framework.Event {
-	return framework.NodeAdded | framework.NodeUnschedulable
-}
 
 // Filter looks at spec.unschedulable.
 func (NodeUnschedulable) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
@@ -60,9 +56,8 @@ type NodePorts struct{}
 
 var portTaken = &framework.Rejection{Plugin: "NodePorts", Reasons: []string{"node(s) didn't have free ports for the requested pod ports"}}
 
-func (NodePorts) Name() string           { return "NodePorts" }
-func (NodePorts) Static() bool           { return false }
-func (NodePorts) Helps() framework.Event { return framework.NodeAdded | framework.PodRemoved }
+func (NodePorts) Name() string { return "NodePorts" }
+func (NodePorts) Static() bool { return false }
 
 // Filter compares with the ports of the node's pods.
 func (NodePorts) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {

@@ -16,9 +16,6 @@ type NodeResourcesFit struct{}
 
 func (NodeResourcesFit) Name() string { return "NodeResourcesFit" }
 func (NodeResourcesFit) Static() bool { return false }
-func (NodeResourcesFit) Helps() framework.Event {
-	return framework.NodeAdded | framework.NodeAllocatable | framework.PodRemoved
-}
 
 // What is short of, as bits: the rejections for every combination of the four common ones are made once.
 const (

@@ -16,9 +16,6 @@ var tainted = &framework.Rejection{Plugin: "TaintToleration", Reasons: []string{
 
 func (TaintToleration) Name() string { return "TaintToleration" }
 func (TaintToleration) Static() bool { return true }
-func (TaintToleration) Helps() framework.Event {
-	return framework.NodeAdded | framework.NodeTaints
-}
 
 // Filter looks for a taint that is not tolerated.
 func (TaintToleration) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {

@@ -52,8 +52,7 @@ type Item struct {
 	seq     uint64
 	tried   time.Time // end of the last attempt
 	errored bool      // the last attempt failed by an error, so that it must sit out its back-off
-	helps   framework.Event
-	index   int // in a heap
+	index   int       // in a heap
 	parked  *list.Element
 }
 
@@ -71,21 +70,15 @@ type Queue struct {
 	seq    uint64
 	items  map[types.UID]*Item
 	active itemHeap
-	back   itemHeap   // helped, but not yet ready
-	errs   itemHeap   // failed by an error
-	parked *list.List // unschedulable ones by the time of coming
-	groups map[group]map[*Item]struct{}
-}
-
-// group is what unschedulable pods have in common: an event helps all of them or none.
-type group struct {
-	shape *framework.Shape
-	helps framework.Event
+	back   itemHeap                                // helped, but not yet ready
+	errs   itemHeap                                // failed by an error
+	parked *list.List                              // unschedulable ones by the time of coming
+	groups map[*framework.Shape]map[*Item]struct{} // the same: an event helps all pods of a shape or none
 }
 
 // New makes an empty Queue.
 func New(c Config) *Queue {
-	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[group]map[*Item]struct{}{}}
+	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]map[*Item]struct{}{}}
 	if q.config.Moved == nil {
 		q.config.Moved = func(*Item, State, string, time.Time) {}
 	}
@@ -228,14 +221,14 @@ func (q *Queue) Pop(now time.Time) *Item {
 	return i
 }
 
-// Rejected puts a pod back that no node takes. helps are the events that can change that.
-func (q *Queue) Rejected(i *Item, helps framework.Event, now time.Time) {
+// Rejected puts a pod back that no node takes.
+func (q *Queue) Rejected(i *Item, now time.Time) {
 	if q.items[i.Pod.Object.UID] != i || i.State != InFlight {
 		return
 	}
-	i.tried, i.errored, i.helps = now, false, helps
+	i.tried, i.errored = now, false
 	i.parked = q.parked.PushBack(i)
-	g := group{i.Pod.Shape, helps}
+	g := i.Pod.Shape
 	if q.groups[g] == nil {
 		q.groups[g] = map[*Item]struct{}{}
 	}
@@ -253,12 +246,12 @@ func (q *Queue) Retry(i *Item, why string, now time.Time) {
 	heap.Push(&q.errs, i)
 }
 
-// Wake moves the unschedulable pods that an event helps: those rejected by a plug-in that it can satisfy, and for which helped,
-// asked once per group of equal pods, agrees.
-func (q *Queue) Wake(e framework.Event, why string, helped func(*framework.Shape) bool, now time.Time) {
+// Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape. When it answers exactly
+// (would a pod of the shape fit on the node that changed), then no pod stays behind that could go.
+func (q *Queue) Wake(why string, helped func(*framework.Shape) bool, now time.Time) {
 	var moved []*Item
-	for g, members := range q.groups {
-		if g.helps&e == 0 || !helped(g.shape) {
+	for shape, members := range q.groups {
+		if !helped(shape) {
 			continue
 		}
 		for i := range members {
@@ -284,7 +277,7 @@ func (q *Queue) wake(i *Item, why string, now time.Time) {
 func (q *Queue) unpark(i *Item) {
 	q.parked.Remove(i.parked)
 	i.parked = nil
-	g := group{i.Pod.Shape, i.helps}
+	g := i.Pod.Shape
 	delete(q.groups[g], i)
 	if len(q.groups[g]) == 0 {
 		delete(q.groups, g)

@@ -68,14 +68,13 @@ func TestBackoffDoublesToTenSecondsAfterErrors(t *testing.T) {
 func TestUnschedulableWaitsForWhatHelps(t *testing.T) {
 	q, shape := newQueue()
 	q.Set(pod("a", 0), shape, start)
-	q.Rejected(q.Pop(start), framework.NodeAdded|framework.PodRemoved, start)
+	q.Rejected(q.Pop(start), start)
 	yes, no := func(*framework.Shape) bool { return true }, func(*framework.Shape) bool { return false }
-	q.Wake(framework.NodeLabels, "label", yes, start)
-	q.Wake(framework.NodeAdded, "node too small", no, start)
+	q.Wake("node too small", no, start)
 	if i := q.Pop(start.Add(time.Minute)); i != nil {
 		t.Fatal("woken by what does not help")
 	}
-	q.Wake(framework.PodRemoved, "pod left", yes, start.Add(time.Minute))
+	q.Wake("pod left", yes, start.Add(time.Minute))
 	if i := q.Pop(start.Add(time.Minute)); i == nil || i.Attempts != 2 {
 		t.Fatal("not woken by what helps")
 	}
@@ -84,7 +83,7 @@ func TestUnschedulableWaitsForWhatHelps(t *testing.T) {
 func TestUnschedulableIsTriedAgainAfterFiveMinutes(t *testing.T) {
 	q, shape := newQueue()
 	q.Set(pod("a", 0), shape, start)
-	q.Rejected(q.Pop(start), 0, start)
+	q.Rejected(q.Pop(start), start)
 	at, ok := q.Next()
 	if !ok || at.Sub(start) != 5*time.Minute {
 		t.Fatalf("next at %v", at.Sub(start))
@@ -117,7 +116,6 @@ func TestNoPodIsForgotten(t *testing.T) {
 		now := start
 		alive := map[string]bool{}
 		var flying []*queue.Item
-		helps := rapid.SampledFrom([]framework.Event{0, framework.NodeAdded, framework.PodRemoved, framework.AnyNode})
 		name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 		rv := 1
 		take := func(t *rapid.T) *queue.Item {
@@ -156,11 +154,11 @@ func TestNoPodIsForgotten(t *testing.T) {
 					flying = append(flying, i)
 				}
 			},
-			"reject": func(t *rapid.T) { q.Rejected(take(t), helps.Draw(t, "helps"), now) },
+			"reject": func(t *rapid.T) { q.Rejected(take(t), now) },
 			"retry":  func(t *rapid.T) { q.Retry(take(t), "error", now) },
 			"wake": func(t *rapid.T) {
 				yes := rapid.Bool().Draw(t, "helped")
-				q.Wake(helps.Draw(t, "event"), "event", func(*framework.Shape) bool { return yes }, now)
+				q.Wake("event", func(*framework.Shape) bool { return yes }, now)
 			},
 			"time": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)

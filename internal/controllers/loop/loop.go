@@ -1,0 +1,238 @@
+// Package loop is what controllers share: it turns the view's changes into keys, and keys into calls of a reconciler, one call
+// per key at a time, again with back-off after an error. It never polls: a controller that must look again at a time says so.
+//
+// A reconciler reads the view, which may be older than what it wrote itself. So it tells the revision of its last write, and
+// the loop waits until the view has it before that key comes again.
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+
+	"podo.dev/podo/internal/view"
+)
+
+// Result is how a reconciliation ended.
+type Result struct {
+	Wrote int64         // revision of its last write; 0 when it wrote nothing
+	Again time.Duration // look again after this long; 0 when only a change needs another look
+}
+
+// Watch turns a resource's changes into keys. A change has Old nil for what was there at the start.
+type Watch struct {
+	Resource schema.GroupResource
+	Keys     func(c view.Change) []view.Key
+}
+
+// Config is what a Loop is made of. All but Logger and Workers are required.
+type Config struct {
+	Name    string
+	View    *view.View
+	Watches []Watch
+	// Reconcile brings what the key names to where it should be. Conflicts and other errors make it come again.
+	Reconcile func(ctx context.Context, now view.Snapshot, key view.Key) (Result, error)
+	// Start, when set, runs before the first key, each time Run is called.
+	Start   func(ctx context.Context) error
+	Workers int // default 1
+	Logger  *slog.Logger
+}
+
+// Loop is a component.
+type Loop struct{ c Config }
+
+// New makes a Loop.
+func New(c Config) (*Loop, error) {
+	if c.Name == "" || c.View == nil || len(c.Watches) == 0 || c.Reconcile == nil {
+		return nil, fmt.Errorf("controller %q: Name, View, Watches and Reconcile are required", c.Name)
+	}
+	if c.Workers == 0 {
+		c.Workers = 1
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Loop{c}, nil
+}
+
+// Name is the component's.
+func (l *Loop) Name() string { return l.c.Name }
+
+// The back-off of a key that fails.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// Run reconciles until ctx ends.
+func (l *Loop) Run(ctx context.Context, ready func()) error {
+	if l.c.Start != nil {
+		if err := l.c.Start(ctx); err != nil {
+			return quiet(ctx, err)
+		}
+	}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[view.Key](firstRetry, lastRetry))
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer queue.ShutDown()
+	defer cancel()
+	errs := make(chan error, len(l.c.Watches)+l.c.Workers)
+	snapshot, err := l.c.View.Fresh(ctx)
+	if err != nil {
+		return quiet(ctx, err)
+	}
+	for _, w := range l.c.Watches {
+		f := &feed{view: l.c.View, watch: w, queue: queue}
+		if err := f.list(snapshot); err != nil {
+			return err
+		}
+		wg.Go(func() { errs <- guard(func() error { return f.follow(ctx) }) })
+	}
+	for range l.c.Workers {
+		wg.Go(func() {
+			errs <- guard(func() error {
+				for l.next(ctx, queue) {
+				}
+				return nil
+			})
+		})
+	}
+	ready()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-errs:
+		return quiet(ctx, err)
+	}
+}
+
+// guard makes an error of a panic, so that the supervisor hears of it whatever goroutine it was in.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f()
+}
+
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[view.Key]) bool {
+	key, stop := queue.Get()
+	if stop {
+		return false
+	}
+	defer queue.Done(key)
+	res, err := l.c.Reconcile(ctx, l.c.View.Snapshot(), key)
+	if ctx.Err() != nil {
+		return false
+	}
+	if res.Wrote > 0 {
+		if _, werr := l.c.View.WaitFor(ctx, res.Wrote); werr != nil {
+			return ctx.Err() == nil
+		}
+	}
+	if err != nil {
+		// A conflict says that somebody was faster: nothing to tell anyone.
+		if !apierrors.IsConflict(err) {
+			l.c.Logger.Warn("controller will try again", "controller", l.c.Name, "key", key.Namespace+"/"+key.Name, "error", err)
+		}
+		queue.AddRateLimited(key)
+		return true
+	}
+	queue.Forget(key)
+	if res.Again > 0 {
+		queue.AddAfter(key, res.Again)
+	}
+	return true
+}
+
+// feed puts one resource's changes into the queue.
+type feed struct {
+	view    *view.View
+	watch   Watch
+	queue   workqueue.TypedRateLimitingInterface[view.Key]
+	watcher *view.Watcher
+}
+
+// list starts the watcher at a snapshot and enqueues all that is there, and all that is not there any more.
+func (f *feed) list(s view.Snapshot) error {
+	w, err := f.view.Watch(f.watch.Resource, s.Rev())
+	if err != nil {
+		return err
+	}
+	f.watcher = w
+	for e := range s.All(f.watch.Resource, "", view.Key{}) {
+		f.tell(view.Change{Rev: e.Rev, New: e})
+	}
+	return nil
+}
+
+func (f *feed) tell(c view.Change) {
+	for _, key := range f.watch.Keys(c) {
+		f.queue.Add(key)
+	}
+}
+
+func (f *feed) follow(ctx context.Context) error {
+	defer func() { f.watcher.Close() }()
+	last := f.view.Snapshot()
+	for {
+		changes, _, err := f.watcher.Next(ctx)
+		switch {
+		case errors.Is(err, view.ErrGone):
+			// Whatever went meanwhile is told as gone, from the snapshot that was newest when all was well.
+			s, ferr := f.view.Fresh(ctx)
+			if ferr != nil {
+				return quiet(ctx, ferr)
+			}
+			for e := range last.All(f.watch.Resource, "", view.Key{}) {
+				if s.Get(f.watch.Resource, e.Key.Namespace, e.Key.Name) == nil {
+					f.tell(view.Change{Rev: s.Rev(), Old: e})
+				}
+			}
+			f.watcher.Close()
+			if err := f.list(s); err != nil && !errors.Is(err, view.ErrGone) {
+				return err
+			}
+			last = s
+			continue
+		case err != nil:
+			return quiet(ctx, err)
+		}
+		for _, c := range changes {
+			f.tell(c)
+		}
+		last = f.view.Snapshot()
+	}
+}
+
+// Revision is an object's resourceVersion as a number, 0 for nil.
+func Revision(obj runtime.Object) int64 {
+	if obj == nil {
+		return 0
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return 0
+	}
+	rev, _ := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
+	return rev
+}

@@ -1,0 +1,195 @@
+// Package nodelifecycle keeps a node's conditions and taints true: a node whose kubelet has fallen silent becomes Unknown, and
+// every condition that should keep pods away has its taint.
+package nodelifecycle
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The times after which a silent kubelet counts as lost: one that has reported before, and one that never has.
+const (
+	GracePeriod  = 50 * time.Second
+	StartupGrace = 60 * time.Second
+)
+
+// Sign is what the controller remembers of a kubelet's signs of life. Clocks of nodes are not trusted: what counts is when the
+// controller saw something new.
+type Sign struct {
+	Lease  metav1.MicroTime // renewTime last seen
+	Status v1.NodeCondition // Ready condition last seen, for its heartbeat
+	At     time.Time        // when either was new
+}
+
+// Observe takes in what is there now. lease may be nil.
+func (s Sign) Observe(node *v1.Node, leaseRenewed *metav1.MicroTime, now time.Time) Sign {
+	ready := condition(node, v1.NodeReady)
+	// What this controller wrote itself is no sign of life.
+	if ready != nil && ready.Reason != statusUnknown && ready.Reason != neverUpdated && !ready.LastHeartbeatTime.Equal(&s.Status.LastHeartbeatTime) {
+		s.Status, s.At = *ready, now
+	}
+	if leaseRenewed != nil && !leaseRenewed.Equal(&s.Lease) {
+		s.Lease, s.At = *leaseRenewed, now
+	}
+	if s.At.IsZero() {
+		s.At = now
+	}
+	return s
+}
+
+const (
+	statusUnknown = "NodeStatusUnknown"
+	neverUpdated  = "NodeStatusNeverUpdated"
+)
+
+// judged are the conditions that become Unknown with their kubelet.
+var judged = []v1.NodeConditionType{v1.NodeReady, v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
+
+// Plan is what to change.
+type Plan struct {
+	Conditions []v1.NodeCondition // to set in the status; nil leaves it alone
+	Taints     []v1.Taint         // all taints that the node should have, when SetTaints
+	SetTaints  bool
+	LostReady  bool          // Ready has just stopped being True
+	Again      time.Duration // when silence would change something; 0 for never
+}
+
+// Decide is the whole controller.
+func Decide(node *v1.Node, sign Sign, now time.Time) Plan {
+	var p Plan
+	conditions := node.Status.Conditions
+	ready := condition(node, v1.NodeReady)
+	grace, since := GracePeriod, sign.At
+	if ready == nil {
+		grace = StartupGrace
+	}
+	switch silent := now.Sub(since); {
+	case silent >= grace:
+		p.Conditions = unknown(node, now)
+		if p.Conditions != nil {
+			conditions = merge(conditions, p.Conditions)
+			p.LostReady = ready != nil && ready.Status == v1.ConditionTrue
+		}
+	default:
+		p.Again = grace - silent
+	}
+	p.Taints = taints(node, conditions, now)
+	p.SetTaints = !sameTaints(p.Taints, node.Spec.Taints)
+	return p
+}
+
+// unknown are the conditions of a silent kubelet that are not Unknown yet.
+func unknown(node *v1.Node, now time.Time) (out []v1.NodeCondition) {
+	for _, kind := range judged {
+		old := condition(node, kind)
+		switch {
+		case old == nil:
+			out = append(out, v1.NodeCondition{
+				Type: kind, Status: v1.ConditionUnknown, Reason: neverUpdated, Message: "Kubelet never posted node status.",
+				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: metav1.NewTime(now),
+			})
+		case old.Status != v1.ConditionUnknown:
+			c := *old
+			c.Status, c.Reason, c.Message = v1.ConditionUnknown, statusUnknown, "Kubelet stopped posting node status."
+			c.LastTransitionTime = metav1.NewTime(now)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func merge(have, set []v1.NodeCondition) []v1.NodeCondition {
+	out := slices.Clone(have)
+	for _, c := range set {
+		if i := slices.IndexFunc(out, func(x v1.NodeCondition) bool { return x.Type == c.Type }); i >= 0 {
+			out[i] = c
+		} else {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func condition(node *v1.Node, kind v1.NodeConditionType) *v1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// ours are the taints that this controller sets and removes, with the condition and status that call for each.
+var ours = []struct {
+	key    string
+	effect v1.TaintEffect
+	when   v1.NodeConditionType
+	is     v1.ConditionStatus
+}{
+	{v1.TaintNodeNotReady, v1.TaintEffectNoSchedule, v1.NodeReady, v1.ConditionFalse},
+	{v1.TaintNodeNotReady, v1.TaintEffectNoExecute, v1.NodeReady, v1.ConditionFalse},
+	{v1.TaintNodeUnreachable, v1.TaintEffectNoSchedule, v1.NodeReady, v1.ConditionUnknown},
+	{v1.TaintNodeUnreachable, v1.TaintEffectNoExecute, v1.NodeReady, v1.ConditionUnknown},
+	{v1.TaintNodeMemoryPressure, v1.TaintEffectNoSchedule, v1.NodeMemoryPressure, v1.ConditionTrue},
+	{v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule, v1.NodeDiskPressure, v1.ConditionTrue},
+	{v1.TaintNodePIDPressure, v1.TaintEffectNoSchedule, v1.NodePIDPressure, v1.ConditionTrue},
+	{v1.TaintNodeNetworkUnavailable, v1.TaintEffectNoSchedule, v1.NodeNetworkUnavailable, v1.ConditionTrue},
+}
+
+// taints are those that the node should have: others' untouched and in front, ours by the conditions. A taint that stays keeps its
+// time.
+func taints(node *v1.Node, conditions []v1.NodeCondition, now time.Time) []v1.Taint {
+	status := map[v1.NodeConditionType]v1.ConditionStatus{}
+	for _, c := range conditions {
+		status[c.Type] = c.Status
+	}
+	wanted := map[[2]string]bool{}
+	isOurs := map[[2]string]bool{{v1.TaintNodeUnschedulable, string(v1.TaintEffectNoSchedule)}: true}
+	var order [][2]string
+	want := func(key string, effect v1.TaintEffect) {
+		id := [2]string{key, string(effect)}
+		wanted[id] = true
+		order = append(order, id)
+	}
+	for _, o := range ours {
+		isOurs[[2]string{o.key, string(o.effect)}] = true
+		if status[o.when] == o.is {
+			want(o.key, o.effect)
+		}
+	}
+	// A new node carries not-ready from its admission on until it says that it is ready.
+	if _, reported := status[v1.NodeReady]; !reported {
+		want(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)
+	}
+	if node.Spec.Unschedulable {
+		want(v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule)
+	}
+	var out []v1.Taint
+	have := map[[2]string]bool{}
+	for _, t := range node.Spec.Taints {
+		id := [2]string{t.Key, string(t.Effect)}
+		if !isOurs[id] || wanted[id] {
+			out = append(out, t)
+			have[id] = true
+		}
+	}
+	for _, id := range order {
+		if have[id] {
+			continue
+		}
+		t := v1.Taint{Key: id[0], Effect: v1.TaintEffect(id[1])}
+		if t.Effect == v1.TaintEffectNoExecute || t.Key == v1.TaintNodeUnschedulable {
+			at := metav1.NewTime(now)
+			t.TimeAdded = &at
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func sameTaints(a, b []v1.Taint) bool {
+	return slices.EqualFunc(a, b, func(x, y v1.Taint) bool { return x.MatchTaint(&y) && x.Value == y.Value })
+}
