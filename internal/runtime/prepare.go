@@ -25,9 +25,16 @@ func (r *Runtime) prepare(ctx context.Context) (config string, err error) {
 		path string
 		mode os.FileMode
 	}{
-		{l.Root, 0o711}, {l.Certs, 0o700}, {l.Config, 0o700}, {l.CNI, 0o700},
+		{l.Root, 0o711},
+		{l.Certs, 0o700},
+		{l.Config, 0o700},
+		{l.CNI, 0o700},
 		// Containers in user namespaces walk through these to their files; names below are not secret, listing is denied.
-		{l.Run, 0o711}, {l.State, 0o711}, {l.Shims, 0o700}, {l.RuncDir, 0o711}, {l.IPAM, 0o700},
+		{l.Run, 0o711},
+		{l.State, 0o711},
+		{l.Shims, 0o700},
+		{l.RuncDir, 0o711},
+		{l.IPAM, 0o700},
 	} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return "", err
