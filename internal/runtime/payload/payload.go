@@ -118,6 +118,7 @@ func (p *Payload) unpack(ctx context.Context, dir, stamp string, entries []manif
 	if err := os.WriteFile(stamp, []byte(want), 0o644); err != nil {
 		return fmt.Errorf("payload: %w", err)
 	}
+	forget()
 	return nil
 }
 
