@@ -1,0 +1,216 @@
+package spec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/kubelet/labels"
+	"podo.dev/podo/internal/kubelet/worker"
+)
+
+// Container implements worker.Specs.
+func (b *Builder) Container(ctx context.Context, in worker.ContainerInput) (*runtimev1.ContainerConfig, error) {
+	cfg, err := b.container(ctx, in)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, configError(err)
+	}
+	return cfg, nil
+}
+
+func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*runtimev1.ContainerConfig, error) {
+	pod, c := in.Pod, in.Container
+	env, err := b.environment(pod, c, in.PodIPs)
+	if err != nil {
+		return nil, err
+	}
+	security, err := b.security(ctx, pod, c, in.ImageRef)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := b.mounts(pod, c, env, in.PodIPs)
+	if err != nil {
+		return nil, err
+	}
+	message, err := b.messageFile(pod, c, in.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	if message != "" {
+		mounts = append(mounts, &runtimev1.Mount{HostPath: message, ContainerPath: absolute(c.TerminationMessagePath)})
+	}
+	if err := os.MkdirAll(filepath.Join(b.podLogs(pod), c.Name), 0o755); err != nil {
+		return nil, fmt.Errorf("create container log directory for container %s failed: %w", c.Name, err)
+	}
+	return &runtimev1.ContainerConfig{
+		Metadata:    &runtimev1.ContainerMetadata{Name: c.Name, Attempt: in.Attempt},
+		Image:       &runtimev1.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: c.Image},
+		Command:     expandAll(c.Command, env),
+		Args:        expandAll(c.Args, env),
+		WorkingDir:  c.WorkingDir,
+		Envs:        env.list(),
+		Labels:      labels.Container(pod, c.Name, b.c.Node),
+		Annotations: labels.ContainerAnnotations(pod, c, in.Attempt, message),
+		Mounts:      mounts,
+		LogPath:     filepath.Join(c.Name, fmt.Sprintf("%d.log", in.Attempt)),
+		Stdin:       c.Stdin,
+		StdinOnce:   c.StdinOnce,
+		Tty:         c.TTY,
+		StopSignal:  stopSignal(c),
+		Linux:       &runtimev1.LinuxContainerConfig{Resources: b.Resources(pod, c), SecurityContext: security},
+	}, nil
+}
+
+func expandAll(list []string, env *environment) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = expand(s, env.lookup)
+	}
+	return out
+}
+
+// messageFile makes the file in which the container may leave a last message. Each instance has its own, named by its attempt;
+// an instance that could not be created and is tried again begins with an empty one.
+func (b *Builder) messageFile(pod *v1.Pod, c *v1.Container, attempt uint32) (string, error) {
+	if c.TerminationMessagePath == "" {
+		return "", nil
+	}
+	path := filepath.Join(b.c.Volumes.Layout().Container(pod.UID, c.Name), fmt.Sprintf("%08x", attempt))
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666)
+	if err != nil {
+		return "", err
+	}
+	// Whoever the container runs as may write, whatever the umask.
+	return path, errors.Join(f.Chmod(0o666), f.Close())
+}
+
+// mounts are the container's volumes and its /etc/hosts.
+func (b *Builder) mounts(pod *v1.Pod, c *v1.Container, env *environment, podIPs []string) ([]*runtimev1.Mount, error) {
+	var out []*runtimev1.Mount
+	hosts := len(podIPs) > 0 || pod.Spec.HostNetwork
+	for i := range c.VolumeMounts {
+		vm := &c.VolumeMounts[i]
+		hosts = hosts && vm.MountPath != etcHosts
+		m, err := b.mount(pod, c, i, env)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	if hosts {
+		path, err := b.hostsFile(pod, podIPs)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimev1.Mount{ContainerPath: etcHosts, HostPath: path})
+	}
+	return out, nil
+}
+
+func (b *Builder) mount(pod *v1.Pod, c *v1.Container, i int, env *environment) (*runtimev1.Mount, error) {
+	vm := &c.VolumeMounts[i]
+	path, readOnly, err := b.c.Volumes.Path(pod, vm.Name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
+	}
+	sub := vm.SubPath
+	if vm.SubPathExpr != "" {
+		if sub, err = expandSubPath(vm.SubPathExpr, env); err != nil {
+			return nil, err
+		}
+	}
+	if sub != "" {
+		if filepath.IsAbs(sub) {
+			return nil, fmt.Errorf("error SubPath `%s` must not be an absolute path", sub)
+		}
+		if slices.Contains(strings.Split(sub, "/"), "..") {
+			return nil, fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
+		}
+		if path, err = b.c.Volumes.SubPath(pod, c.Name, i, vm.Name, sub); err != nil {
+			return nil, err
+		}
+	}
+	propagation, err := propagationOf(vm.MountPropagation)
+	if err != nil {
+		return nil, err
+	}
+	recursive, err := b.recursiveReadOnly(vm)
+	if err != nil {
+		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
+	}
+	return &runtimev1.Mount{
+		HostPath: path, ContainerPath: absolute(vm.MountPath), Readonly: vm.ReadOnly || readOnly,
+		RecursiveReadOnly: recursive, Propagation: propagation,
+	}, nil
+}
+
+// expandSubPath is expand where every name must have a value: a path with a hole in it is another path.
+func expandSubPath(expr string, env *environment) (string, error) {
+	missing := map[string]bool{}
+	path := expand(expr, func(name string) (string, bool) {
+		v, ok := env.lookup(name)
+		if v == "" {
+			missing[name] = true
+		}
+		return v, ok
+	})
+	if len(missing) > 0 {
+		return "", fmt.Errorf("missing value for %s", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	}
+	return path, nil
+}
+
+func absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join("/", path)
+}
+
+func propagationOf(m *v1.MountPropagationMode) (runtimev1.MountPropagation, error) {
+	if m == nil {
+		return runtimev1.MountPropagation_PROPAGATION_PRIVATE, nil
+	}
+	switch *m {
+	case v1.MountPropagationNone:
+		return runtimev1.MountPropagation_PROPAGATION_PRIVATE, nil
+	case v1.MountPropagationHostToContainer:
+		return runtimev1.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
+	case v1.MountPropagationBidirectional:
+		return runtimev1.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
+	}
+	return 0, fmt.Errorf("invalid MountPropagation mode: %q", *m)
+}
+
+// recursiveReadOnly says whether what is mounted below shall be read-only too.
+func (b *Builder) recursiveReadOnly(vm *v1.VolumeMount) (bool, error) {
+	if vm.RecursiveReadOnly == nil || *vm.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	if !vm.ReadOnly {
+		return false, errors.New("volume mount is not read-only")
+	}
+	switch {
+	case *vm.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible:
+		return b.c.RecursiveReadOnly, nil
+	case *vm.RecursiveReadOnly != v1.RecursiveReadOnlyEnabled:
+		return false, fmt.Errorf("unknown recursive read-only mode %q", *vm.RecursiveReadOnly)
+	case !b.c.RecursiveReadOnly:
+		return false, errors.New("not supported by the runtime")
+	}
+	return true, nil
+}

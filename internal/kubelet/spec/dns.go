@@ -1,0 +1,194 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/host"
+)
+
+// DNS is the node's configuration of name resolution.
+type DNS struct {
+	Cluster []string // addresses of the cluster's DNS servers
+	Domain  string   // clusterDomain
+	// ResolvConf is the file that pods with the policy Default get; "" is the host's own (ResolvConf).
+	ResolvConf string
+}
+
+// Where the host's resolver is configured. The stub of systemd-resolved listens on an address that is only the host's; the
+// servers behind it are in a file of their own.
+const (
+	hostResolvConf = "/etc/resolv.conf"
+	realResolvConf = "/run/systemd/resolve/resolv.conf"
+)
+
+// The limits of what a resolver is told, as the API's validation has them.
+const (
+	maxServers     = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+	maxSearchName  = 253
+)
+
+// ResolvConf finds the file with the name servers that pods can reach: the host's own, unless that names only local ones and
+// systemd-resolved says what is behind them.
+func ResolvConf(h host.Files) string {
+	b, err := h.ReadFile(hostResolvConf)
+	if err != nil {
+		return hostResolvConf
+	}
+	conf := parseResolvConf(string(b))
+	local := func(s string) bool {
+		a, err := netip.ParseAddr(s)
+		return err == nil && a.IsLoopback()
+	}
+	if len(conf.Servers) == 0 || slices.ContainsFunc(conf.Servers, func(s string) bool { return !local(s) }) {
+		return hostResolvConf
+	}
+	if _, err := h.ReadFile(realResolvConf); err == nil {
+		return realResolvConf
+	}
+	return hostResolvConf
+}
+
+func parseResolvConf(text string) *runtimev1.DNSConfig {
+	out := &runtimev1.DNSConfig{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 || strings.HasPrefix(f[0], "#") || strings.HasPrefix(f[0], ";") {
+			continue
+		}
+		switch {
+		case f[0] == "nameserver" && len(f) > 1:
+			out.Servers = append(out.Servers, f[1])
+		case f[0] == "search": // the last one counts, as with options
+			out.Searches = nil
+			for _, s := range f[1:] {
+				if s != "." {
+					s = strings.TrimSuffix(s, ".")
+				}
+				out.Searches = append(out.Searches, s)
+			}
+		case f[0] == "options":
+			out.Options = f[1:]
+		}
+	}
+	return out
+}
+
+// dns is what the pod's containers find in /etc/resolv.conf. tell says whether users hear of what had to be changed.
+func (b *Builder) dns(pod *v1.Pod, tell bool) (*runtimev1.DNSConfig, error) {
+	policy := pod.Spec.DNSPolicy
+	if policy == v1.DNSClusterFirst && pod.Spec.HostNetwork {
+		policy = v1.DNSDefault
+	}
+	out := &runtimev1.DNSConfig{}
+	if policy != v1.DNSNone {
+		var err error
+		if out, err = b.hostDNS(); err != nil {
+			return nil, err
+		}
+	}
+	if policy != v1.DNSNone && policy != v1.DNSDefault {
+		if len(b.c.DNS.Cluster) > 0 {
+			out.Servers = slices.Clone(b.c.DNS.Cluster)
+			out.Searches = clusterSearches(pod.Namespace, b.c.DNS.Domain, out.Searches)
+			out.Options = []string{"ndots:5"}
+		} else if tell {
+			b.c.Event(pod, "", v1.EventTypeWarning, "MissingClusterDNS", fmt.Sprintf(
+				"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+				full(pod), v1.DNSClusterFirst, v1.DNSDefault))
+		}
+	}
+	if c := pod.Spec.DNSConfig; c != nil {
+		out.Servers = unique(append(out.Servers, c.Nameservers...))
+		out.Searches = unique(append(out.Searches, c.Searches...))
+		out.Options = mergeOptions(out.Options, c.Options)
+	}
+	return b.fit(pod, out, tell), nil
+}
+
+func (b *Builder) hostDNS() (*runtimev1.DNSConfig, error) {
+	path := b.c.DNS.ResolvConf
+	if path == "" {
+		path = ResolvConf(b.c.Files)
+	}
+	text, err := b.c.Files.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && path == hostResolvConf {
+		return &runtimev1.DNSConfig{}, nil // a host without any
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the resolver configuration (resolvConf): %w", err)
+	}
+	return parseResolvConf(string(text)), nil
+}
+
+func clusterSearches(namespace, domain string, rest []string) []string {
+	if domain == "" {
+		return rest
+	}
+	return unique(append([]string{namespace + ".svc." + domain, "svc." + domain, domain}, rest...))
+}
+
+func unique(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// mergeOptions overrides options by name and keeps the order.
+func mergeOptions(have []string, more []v1.PodDNSConfigOption) []string {
+	out := slices.Clone(have)
+	for _, o := range more {
+		text := o.Name
+		if o.Value != nil && *o.Value != "" {
+			text += ":" + *o.Value
+		}
+		same := func(s string) bool { name, _, _ := strings.Cut(s, ":"); return name == o.Name }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i] = text
+		} else {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// fit leaves out what resolvers do not take.
+func (b *Builder) fit(pod *v1.Pod, c *runtimev1.DNSConfig, tell bool) *runtimev1.DNSConfig {
+	if len(c.Servers) > maxServers {
+		c.Servers = c.Servers[:maxServers]
+		if tell {
+			b.c.Event(pod, "", v1.EventTypeWarning, "DNSConfigForming",
+				"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "+strings.Join(c.Servers, " "))
+		}
+	}
+	var fits []string
+	chars := -1 // of the joined list: one blank less than names
+	for _, s := range c.Searches[:min(len(c.Searches), maxSearches)] {
+		if len(s) > maxSearchName {
+			continue
+		}
+		if chars+1+len(s) > maxSearchChars {
+			break
+		}
+		fits, chars = append(fits, s), chars+1+len(s)
+	}
+	if len(fits) < len(c.Searches) && tell {
+		b.c.Event(pod, "", v1.EventTypeWarning, "DNSConfigForming",
+			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "+strings.Join(fits, " "))
+	}
+	c.Searches = fits
+	return c
+}

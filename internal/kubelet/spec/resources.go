@@ -1,0 +1,140 @@
+package spec
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/kubelet/cm"
+)
+
+// Resources are the limits of a container, as the runtime is told when it is created or resized.
+func (b *Builder) Resources(pod *v1.Pod, c *v1.Container) *runtimev1.LinuxContainerResources {
+	var request *resource.Quantity
+	if q, ok := c.Resources.Requests[v1.ResourceCPU]; ok {
+		request = &q
+	}
+	out := b.limits(request, limitOf(pod, c, v1.ResourceCPU), limitOf(pod, c, v1.ResourceMemory))
+	out.OomScoreAdj = oomScore(pod, c, b.c.Machine.Memory)
+	for _, size := range b.c.Machine.PageSizes() {
+		l := &runtimev1.HugepageLimit{PageSize: size} // none, unless asked for
+		for name, q := range c.Resources.Limits {
+			if unit, ok := cm.HugePageUnit(name); ok && unit == size {
+				l.Limit = uint64(q.Value())
+			}
+		}
+		out.HugepageLimits = append(out.HugepageLimits, l)
+	}
+	b.noSwap(out)
+	return out
+}
+
+// limitOf is a container's limit, or the pod's own where the container has none.
+func limitOf(pod *v1.Pod, c *v1.Container, name v1.ResourceName) *resource.Quantity {
+	q := c.Resources.Limits[name]
+	if q.IsZero() && resourcehelper.IsPodLevelResourcesSet(pod) {
+		q = pod.Spec.Resources.Limits[name]
+	}
+	return &q
+}
+
+// limits translates quantities. A cpu request that is not there is the limit.
+func (b *Builder) limits(cpuRequest, cpuLimit, memory *resource.Quantity) *runtimev1.LinuxContainerResources {
+	if cpuRequest == nil {
+		cpuRequest = cpuLimit
+	}
+	out := &runtimev1.LinuxContainerResources{
+		CpuShares: int64(cm.MilliCPUToShares(cpuRequest.MilliValue())), MemoryLimitInBytes: memory.Value(),
+	}
+	if !b.c.NoCPUQuota {
+		out.CpuPeriod, out.CpuQuota = b.period, cm.MilliCPUToQuota(cpuLimit.MilliValue(), b.period)
+	}
+	if b.c.CgroupV2 && !b.c.SingleProcessOOMKill {
+		out.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	return out
+}
+
+// noSwap keeps a container from swapping, where the kernel can: v1 counts memory and swap together, v2 swap alone.
+func (b *Builder) noSwap(r *runtimev1.LinuxContainerResources) {
+	switch {
+	case !b.c.SwapLimited:
+	case !b.c.CgroupV2:
+		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
+	default:
+		if r.Unified == nil {
+			r.Unified = map[string]string{}
+		}
+		r.Unified["memory.swap.max"] = "0"
+	}
+}
+
+// The kernel kills by score when memory runs out: the highest first.
+const (
+	guaranteedScore = -997
+	bestEffortScore = 1000
+	scoreScale      = 1000
+)
+
+// oomScore protects those who asked for what they use: a Burstable container's score falls with its share of the node's memory,
+// so that whoever uses more than it asked for goes first.
+func oomScore(pod *v1.Pod, c *v1.Container, capacity int64) int64 {
+	if isNodeCritical(pod) {
+		return guaranteedScore
+	}
+	switch cm.QOS(pod) {
+	case v1.PodQOSGuaranteed:
+		return guaranteedScore
+	case v1.PodQOSBestEffort:
+		return bestEffortScore
+	}
+	score := scoreScale - scoreScale*fairRequest(pod, c)/capacity
+	// A sidecar is never killed before the containers that it serves.
+	if isInit(pod, c) && isSidecar(c) {
+		least := int64(-1)
+		for i := range pod.Spec.Containers {
+			if r := pod.Spec.Containers[i].Resources.Requests.Memory().Value(); least < 0 || r < least {
+				least = r
+			}
+		}
+		score = min(score, scoreScale-scoreScale*max(least, 0)/capacity)
+	}
+	return min(max(score, scoreScale+guaranteedScore), bestEffortScore-1)
+}
+
+// fairRequest is what a container asked for, and its share of what the pod asked for beyond its containers.
+func fairRequest(pod *v1.Pod, c *v1.Container) int64 {
+	own := c.Resources.Requests.Memory().Value()
+	if !resourcehelper.IsPodLevelRequestsSet(pod) || len(pod.Spec.Containers) == 0 {
+		return own
+	}
+	sum, n := int64(0), int64(len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		sum += pod.Spec.Containers[i].Resources.Requests.Memory().Value()
+	}
+	for i := range pod.Spec.InitContainers {
+		if isSidecar(&pod.Spec.InitContainers[i]) {
+			sum, n = sum+pod.Spec.InitContainers[i].Resources.Requests.Memory().Value(), n+1
+		}
+	}
+	return own + max(pod.Spec.Resources.Requests.Memory().Value()-sum, 0)/n
+}
+
+func isInit(pod *v1.Pod, c *v1.Container) bool {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == c.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// isNodeCritical tells the pods that a node needs to be one.
+func isNodeCritical(pod *v1.Pod) bool {
+	const systemCritical = 2_000_000_000
+	source := pod.Annotations["kubernetes.io/config.source"]
+	static := source != "" && source != "api"
+	high := pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
+	return (static || high) && pod.Spec.PriorityClassName == "system-node-critical"
+}

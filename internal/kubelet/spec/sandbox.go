@@ -1,0 +1,150 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/kubelet/labels"
+)
+
+// Sandbox implements worker.Specs.
+func (b *Builder) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimev1.PodSandboxConfig, error) {
+	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
+		return nil, errors.New("user namespaces (hostUsers: false) are not supported yet")
+	}
+	dns, err := b.dns(pod, attempt == 0)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &runtimev1.PodSandboxConfig{
+		Metadata:     &runtimev1.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt},
+		Labels:       labels.Sandbox(pod, b.c.Node),
+		Annotations:  maps.Clone(pod.Annotations),
+		DnsConfig:    dns,
+		LogDirectory: b.podLogs(pod),
+		PortMappings: portMappings(pod),
+		Linux:        b.linuxSandbox(pod, cgroupParent),
+	}
+	if !pod.Spec.HostNetwork {
+		if cfg.Hostname, err = b.kernelHostname(pod); err != nil {
+			return nil, err
+		}
+	}
+	// The runtime opens log files and makes no directory for them.
+	if err := os.MkdirAll(cfg.LogDirectory, 0o755); err != nil {
+		return nil, fmt.Errorf("create pod log directory: %w", err)
+	}
+	return cfg, nil
+}
+
+// portMappings are those of containers that live beside each other. Ports without one of the host are named too: what the
+// runtime makes of them is its own.
+func portMappings(pod *v1.Pod) []*runtimev1.PortMapping {
+	var out []*runtimev1.PortMapping
+	add := func(c *v1.Container) {
+		for _, p := range c.Ports {
+			m := &runtimev1.PortMapping{ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP}
+			switch p.Protocol {
+			case v1.ProtocolUDP:
+				m.Protocol = runtimev1.Protocol_UDP
+			case v1.ProtocolSCTP:
+				m.Protocol = runtimev1.Protocol_SCTP
+			}
+			out = append(out, m)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; isSidecar(c) {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return out
+}
+
+func isSidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+func (b *Builder) linuxSandbox(pod *v1.Pod, cgroupParent string) *runtimev1.LinuxPodSandboxConfig {
+	sec := &runtimev1.LinuxSandboxSecurityContext{
+		NamespaceOptions: namespaces(pod),
+		Privileged:       anyPrivileged(pod),
+		// The sandbox itself does nothing that the default profile forbids, whatever the pod's containers need.
+		Seccomp: &runtimev1.SecurityProfile{ProfileType: runtimev1.SecurityProfile_RuntimeDefault},
+	}
+	out := &runtimev1.LinuxPodSandboxConfig{CgroupParent: cgroupParent, SecurityContext: sec}
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		out.Sysctls = map[string]string{}
+		for _, s := range sc.Sysctls {
+			out.Sysctls[strings.ReplaceAll(s.Name, "/", ".")] = s.Value
+		}
+		if sc.RunAsUser != nil {
+			sec.RunAsUser = &runtimev1.Int64Value{Value: *sc.RunAsUser}
+			if sc.RunAsGroup != nil { // a group without a user is an error to the runtime
+				sec.RunAsGroup = &runtimev1.Int64Value{Value: *sc.RunAsGroup}
+			}
+		}
+		sec.SupplementalGroups = groups(sc)
+		sec.SupplementalGroupsPolicy = groupsPolicy(sc)
+		sec.SelinuxOptions = selinux(sc.SELinuxOptions)
+	}
+	out.Resources = b.sandboxResources(pod)
+	out.Overhead = &runtimev1.LinuxContainerResources{}
+	if o := pod.Spec.Overhead; o != nil {
+		out.Overhead = b.limits(o.Cpu(), o.Cpu(), o.Memory())
+	}
+	return out
+}
+
+// sandboxResources are for runtimes that size a whole sandbox, like virtual machines.
+func (b *Builder) sandboxResources(pod *v1.Pod) *runtimev1.LinuxContainerResources {
+	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	requests, limits := resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts)
+	var cpu *resource.Quantity
+	if _, ok := requests[v1.ResourceCPU]; ok {
+		cpu = requests.Cpu()
+	}
+	return b.limits(cpu, limits.Cpu(), limits.Memory())
+}
+
+func anyPrivileged(pod *v1.Pod) bool {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if sc := list[i].SecurityContext; sc != nil && sc.Privileged != nil && *sc.Privileged {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// namespaces says with whom a pod's containers share what.
+func namespaces(pod *v1.Pod) *runtimev1.NamespaceOption {
+	out := &runtimev1.NamespaceOption{
+		Network: runtimev1.NamespaceMode_POD, Ipc: runtimev1.NamespaceMode_POD, Pid: runtimev1.NamespaceMode_CONTAINER,
+	}
+	if pod.Spec.HostNetwork {
+		out.Network = runtimev1.NamespaceMode_NODE
+	}
+	if pod.Spec.HostIPC {
+		out.Ipc = runtimev1.NamespaceMode_NODE
+	}
+	switch {
+	case pod.Spec.HostPID:
+		out.Pid = runtimev1.NamespaceMode_NODE
+	case pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
+		out.Pid = runtimev1.NamespaceMode_POD
+	}
+	return out
+}
