@@ -107,8 +107,16 @@ func TestPayloads(t *testing.T) {
 	p.Labels = map[string]string{"l": "1"}
 	n.mount(t, p)
 	for _, f := range [][3]string{
-		{"all", "k", "v"}, {"all", "b", "\x00\x01"}, {"some", "dir/k", "v"}, {"secret", "password", "p"}, {"down", "labels", `l="1"`},
-		{"down", "cpu", "2"}, {"proj", "x", "y"}, {"proj", "deep/er/k", "p"}, {"proj", "name", "p"}, {"proj", "token", "token for a"},
+		{"all", "k", "v"},
+		{"all", "b", "\x00\x01"},
+		{"some", "dir/k", "v"},
+		{"secret", "password", "p"},
+		{"down", "labels", `l="1"`},
+		{"down", "cpu", "2"},
+		{"proj", "x", "y"},
+		{"proj", "deep/er/k", "p"},
+		{"proj", "name", "p"},
+		{"proj", "token", "token for a"},
 	} {
 		if got := n.read(t, p, f[0], f[1]); got != f[2] {
 			t.Errorf("%s/%s is %q, want %q", f[0], f[1], got, f[2])
