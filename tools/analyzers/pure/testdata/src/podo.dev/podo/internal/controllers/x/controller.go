@@ -1,0 +1,5 @@
+package x
+
+import "time"
+
+var acted = time.Now()

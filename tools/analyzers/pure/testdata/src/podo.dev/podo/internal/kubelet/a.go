@@ -1,0 +1,5 @@
+package shell
+
+import "time"
+
+var now = time.Now()

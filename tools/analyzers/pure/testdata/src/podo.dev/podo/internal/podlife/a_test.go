@@ -1,0 +1,5 @@
+package podlife
+
+import "time"
+
+var start = time.Now()
