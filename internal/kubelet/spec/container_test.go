@@ -121,4 +121,3 @@ func TestMountFailures(t *testing.T) {
 		}
 	}
 }
-
