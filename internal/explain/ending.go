@@ -1,0 +1,102 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/timeline"
+)
+
+// terminating explains a pod that is to go. Within its grace that is as it should be; beyond it something holds it.
+func (f Facts) terminating() Finding {
+	p := f.Pod
+	grace := time.Duration(0)
+	if p.DeletionGracePeriodSeconds != nil {
+		grace = time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
+	}
+	// deletionTimestamp is when the grace is over, not when deletion was asked for.
+	out := Finding{State: "is terminating", Since: p.DeletionTimestamp.Add(-grace)}
+	if r, ok := f.last(timeline.Deleting, nil); ok && r.Cause != "" {
+		out.Why = "Deletion was asked for by " + r.Cause + ". "
+	}
+	var alive []string
+	for _, s := range f.statuses() {
+		if s.State.Running != nil {
+			alive = append(alive, s.Name)
+		}
+	}
+	n := f.node(p.Spec.NodeName)
+	left := p.DeletionTimestamp.Sub(f.Now)
+	switch {
+	case p.Spec.NodeName != "" && n == nil && f.Nodes != nil:
+		out.Why += "Its node " + p.Spec.NodeName + " does not exist any more, so that nobody can end it"
+		out.Do = "It is removed when the node has been missing for 40 s"
+	case n != nil && !isReady(n):
+		_, words := ready(n)
+		out.Why += fmt.Sprintf("The kubelet of its node %s, which must end it, is not there (%s)", n.Name, words)
+		out.Do = fmt.Sprintf("Bring the node back. Only if it never comes back: `podo kubectl delete pod -n %s %s --grace-period=0 --force`", p.Namespace, p.Name)
+	case len(alive) > 0 && left > 0:
+		out.Why += fmt.Sprintf("It still runs %s and has %d s of its grace of %d s left", strings.Join(alive, ", "), int(left.Seconds())+1, int(grace.Seconds()))
+	case len(alive) > 0:
+		out.Why += fmt.Sprintf("Its grace of %d s is over, but %s still run", int(grace.Seconds()), strings.Join(alive, ", "))
+		out.Do = "The runtime does not end them: see `podo status` and the node's log; a process that waits for a dead disk or mount cannot be killed"
+	case len(p.Finalizers) > 0:
+		out.State = "has ended, and is kept by its finalizers"
+		out.Why += "Whoever set them must remove them: " + strings.Join(p.Finalizers, ", ")
+		out.Do = fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch pod -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", p.Namespace, p.Name)
+	default:
+		if _, released := f.last(timeline.Released, nil); !released {
+			out.Why += "No container runs any more; its volumes, sandbox or network are still being given back"
+		} else {
+			out.Why += "Everything has been given back; the API server is about to be told"
+		}
+	}
+	return out
+}
+
+func isReady(n *v1.Node) bool {
+	ok, _ := ready(n)
+	return ok
+}
+
+// ended explains a pod that is over.
+func (f Facts) ended() Finding {
+	p := f.Pod
+	out := Finding{State: "has succeeded"}
+	if p.Status.Phase == v1.PodFailed {
+		out.State = "has failed"
+	}
+	var bad []string
+	for _, s := range f.statuses() {
+		t := s.State.Terminated
+		if t == nil {
+			continue
+		}
+		if t.FinishedAt.After(out.Since) {
+			out.Since = t.FinishedAt.Time
+		}
+		if t.ExitCode != 0 {
+			bad = append(bad, fmt.Sprintf("Container %s ended with %s", s.Name, exit(t)))
+		}
+	}
+	if p.Status.Reason != "" {
+		out.State += " (" + p.Status.Reason + ")"
+	}
+	out.Why = strings.TrimSpace(strings.Join(append([]string{p.Status.Message}, bad...), " "))
+	switch reason := p.Status.Reason; {
+	case reason == "Evicted":
+		out.Do = "It is not started again; whatever made it makes a new one. Lower what it uses, or raise its requests"
+	case reason == "DeadlineExceeded":
+		out.Do = "It ran longer than activeDeadlineSeconds allows"
+	case strings.HasPrefix(reason, "OutOf"):
+		out.Do = "The node it named has not enough left: leave spec.nodeName to the scheduler, lower its requests, or end other pods"
+	case reason == "NodeAffinity" || reason == "NodeName" || reason == "UnexpectedAdmissionError":
+		out.Do = "The kubelet refused it; a new pod is needed"
+	case len(bad) > 0:
+		out.Do = fmt.Sprintf("Read its log: `podo kubectl logs -n %s %s`", p.Namespace, p.Name)
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podo.dev/podo/internal/explain"
+	"podo.dev/podo/internal/timeline"
+)
+
+var (
+	start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	now   = start.Add(5 * time.Minute)
+	ref   = timeline.PodRef{Namespace: "ns", Name: "p", UID: "u"}
+)
+
+func pod(change func(*v1.Pod)) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", CreationTimestamp: metav1.NewTime(start)}}
+	p.Spec.NodeName = "node-a"
+	p.Spec.SchedulerName = v1.DefaultSchedulerName
+	began := metav1.NewTime(start.Add(time.Second))
+	p.Status.StartTime = &began
+	change(p)
+	return p
+}
+
+func waiting(name, reason, message string) v1.ContainerStatus {
+	return v1.ContainerStatus{Name: name, Image: "docker.io/library/x:1", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}}
+}
+
+func node(status v1.ConditionStatus) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: v1.NodeStatus{Conditions: []v1.NodeCondition{
+		{Type: v1.NodeReady, Status: status, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."},
+	}}}
+}
+
+func rec(after time.Duration, stage timeline.Stage) timeline.Record {
+	return timeline.New(start.Add(after), ref, stage)
+}
+
+func TestDiagnose(t *testing.T) {
+	deleted := func(p *v1.Pod, ago time.Duration, grace int64) {
+		at := metav1.NewTime(now.Add(-ago).Add(time.Duration(grace) * time.Second))
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	}
+	running := v1.ContainerStatus{Name: "a", Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}}}
+	for _, c := range []struct {
+		name    string
+		pod     *v1.Pod
+		records []timeline.Record
+		node    *v1.Node
+		want    []string // in this order
+	}{
+		{
+			"too large", pod(func(p *v1.Pod) { p.Spec.NodeName = "" }),
+			[]timeline.Record{rec(0, timeline.Attempt).Move("", "unschedulable").With("try", 3).With("nodes", 1).With("NodeResourcesFit", "1 Insufficient cpu (node-a cpu.asked=4 cpu.free=500m)")},
+			node(v1.ConditionTrue),
+			[]string{"Pod ns/p waits for a node since 03:04:05 (5 min ago).", "tried 3 times, 1 nodes", "cpu.asked=4 cpu.free=500m", "lower the pod's requests"},
+		},
+		{
+			"tainted", pod(func(p *v1.Pod) {
+				p.Spec.NodeName = ""
+				p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 node(s) had untolerated taint(s)."}}
+			}), nil,
+			&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: "gpu", Value: "only", Effect: v1.TaintEffectNoSchedule}}}},
+			[]string{"The scheduler says: 0/1 nodes", "add a toleration, or remove the taint: node-a has gpu=only:NoSchedule"},
+		},
+		{
+			"gated", pod(func(p *v1.Pod) {
+				p.Spec.NodeName = ""
+				p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x.io/y"}}
+			}), nil, nil,
+			[]string{"held back by scheduling gates", "x.io/y"},
+		},
+		{
+			"another scheduler", pod(func(p *v1.Pod) { p.Spec.NodeName = ""; p.Spec.SchedulerName = "mine" }), nil, nil,
+			[]string{`the scheduler "mine"`},
+		},
+		{
+			"image not there", pod(func(p *v1.Pod) {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "ImagePullBackOff", `Back-off pulling image "docker.io/library/x:1": ErrImagePull: not found`)}
+			}), []timeline.Record{rec(10*time.Second, timeline.Image).About("docker.io/library/x:1").Move("", "failed").Because("ErrImagePull"), rec(11*time.Second, timeline.Container).About("a").Move("Waiting", "BackOff")}, node(v1.ConditionTrue),
+			[]string{"cannot start container a (ImagePullBackOff) since 03:04:16", "check name and tag of docker.io/library/x:1"},
+		},
+		{
+			"image needs credentials", pod(func(p *v1.Pod) {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "ErrImagePull", "pull access denied: 401 Unauthorized")}
+			}), nil, nil,
+			[]string{"imagePullSecrets"},
+		},
+		{
+			"crash loop", pod(func(p *v1.Pod) {
+				s := waiting("a", "CrashLoopBackOff", "back-off 40s restarting failed container")
+				s.RestartCount = 4
+				s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.NewTime(start), FinishedAt: metav1.NewTime(start.Add(9 * time.Second))}
+				p.Status.ContainerStatuses = []v1.ContainerStatus{s}
+			}), nil, node(v1.ConditionTrue),
+			[]string{"restarts container a again and again (CrashLoopBackOff, 4 restarts) since 03:04:14", "exit code 137, killed because it was out of memory, 9s after", "Raise its memory limit", "--previous"},
+		},
+		{
+			"crash of an init container that is not found", pod(func(p *v1.Pod) {
+				s := waiting("setup", "CrashLoopBackOff", "")
+				s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 127}
+				p.Status.InitContainerStatuses = []v1.ContainerStatus{s}
+				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "PodInitializing", "")}
+			}), nil, nil,
+			[]string{"restarts container setup", "its command was not found"},
+		},
+		{
+			"missing secret", pod(func(p *v1.Pod) {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "CreateContainerConfigError", `secret "db" not found`)}
+			}), nil, nil,
+			[]string{"CreateContainerConfigError", `secret "db" not found.`, "Create that secret, or the key in it, in namespace ns"},
+		},
+		{
+			"missing config map volume", pod(func(p *v1.Pod) {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "ContainerCreating", "")}
+			}), []timeline.Record{rec(2*time.Second, timeline.Volumes).Move("mounting", "unmounted").Because(`MountVolume.SetUp failed for volume "c" : configmap "cfg" not found`)}, nil,
+			[]string{"waits for its volumes since 03:04:07", `configmap "cfg" not found`, "Create that configmap"},
+		},
+		{
+			"stuck in termination: node gone", pod(func(p *v1.Pod) { deleted(p, time.Hour, 30); p.Status.ContainerStatuses = []v1.ContainerStatus{running} }), nil, node(v1.ConditionUnknown),
+			[]string{"is terminating since", "kubelet of its node node-a", "Kubelet stopped posting node status.", "--force"},
+		},
+		{
+			"terminating within grace", pod(func(p *v1.Pod) {
+				deleted(p, 10*time.Second, 30)
+				p.Status.ContainerStatuses = []v1.ContainerStatus{running}
+			}), nil, node(v1.ConditionTrue),
+			[]string{"is terminating since", "10 s ago", "still runs a", "of its grace of 30 s left"},
+		},
+		{
+			"kept by finalizers", pod(func(p *v1.Pod) { deleted(p, time.Hour, 0); p.Finalizers = []string{"a.io/x"} }), nil, node(v1.ConditionTrue),
+			[]string{"kept by its finalizers", "a.io/x", "patch pod"},
+		},
+		{
+			"C23: too large for the node it names", pod(func(p *v1.Pod) {
+				p.Status.Phase, p.Status.Reason = v1.PodFailed, "OutOfcpu"
+				p.Status.Message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 4000, used: 100, capacity: 2000"
+			}), nil, nil,
+			[]string{"has failed (OutOfcpu)", "requested: 4000", "leave spec.nodeName to the scheduler"},
+		},
+		{
+			"not taken", pod(func(p *v1.Pod) { p.Status.StartTime = nil }), nil, node(v1.ConditionFalse),
+			[]string{"is on node node-a, which is not ready,"},
+		},
+		{
+			"not ready", pod(func(p *v1.Pod) {
+				s := running
+				s.Ready = false
+				p.Status.ContainerStatuses = []v1.ContainerStatus{s}
+			}), []timeline.Record{rec(time.Minute, timeline.Probe).About("a").Because("HTTP probe failed with statuscode: 503")}, node(v1.ConditionTrue),
+			[]string{"is running, but not ready", "statuscode: 503"},
+		},
+		{
+			"well", pod(func(p *v1.Pod) {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{running}
+				p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(start)}}
+			}), nil, node(v1.ConditionTrue),
+			[]string{"Pod ns/p is running and ready since 03:04:05 (5 min ago)."},
+		},
+	} {
+		var nodes []*v1.Node
+		if c.node != nil {
+			nodes = append(nodes, c.node)
+		}
+		got := explain.Diagnose(c.pod, c.records, nodes, now)
+		rest := got
+		for _, w := range c.want {
+			i := strings.Index(rest, w)
+			if i < 0 {
+				t.Errorf("%s: no %q (in this place) in\n%s", c.name, w, got)
+				break
+			}
+			rest = rest[i+len(w):]
+		}
+		if strings.Contains(got, "..") || strings.Contains(got, "  ") || strings.Contains(got, "\n") {
+			t.Errorf("%s: bad text: %q", c.name, got)
+		}
+	}
+}
