@@ -52,7 +52,10 @@ var parsers = []string{
 }
 
 // random are packages whose import alone says that a decision depends on chance.
-var random = []string{"math/rand", "math/rand/v2", "crypto/rand", "github.com/google/uuid", "k8s.io/apimachinery/pkg/util/uuid", "k8s.io/apimachinery/pkg/util/rand"}
+var random = []string{"crypto/rand", "github.com/google/uuid", "k8s.io/apimachinery/pkg/util/uuid", "k8s.io/apimachinery/pkg/util/rand"}
+
+// seeded are the functions of math/rand that make a generator of a seed: with it as an argument a decision can be replayed.
+var seeded = []string{"New", "NewSource", "NewPCG", "NewChaCha8", "NewZipf"}
 
 // Analyzer reports impure code in pure packages and in controllers' plans. Test files may do as they like.
 var Analyzer = &analysis.Analyzer{
@@ -103,6 +106,10 @@ func checkUse(pass *analysis.Pass, sel *ast.SelectorExpr) {
 	switch p := obj.Pkg().Path(); {
 	case p == "time" && slices.Contains(clocks, obj.Name()):
 		pass.Reportf(sel.Pos(), "pure code must not call time.%s: take now as an argument", obj.Name())
+	case p == "math/rand" || p == "math/rand/v2":
+		if _, ok := obj.(*types.Func); ok && !slices.Contains(seeded, obj.Name()) {
+			pass.Reportf(sel.Pos(), "pure code must not call rand.%s: take a generator as an argument", obj.Name())
+		}
 	case p == "net" && !slices.Contains(parsers, obj.Name()):
 		pass.Reportf(sel.Pos(), "pure code must not use net.%s: of package net it may parse addresses only", obj.Name())
 	case p == "k8s.io/apimachinery/pkg/apis/meta/v1" && (obj.Name() == "Now" || obj.Name() == "NowMicro"):
