@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/host/tree"
 )
 
 // SubPath pins what subPath leads to inside a volume of the pod, and returns where the container finds it: a bind mount of
@@ -135,7 +137,7 @@ func (m *Manager) pin(fd int, target string) error {
 		}
 	}
 	// What the last mount covered may be a directory where now a file is needed.
-	if err := removeTree(target); err != nil {
+	if err := tree.Remove(target); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/host/tree"
 	"podo.dev/podo/internal/kubelet/downward"
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/worker"
@@ -256,7 +257,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if err := m.unmountBelow(ctx, dir); err != nil {
 		return err
 	}
-	if err := removeTree(dir); err != nil {
+	if err := tree.Remove(dir); err != nil {
 		return err
 	}
 	m.mu.Lock()
