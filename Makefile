@@ -81,7 +81,7 @@ sim: ## simulate a cluster with faults; SEED=n replays one
 .PHONY: e2e
 e2e: build images ## stories on real containers: needs root (RUN=regexp for some)
 	@tools/deps nftables strace
-	go test -count=1 -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+	go test -count=1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./test/e2e/...
 
 .PHONY: test
 test: unit sim e2e ## everything that must pass: unit, a short simulation, e2e
@@ -89,6 +89,7 @@ test: unit sim e2e ## everything that must pass: unit, a short simulation, e2e
 .PHONY: check
 check: ## vet, staticcheck, gofumpt and the project's own analyzers
 	go vet ./...
+	go vet -tags e2e ./internal/runtime
 	go run $(STATICCHECK) ./...
 	@unformatted=$$(go run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "gofumpt would change:"; echo "$$unformatted"; exit 1; fi

@@ -41,6 +41,9 @@ var disabledPlugins = []string{
 	"io.containerd.http.v1.pprof",
 }
 
+// Statistics are collected once a minute instead of once a second: each round asks every shim, which for ten quiet pods took 8 % of a
+// core at the default and 0.8 % every ten seconds. Who wants a pod's CPU rate sooner reads its cgroup.
+//
 // The configuration says only what differs from containerd's defaults. Every path and address that has a default below /run, /etc,
 // /opt or /var must be here, or two podos, or podo and another containerd, would meet.
 var containerdTOML = template.Must(template.New("containerd").Funcs(template.FuncMap{"q": strconv.Quote}).Parse(`version = 4
@@ -76,7 +79,8 @@ disabled_plugins = [{{range .Disabled}}
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = {{.RestrictOOM}}
   netns_mounts_under_state_dir = true
-  stats_collect_period = '10s'
+  stats_collect_period = '1m'
+  stats_retention_period = '5m'
 
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = 'runc'

@@ -1,9 +1,12 @@
+//go:build e2e
+
 package runtime_test
 
 import (
 	"io"
 	"log"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -22,7 +25,7 @@ func TestPullFromARegistry(t *testing.T) {
 	srv := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer srv.Close()
 	ref := strings.TrimPrefix(srv.URL, "http://") + "/team/thing:v1"
-	img, err := archive.Build(archive.Image{Ref: ref, Arch: "amd64", Files: []archive.File{{Path: "/thing", Mode: 0o755, Data: []byte("x")}}})
+	img, err := archive.Build(archive.Image{Ref: ref, Arch: runtime.GOARCH, Files: []archive.File{{Path: "/thing", Mode: 0o755, Data: []byte("x")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
