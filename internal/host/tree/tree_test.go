@@ -32,7 +32,7 @@ func TestRemovalStopsAtMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-		// A bind mount of the same file system: its device number does not give it away.
+	// A bind mount of the same file system: its device number does not give it away.
 	if err := unix.Mount(other, filepath.Join(tree, "a", "mnt"), "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
