@@ -6,7 +6,9 @@ SHELL := /bin/bash
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 DATA_DIR ?= /var/lib/podo
-SEED     ?= 1
+# 0 runs a few short simulations, another number that one.
+SEED     ?= 0
+STEPS    ?= 300
 # Flags for `podo up`, for example UP="--https-port 7443"
 UP       ?=
 # Packages that go test runs in the unit lane: all of this module but the lanes of their own.
@@ -26,7 +28,7 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n for sim, RUN=regexp for unit and e2e'
+	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n STEPS=n for sim, RUN=regexp for unit and e2e'
 
 .PHONY: build
 build: payload ## build bin/podo with its helper programs in it
@@ -76,7 +78,7 @@ unit: ## unit and property tests and lifecycle scripts, with the race detector (
 
 .PHONY: sim
 sim: ## simulate a cluster with faults; SEED=n replays one
-	PODO_SIM_SEED=$(SEED) go test -race -count=1 -timeout 20m ./internal/sim/...
+	go test -race -count=1 -timeout 20m ./internal/sim -seed=$(SEED) -steps=$(STEPS)
 
 .PHONY: e2e
 e2e: build images ## stories on real containers: needs root (RUN=regexp for some)

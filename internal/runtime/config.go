@@ -41,8 +41,8 @@ var disabledPlugins = []string{
 	"io.containerd.http.v1.pprof",
 }
 
-// Statistics are collected once a minute instead of once a second: each round asks every shim, which for ten quiet pods took 8 % of a
-// core at the default and 0.8 % every ten seconds. Who wants a pod's CPU rate sooner reads its cgroup.
+// Statistics are collected once a minute instead of once a second: each round asks every shim, which for ten quiet pods took 6.1 % of a
+// core at the default, 1.2 % every ten seconds and 0.9 % now. Who wants a pod's CPU rate sooner reads its cgroup.
 //
 // The configuration says only what differs from containerd's defaults. Every path and address that has a default below /run, /etc,
 // /opt or /var must be here, or two podos, or podo and another containerd, would meet.
