@@ -11,8 +11,8 @@ SEED     ?= 0
 STEPS    ?= 300
 # Flags for `podo up`, for example UP="--https-port 7443"
 UP       ?=
-# Packages that go test runs in the unit lane: all of this module but the lanes of their own.
-UNIT     := $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts)))
+# Packages of the unit lane: all of this module but those with a lane of their own.
+UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | grep -v -e /internal/sim$$ -e /internal/warm$$)
 # Where the real lane's time goes is containers, not processors: stories run side by side.
 E2E_TIME ?= 30m
 
@@ -83,7 +83,7 @@ sim: ## simulate a cluster with faults; SEED=n replays one
 .PHONY: e2e
 e2e: build images ## stories on real containers: needs root (RUN=regexp for some)
 	@tools/deps nftables strace
-	go test -count=1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./test/e2e/...
+	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./test/e2e/...
 
 .PHONY: test
 test: unit sim e2e ## everything that must pass: unit, a short simulation, e2e
