@@ -19,6 +19,8 @@ import (
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
@@ -33,8 +35,17 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	active := v1.NamespaceStatus{Phase: v1.NamespaceActive}
-	vw, s := viewtest.New(t, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "u"}, Status: active})
+	vw, s := viewtest.New(t, defaultNamespace())
+	return serve(t, vw, s)
+}
+
+func defaultNamespace() *v1.Namespace {
+	return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "u"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}}
+}
+
+// serve starts a server over a view and its store.
+func serve(t testing.TB, vw *view.View, s store.Store) *world {
+	t.Helper()
 	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
 	if err != nil {
 		t.Fatal(err)

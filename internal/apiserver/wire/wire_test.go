@@ -435,4 +435,3 @@ func TestEventsThroughTheWire(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
