@@ -1,0 +1,147 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+type fakeRuntime func(cmd []string) (string, int32, error)
+
+func (f fakeRuntime) ExecSync(_ context.Context, id string, cmd []string, timeout time.Duration) ([]byte, []byte, int32, error) {
+	if id != "id" || timeout != 2*time.Second {
+		return nil, nil, 0, fmt.Errorf("container %q, timeout %v", id, timeout)
+	}
+	out, code, err := f(cmd)
+	return []byte(out), []byte("!"), code, err
+}
+
+// try runs one handler against loopback.
+func try(t *testing.T, h v1.ProbeHandler, rt fakeRuntime) string {
+	t.Helper()
+	c := &v1.Container{Name: "a", Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 1}}}
+	res, err := NewChecker(rt).Check(t.Context(), &v1.Probe{ProbeHandler: h, TimeoutSeconds: 2}, Target{Pod: &v1.Pod{}, Container: c, ID: "id", IP: "127.0.0.1"})
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return fmt.Sprintf("%v %s%s", res.OK, res.Output, res.Warn)
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestExec(t *testing.T) {
+	h := v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"test", "-f"}}}
+	expect(t, "success", try(t, h, func([]string) (string, int32, error) { return "out", 0, nil }), "true out!")
+	expect(t, "failure", try(t, h, func([]string) (string, int32, error) { return "out", 1, nil }), "false out!")
+	expect(t, "timeout", try(t, h, func([]string) (string, int32, error) { return "", 0, status.Error(codes.DeadlineExceeded, "x") }),
+		`false command timed out: "test -f" timed out after 2s`)
+	expect(t, "no answer", try(t, h, func([]string) (string, int32, error) { return "", 0, errors.New("away") }), "error: away")
+	long := try(t, h, func([]string) (string, int32, error) { return strings.Repeat("포", 9000), 0, nil })
+	if len(long) > maxOutput+5 || len(long) < maxOutput || !strings.HasSuffix(long, "포") {
+		t.Errorf("%d bytes are kept", len(long))
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	var seen *http.Request
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	defer elsewhere.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		seen = r
+		switch r.URL.Path {
+		case "/bad":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/moved":
+			http.Redirect(w, r, "/fine", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1), http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/slow":
+			<-r.Context().Done()
+		}
+		fmt.Fprint(w, "hi")
+	})
+	plain, secure := httptest.NewServer(mux), httptest.NewTLSServer(mux)
+	defer plain.Close()
+	defer secure.Close()
+	port := func(s *httptest.Server) intstr.IntOrString {
+		return intstr.FromInt32(int32(s.Listener.Addr().(*net.TCPAddr).Port))
+	}
+	ask := func(path string) string {
+		return try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Port: port(plain)}}, nil)
+	}
+	expect(t, "fine", ask("/fine?q=1"), "true hi")
+	if seen.URL.RawQuery != "q=1" || seen.Header.Get("User-Agent") != "kube-probe/1.37" || seen.Header.Get("Accept") != "*/*" || seen.Header.Get("Accept-Encoding") != "" {
+		t.Errorf("%v %v", seen.URL, seen.Header)
+	}
+	expect(t, "no path", ask(""), "true hi")
+	expect(t, "bad", ask("/bad"), "false HTTP probe failed with statuscode: 500")
+	expect(t, "moved", ask("/moved"), "true hi")
+	if got := ask("/away"); !strings.HasPrefix(got, "true Probe terminated redirects") {
+		t.Error(got)
+	}
+	if got := ask("/loop"); !strings.HasPrefix(got, "false ") || !strings.Contains(got, "stopped after 10 redirects") {
+		t.Error(got)
+	}
+	if got := ask("/slow"); !strings.Contains(got, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)") {
+		t.Error(got)
+	}
+	expect(t, "tls", try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{
+		Path: "/fine", Port: port(secure), Scheme: v1.URISchemeHTTPS,
+		HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "example.com"}, {Name: "User-Agent", Value: "me"}, {Name: "Accept", Value: ""}},
+	}}, nil), "true hi")
+	if seen.Host != "example.com" || seen.Header.Get("User-Agent") != "me" || len(seen.Header["Accept"]) != 0 {
+		t.Errorf("%s %v", seen.Host, seen.Header)
+	}
+	expect(t, "named port", try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("web")}}, nil),
+		`false Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`)
+	expect(t, "unknown port", try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("nope")}}, nil), "error: invalid port number: nope")
+}
+
+func TestTCPAndGRPC(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, hs := grpc.NewServer(), health.NewServer()
+	grpc_health_v1.RegisterHealthServer(srv, hs)
+	go srv.Serve(ln)
+	defer srv.Stop()
+	port := int32(ln.Addr().(*net.TCPAddr).Port)
+	expect(t, "tcp", try(t, v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(port)}}, nil), "true ")
+	expect(t, "tcp refused", try(t, v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromString("web")}}, nil),
+		"false dial tcp 127.0.0.1:1: connect: connection refused")
+	ask := func(service string, port int32) string {
+		return try(t, v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: port, Service: &service}}, nil)
+	}
+	expect(t, "grpc", ask("", port), "true service healthy")
+	hs.SetServingStatus("db", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	expect(t, "grpc unhealthy", ask("db", port), `false service unhealthy (responded with "NOT_SERVING")`)
+	if got := ask("other", port); !strings.HasPrefix(got, "false error: health rpc probe failed: ") || !strings.Contains(got, "unknown service") {
+		t.Error(got)
+	}
+	if got := ask("", 1); !strings.HasPrefix(got, `false error: failed to connect service at "127.0.0.1:1"`) {
+		t.Error(got)
+	}
+}
