@@ -57,6 +57,7 @@ type Manager struct {
 type instance struct {
 	target  Target
 	since   time.Time     // when the container started
+	old     bool          // it ran before this process did
 	started chan struct{} // closed once the startup probe has succeeded
 	once    sync.Once     // closes started
 	stop    map[podlife.Probe]context.CancelFunc
@@ -117,7 +118,7 @@ func (m *Manager) newInstance(t Target) *instance {
 			if s.Name != t.Container.Name || s.State.Running == nil || !sameID(s.ContainerID, t.ID) {
 				continue
 			}
-			i.since = s.State.Running.StartedAt.Time
+			i.since, i.old = s.State.Running.StartedAt.Time, true
 			started = started || s.Started != nil && *s.Started
 		}
 	}
@@ -168,7 +169,7 @@ func (m *Manager) run(ctx context.Context, i *instance, kind podlife.Probe, p *v
 func (m *Manager) first(i *instance, p *v1.Probe, period time.Duration) time.Duration {
 	age := time.Since(i.since)
 	delay := time.Duration(p.InitialDelaySeconds) * time.Second
-	if age > delay+period {
+	if i.old && age > delay+period {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(i.target.ID))
 		return time.Duration(h.Sum32()) % period
