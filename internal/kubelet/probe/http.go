@@ -38,8 +38,9 @@ func transport(timeout time.Duration) *http.Transport {
 // errAway ends following redirects that lead to another host.
 var errAway = errors.New("redirect to another host")
 
-// client follows redirects on the same host, up to 10.
-func client(timeout time.Duration) *http.Client {
+// Client makes requests to whatever answers, by a connection of their own each, and follows redirects on the same host, up to
+// 10. Timeout 0 leaves it to the request's context.
+func Client(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: transport(timeout), Timeout: timeout,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
@@ -95,7 +96,7 @@ func get(ctx context.Context, h *v1.HTTPGetAction, t Target, timeout time.Durati
 	if err != nil {
 		return Result{}, err
 	}
-	res, err := client(timeout).Do(req)
+	res, err := Client(timeout).Do(req)
 	if errors.Is(err, errAway) && res != nil {
 		return Result{OK: true, Warn: fmt.Sprintf("Probe terminated redirects, Response body: %s", body(res))}, nil
 	}
