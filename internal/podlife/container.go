@@ -225,7 +225,8 @@ func (s *State) syncContainers(time.Time) {
 	}
 }
 
-func (s *State) container(name string) *Container {
+// Container is the container of that name, or nil. It is not to be changed.
+func (s *State) Container(name string) *Container {
 	for i := range s.Containers {
 		if s.Containers[i].Name == name {
 			return &s.Containers[i]

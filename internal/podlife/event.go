@@ -87,6 +87,8 @@ type (
 		Probe         Probe
 		OK            bool
 	}
+	// VolumesChanged says that what kept volumes from being mounted may be there now: no need to wait out the back-off.
+	VolumesChanged struct{}
 	// Tick lets due things happen.
 	Tick struct{}
 )
@@ -106,6 +108,7 @@ func (ContainerStopped) event() {}
 func (HookDone) event()         {}
 func (Observation) event()      {}
 func (ProbeTurned) event()      {}
+func (VolumesChanged) event()   {}
 func (Tick) event()             {}
 
 // Observed is what the runtime has of one pod.

@@ -26,7 +26,7 @@ func (m *mover) reconcile(o Observed) {
 	}
 	for i := range o.Containers {
 		in := &o.Containers[i]
-		if c := m.container(in.Name); !known[in.ID] && !(c != nil && c.busy() && c.Attempt == in.Attempt) {
+		if c := m.Container(in.Name); !known[in.ID] && !(c != nil && c.busy() && c.Attempt == in.Attempt) {
 			m.sweepContainer(in.ID)
 		}
 	}

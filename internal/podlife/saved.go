@@ -125,7 +125,7 @@ func (s *State) restoreSaved(saved *Saved) {
 		s.Stage, s.Cgroup, s.Volumes = New, Absent, Absent
 	}
 	for _, sc := range saved.Containers {
-		c := s.container(sc.Name)
+		c := s.Container(sc.Name)
 		if c == nil {
 			continue
 		}

@@ -89,6 +89,8 @@ func (m *mover) take(ev Event) {
 		}
 		m.observeRetry = retry{}
 		m.reconcile(e.Observed)
+	case VolumesChanged:
+		m.volumesRetry.at = time.Time{}
 	case Tick:
 	}
 }

@@ -69,7 +69,7 @@ func (m *mover) stopAll() {
 		}
 	}
 	for _, c := range slices.Backward(m.Containers) {
-		c := m.container(c.Name)
+		c := m.Container(c.Name)
 		if c.Kind != Sidecar {
 			continue
 		}

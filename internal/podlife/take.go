@@ -53,7 +53,7 @@ func (m *mover) takeSwept(e Swept) {
 }
 
 func (m *mover) takeImage(e ImageReady) {
-	c := m.container(e.Container)
+	c := m.Container(e.Container)
 	if c == nil || c.Stage != Pulling {
 		return
 	}
@@ -81,7 +81,7 @@ func (m *mover) takeImage(e ImageReady) {
 }
 
 func (m *mover) takeCreated(e ContainerCreated) {
-	c := m.container(e.Container)
+	c := m.Container(e.Container)
 	if c == nil || c.Stage != Creating || e.Attempt != c.Attempt {
 		return
 	}
@@ -105,7 +105,7 @@ func (m *mover) takeCreated(e ContainerCreated) {
 }
 
 func (m *mover) takeStarted(e ContainerStarted) {
-	c := m.container(e.Container)
+	c := m.Container(e.Container)
 	if c == nil || c.Stage != Launching || c.Cur.ID != e.ID {
 		return
 	}
@@ -140,7 +140,7 @@ func (m *mover) takeStarted(e ContainerStarted) {
 }
 
 func (m *mover) takeStopped(e ContainerStopped) {
-	c := m.container(e.Container)
+	c := m.Container(e.Container)
 	if c == nil || c.Cur == nil || c.Cur.ID != e.ID || c.Stage != TermSent {
 		return
 	}
@@ -158,7 +158,7 @@ func (m *mover) takeStopped(e ContainerStopped) {
 }
 
 func (m *mover) takeHook(e HookDone) {
-	c := m.container(e.Container)
+	c := m.Container(e.Container)
 	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
 		return
 	}
@@ -178,7 +178,7 @@ func (m *mover) takeHook(e HookDone) {
 }
 
 func (m *mover) takeProbe(e ProbeTurned) {
-	c := m.container(e.Container)
+	c := m.Container(e.Container)
 	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
 		return
 	}

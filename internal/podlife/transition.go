@@ -36,7 +36,7 @@ func Records(a, b State) []timeline.Record {
 	add(timeline.Sandbox, "", a.Sandbox.String(), b.Sandbox.String(), failText(&a.sandboxRetry, &b.sandboxRetry), sandboxFields(&b)...)
 	for i := range b.Containers {
 		cb := &b.Containers[i]
-		ca := a.container(cb.Name)
+		ca := a.Container(cb.Name)
 		if ca == nil {
 			ca = &Container{Name: cb.Name, spec: cb.spec}
 		}

@@ -302,7 +302,7 @@ func (w *world) execute(e Effect) Event {
 		}
 		in := &Instance{
 			ID: id, SandboxID: sb, Name: x.Container, Attempt: x.Attempt, State: InstanceCreated, CreatedAt: w.now,
-			Hash: SpecHash(w.state.container(x.Container).spec),
+			Hash: SpecHash(w.state.Container(x.Container).spec),
 		}
 		if happens {
 			w.cons[id] = in
@@ -482,7 +482,7 @@ func (w *world) checkStep(old, next State, ev Event, fx []Effect) {
 }
 
 func (w *world) known(in *Instance) bool {
-	c := w.state.container(in.Name)
+	c := w.state.Container(in.Name)
 	return c != nil && c.Cur != nil && c.Cur.ID == in.ID
 }
 

@@ -1,0 +1,113 @@
+package kubelet
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/kubelet/pleg"
+	"podo.dev/podo/internal/kubelet/podmanager"
+	"podo.dev/podo/internal/kubelet/syncloop"
+	"podo.dev/podo/internal/podlife"
+)
+
+// handlers are what the sync loop calls.
+type handlers struct {
+	k *Kubelet
+	r *running
+}
+
+// HandlePodAdditions gives each pod its worker. Those that a process before this one had are restored first: they already
+// hold what new ones may be admitted to.
+func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
+	var fresh []*v1.Pod
+	for _, p := range pods {
+		h.k.pods.Set(p)
+		if podmanager.IsMirror(p) || h.r.workers.Known(p.UID) {
+			continue
+		}
+		saved := h.r.saved[p.UID]
+		delete(h.r.saved, p.UID)
+		seen, there := h.r.pleg.Get(p.UID)
+		if saved == nil && !there && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+			fresh = append(fresh, p)
+			continue
+		}
+		h.r.workers.Restore(p, saved, seen, false)
+	}
+	for _, p := range fresh {
+		h.r.workers.Update(p)
+	}
+}
+
+// HandlePodUpdates passes on what is wanted now.
+func (h *handlers) HandlePodUpdates(pods []*v1.Pod) {
+	for _, p := range pods {
+		h.k.pods.Set(p)
+		if !podmanager.IsMirror(p) {
+			h.r.workers.Update(p)
+		}
+		h.k.cfg.Reporter.Refresh(p)
+	}
+}
+
+// HandlePodRemoves ends what is no longer wanted.
+func (h *handlers) HandlePodRemoves(pods []*v1.Pod) {
+	for _, p := range pods {
+		h.k.pods.Remove(p)
+		if !podmanager.IsMirror(p) {
+			h.r.workers.Remove(p)
+		}
+	}
+}
+
+// HandlePodReconcile compares what the API says with what it was told.
+func (h *handlers) HandlePodReconcile(pods []*v1.Pod) { h.HandlePodUpdates(pods) }
+
+// HandlePodSyncs passes on what the runtime has of a pod, and ends what belongs to no pod.
+func (h *handlers) HandlePodSyncs(c pleg.Change) {
+	if !h.r.workers.Send(c.UID, podlife.Observation{Observed: c.Observed}) {
+		h.endOrphan(c)
+	}
+}
+
+// HandleSignal passes an event on. A pod that has no worker any more needs none.
+func (h *handlers) HandleSignal(s syncloop.Signal) { h.r.workers.Send(s.UID, s.Event) }
+
+// HandlePodCleanups ends what runs without a pod, and forgets what was saved of pods that are nowhere any more.
+func (h *handlers) HandlePodCleanups() {
+	for uid, saved := range h.r.saved {
+		delete(h.r.saved, uid)
+		if !h.r.workers.Known(uid) {
+			seen, _ := h.r.pleg.Get(uid)
+			h.r.workers.Restore(ghost(uid, saved.Namespace, saved.Name, seen), saved, seen, true)
+		}
+	}
+	for _, c := range h.r.pleg.All() {
+		if !h.r.workers.Known(c.UID) {
+			h.endOrphan(c)
+		}
+	}
+}
+
+// endOrphan gives what runs without a pod a worker that ends it. It is of this node, by its labels.
+func (h *handlers) endOrphan(c pleg.Change) {
+	if len(c.Observed.Sandboxes) == 0 && len(c.Observed.Containers) == 0 || h.k.pods.Get(c.UID) != nil {
+		return
+	}
+	h.k.cfg.Log.Info("ending containers of a pod that no source has", "pod", c.Owner.Namespace+"/"+c.Owner.Pod, "uid", c.UID)
+	h.r.workers.Restore(ghost(c.UID, c.Owner.Namespace, c.Owner.Pod, c.Observed), nil, c.Observed, true)
+}
+
+// ghost is a pod made of what is left of one.
+func ghost(uid types.UID, namespace, name string, o podlife.Observed) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: namespace, Name: name}}
+	seen := map[string]bool{}
+	for _, c := range o.Containers {
+		if !seen[c.Name] {
+			seen[c.Name] = true
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c.Name, Image: c.Image})
+		}
+	}
+	return p
+}

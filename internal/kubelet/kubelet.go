@@ -1,0 +1,259 @@
+// Package kubelet puts the node agent's modules together and runs them: sources tell what is wanted, the PLEG what is, and
+// one worker a pod makes the one the other. Each module is a package of its own below this one.
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/kubelet/observe"
+	"podo.dev/podo/internal/kubelet/pleg"
+	"podo.dev/podo/internal/kubelet/podmanager"
+	"podo.dev/podo/internal/kubelet/source"
+	"podo.dev/podo/internal/kubelet/state"
+	"podo.dev/podo/internal/kubelet/syncloop"
+	"podo.dev/podo/internal/kubelet/worker"
+	"podo.dev/podo/internal/podlife"
+	"podo.dev/podo/internal/timeline"
+)
+
+// Source tells which pods are wanted, until ctx ends (package source).
+type Source interface {
+	Run(ctx context.Context, out chan<- source.Change) error
+}
+
+// Reporter is the status manager (package status).
+type Reporter interface {
+	worker.Reporter
+	// Refresh takes a pod as the API has it now.
+	Refresh(pod *v1.Pod)
+	// Forget drops a pod of which nothing is left.
+	Forget(uid types.UID)
+}
+
+// Checkpoints keep what must survive a restart (package state).
+type Checkpoints interface {
+	worker.Checkpoints
+	Load() (map[types.UID]*podlife.Saved, []state.Damaged, error)
+}
+
+// Config is what a Kubelet needs. Hooks, Probes, NodeEvent and Gone may be nil.
+type Config struct {
+	Node        string
+	Life        *podlife.Config
+	Runtime     cri.Runtime
+	Sources     []Source
+	Checkpoints Checkpoints
+	Reporter    Reporter
+	Admission   worker.Admission
+	Volumes     worker.Volumes
+	Images      worker.Images
+	Cgroups     worker.Cgroups
+	Specs       worker.Specs
+	Hooks       worker.Hooks
+	Probes      worker.Probes
+	// Event tells users about a container of a pod; container "" is the pod itself. It must not block.
+	Event func(pod *v1.Pod, container, eventType, reason, message string)
+	// NodeEvent tells users about the node. May be nil.
+	NodeEvent func(eventType, reason, message string)
+	// Gone is told of each pod of which nothing is left, logs aside. It must not block.
+	Gone   func(pod *v1.Pod)
+	Append timeline.Append
+	Log    *slog.Logger
+	// PLEG times and the worker's bounds; zero values take the modules' defaults.
+	MinRelist, MaxRelist, Housekeeping, CallTimeout time.Duration
+	Parallel                                        int
+}
+
+// Validate says what is missing.
+func (c *Config) Validate() error {
+	if c.Node == "" || c.Life == nil || c.Runtime == nil || len(c.Sources) == 0 || c.Checkpoints == nil || c.Reporter == nil || c.Event == nil ||
+		c.Append == nil || c.Log == nil {
+		return errors.New("kubelet: Node, Life, Runtime, Sources, Checkpoints, Reporter, Event, Append and Log must be set")
+	}
+	return nil // the worker checks its own ports
+}
+
+// Kubelet is the node agent's heart. Its queries may be called at any time.
+type Kubelet struct {
+	cfg     Config
+	pods    *podmanager.Manager
+	signals chan syncloop.Signal
+	run     atomic.Pointer[running]
+}
+
+// running is what one Run has.
+type running struct {
+	workers *worker.Workers
+	pleg    *pleg.Generator
+	saved   map[types.UID]*podlife.Saved // of pods that no worker has taken over yet; the sync loop's
+	synced  atomic.Bool
+}
+
+// New makes a Kubelet.
+func New(cfg Config) (*Kubelet, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Kubelet{cfg: cfg, pods: podmanager.New(), signals: make(chan syncloop.Signal, 256)}, nil
+}
+
+// Name implements component.Component.
+func (k *Kubelet) Name() string { return "kubelet" }
+
+// Run works until ctx ends. It is ready once every source has told what it has and every pod has its worker. Its end touches
+// no container; whatever runs is found again by the next Run.
+func (k *Kubelet) Run(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, err := k.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.workers.Wait()
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	listed := make(chan struct{})
+	wg.Go(func() { r.pleg.Run(ctx, func() { close(listed) }) }) //nolint:errcheck // it returns nil
+	select {
+	case <-listed: // what runs is known
+	case <-ctx.Done():
+		return nil
+	}
+	changes := make(chan source.Change, 256)
+	for _, s := range k.cfg.Sources {
+		wg.Go(func() {
+			if err := s.Run(ctx, changes); err != nil && ctx.Err() == nil {
+				k.cfg.Log.Error("a pod source ended", "err", err)
+			}
+		})
+	}
+	loop := syncloop.Loop{
+		Handler: &handlers{k, r}, Sources: len(k.cfg.Sources), Config: changes, Runtime: r.pleg.Changes(), Signals: k.signals,
+		Housekeeping: k.cfg.Housekeeping,
+		Synced: func() {
+			r.synced.Store(true)
+			ready()
+		},
+	}
+	loop.Run(ctx)
+	return nil
+}
+
+func (k *Kubelet) start(ctx context.Context) (*running, error) {
+	saved, damaged, err := k.cfg.Checkpoints.Load()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range damaged {
+		k.cfg.Log.Error("the saved state of a pod is damaged and was set aside; the pod is restored from what the runtime and the API say",
+			"file", d.Path, "err", d.Err)
+		if k.cfg.NodeEvent != nil {
+			k.cfg.NodeEvent(v1.EventTypeWarning, "CheckpointDamaged", "set aside as "+d.Path+": "+d.Err.Error())
+		}
+	}
+	obs := observe.New(k.cfg.Runtime)
+	r := &running{saved: saved}
+	c := &k.cfg
+	r.workers, err = worker.New(ctx, worker.Config{
+		Life: c.Life, Runtime: c.Runtime, Observer: obs, Admission: c.Admission, Volumes: c.Volumes, Images: c.Images, Cgroups: c.Cgroups,
+		Specs: c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
+		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel,
+		Gone: func(p *v1.Pod) {
+			c.Reporter.Forget(p.UID)
+			if c.Gone != nil {
+				c.Gone(p)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.pleg, err = pleg.New(pleg.Config{
+		Runtime: c.Runtime, Inspect: obs.Pod, Node: c.Node, Log: c.Log, MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.run.Store(r)
+	return r, nil
+}
+
+// Signal hands an event to a pod's worker: a probe's result, an eviction, volumes that may work now.
+func (k *Kubelet) Signal(uid types.UID, ev podlife.Event) {
+	k.signals <- syncloop.Signal{UID: uid, Event: ev}
+}
+
+// Healthy says why the kubelet cannot look after its pods, or nil.
+func (k *Kubelet) Healthy() error {
+	r := k.run.Load()
+	if r == nil {
+		return errors.New("the kubelet has not started yet")
+	}
+	return r.pleg.Healthy()
+}
+
+// Pod is a pod with its status as its worker has it, or nil. It is shared and not to be changed.
+func (k *Kubelet) Pod(namespace, name string) *v1.Pod {
+	p := k.pods.Named(namespace, name)
+	if p == nil {
+		return nil
+	}
+	return k.withStatus(p)
+}
+
+// Pods is all of them.
+func (k *Kubelet) Pods() []*v1.Pod {
+	all := k.pods.All()
+	out := make([]*v1.Pod, 0, len(all))
+	for _, p := range all {
+		out = append(out, k.withStatus(p))
+	}
+	return out
+}
+
+func (k *Kubelet) withStatus(p *v1.Pod) *v1.Pod {
+	r := k.run.Load()
+	if r == nil {
+		return p
+	}
+	s, ok := r.workers.Get(p.UID)
+	if !ok {
+		return p
+	}
+	cp := *p
+	cp.Status = s.Status
+	return &cp
+}
+
+// Collectable is what the container garbage collector asks: the pods that have a worker, each with whether it has ended for
+// good, and whether these are all.
+func (k *Kubelet) Collectable() (pods map[types.UID]bool, complete bool) {
+	r := k.run.Load()
+	if r == nil {
+		return nil, false
+	}
+	pods = map[types.UID]bool{}
+	for _, s := range r.workers.All() {
+		pods[s.Pod.UID] = s.Stage >= podlife.Finished && s.Pod.DeletionTimestamp != nil
+	}
+	return pods, r.synced.Load()
+}
+
+// Workers are the pods as their workers have them, for pages and tests.
+func (k *Kubelet) Workers() []worker.Snapshot {
+	if r := k.run.Load(); r != nil {
+		return r.workers.All()
+	}
+	return nil
+}

@@ -1,0 +1,430 @@
+// Package pleg is the pod lifecycle event generator: it knows what the runtime says of each pod of this node, and tells when
+// that changes. The runtime's event stream comes first; a slow relist repairs what the stream missed and proves that the
+// runtime answers. The relist is adaptive: the less it finds to repair, the rarer it gets.
+//
+//	stream stands: an event ─► inspect that pod ─► cache ─► tell
+//	               relist every MinRelist, doubling up to MaxRelist while it finds nothing, back to MinRelist when it does
+//	stream broken: relist every Fallback until it stands again; the moment it stands, once more
+package pleg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/kubelet/labels"
+	"podo.dev/podo/internal/podlife"
+)
+
+// Runtime is what is listened to and listed.
+type Runtime interface {
+	ListPodSandbox(ctx context.Context, filter *runtimev1.PodSandboxFilter) ([]*runtimev1.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error)
+	Events(ctx context.Context, connected func(), out chan<- *runtimev1.ContainerEventResponse) error
+}
+
+// Inspect asks the runtime for everything it has of one pod.
+type Inspect func(ctx context.Context, uid types.UID) (podlife.Observed, error)
+
+// Config is what a Generator needs.
+type Config struct {
+	Runtime Runtime
+	Inspect Inspect
+	Node    string // whose containers these are: the label of package labels
+	Log     *slog.Logger
+	// Defaults: 10 s, 2 min, 1 s, 2 min (of one call) and 3 min (without a relist that succeeded).
+	MinRelist, MaxRelist, Fallback, CallTimeout, Unhealthy time.Duration
+}
+
+// Validate fills in defaults and says what is missing.
+func (c *Config) Validate() error {
+	if c.Runtime == nil || c.Inspect == nil || c.Node == "" || c.Log == nil {
+		return errors.New("pleg: Runtime, Inspect, Node and Log must be set")
+	}
+	c.MinRelist, c.MaxRelist = cmp.Or(c.MinRelist, 10*time.Second), cmp.Or(c.MaxRelist, 2*time.Minute)
+	c.Fallback, c.CallTimeout = cmp.Or(c.Fallback, time.Second), cmp.Or(c.CallTimeout, 2*time.Minute)
+	c.Unhealthy = cmp.Or(c.Unhealthy, 3*time.Minute)
+	return nil
+}
+
+// Change is what the runtime now has of a pod.
+type Change struct {
+	UID      types.UID
+	Owner    labels.Owner // namespace and name, for pods that no source knows
+	Observed podlife.Observed
+}
+
+// Generator is the PLEG.
+type Generator struct {
+	cfg   Config
+	out   chan Change
+	slots chan struct{} // inspections under way because of events
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	cache  map[types.UID]*known
+	newer  chan struct{} // closed and replaced when the cache changes
+	listed time.Time     // the last relist that succeeded
+	begun  time.Time
+	asking map[types.UID]bool // the pods being inspected, and whether once more
+	stream string             // why the stream is broken, "" while it stands
+}
+
+// known is one pod's entry.
+type known struct {
+	owner    labels.Owner
+	print    string // of identities and states: what a listing is compared with
+	observed podlife.Observed
+	at       time.Time // the question was asked
+}
+
+// New makes a Generator.
+func New(cfg Config) (*Generator, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Generator{
+		cfg: cfg, out: make(chan Change, 256), slots: make(chan struct{}, 8), cache: map[types.UID]*known{},
+		asking: map[types.UID]bool{},
+		newer:  make(chan struct{}), begun: time.Now(), stream: "not connected yet",
+	}, nil
+}
+
+// Changes is where changes are told.
+func (g *Generator) Changes() <-chan Change { return g.out }
+
+// Healthy says why the runtime must be thought dead, or nil.
+func (g *Generator) Healthy() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := g.listed
+	if last.IsZero() {
+		last = g.begun
+	}
+	if d := time.Since(last); d > g.cfg.Unhealthy {
+		return fmt.Errorf("pleg was last seen active %s ago; threshold is %s", d.Round(time.Second), g.cfg.Unhealthy)
+	}
+	return nil
+}
+
+// Get is what the cache has of a pod.
+func (g *Generator) Get(uid types.UID) (podlife.Observed, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k := g.cache[uid]
+	if k == nil {
+		return podlife.Observed{}, false
+	}
+	return k.observed, true
+}
+
+// All is the whole cache.
+func (g *Generator) All() []Change {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := make([]Change, 0, len(g.cache))
+	for uid, k := range g.cache {
+		out = append(out, Change{UID: uid, Owner: k.owner, Observed: k.observed})
+	}
+	return out
+}
+
+// NewerThan waits until the cache has what the runtime said of a pod after t, or ctx ends. A pod that the runtime does not
+// have is an empty answer.
+func (g *Generator) NewerThan(ctx context.Context, uid types.UID, t time.Time) (podlife.Observed, error) {
+	for {
+		g.mu.Lock()
+		k, newer, listed := g.cache[uid], g.newer, g.listed
+		g.mu.Unlock()
+		switch {
+		case k != nil && k.at.After(t):
+			return k.observed, nil
+		case k == nil && listed.After(t):
+			return podlife.Observed{At: listed}, nil
+		}
+		select {
+		case <-newer:
+		case <-ctx.Done():
+			return podlife.Observed{}, ctx.Err()
+		}
+	}
+}
+
+// Run listens and relists until ctx ends. ready is called after the first relist.
+func (g *Generator) Run(ctx context.Context, ready func()) error {
+	defer g.wg.Wait()
+	events := make(chan *runtimev1.ContainerEventResponse, 256)
+	stands := make(chan bool, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g.wg.Add(1)
+	go func() {
+		defer g.wg.Done()
+		g.listen(ctx, stands, events)
+	}()
+	g.mu.Lock()
+	g.begun = time.Now()
+	g.mu.Unlock()
+	standing, every := false, g.cfg.Fallback
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	ready = sync.OnceFunc(ready)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case standing = <-stands:
+			every = g.cfg.Fallback
+			if standing {
+				every = g.cfg.MinRelist / 2
+			}
+			timer.Reset(0)
+		case e := <-events:
+			g.react(ctx, e)
+		case <-timer.C:
+			repaired, err := g.relist(ctx)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				g.cfg.Log.Warn("cannot list what the runtime has", "err", err)
+				every = g.cfg.Fallback
+			case !standing:
+				every = g.cfg.Fallback
+			case repaired > 0:
+				every = g.cfg.MinRelist
+			default:
+				every = min(max(2*every, g.cfg.MinRelist), g.cfg.MaxRelist)
+			}
+			if err == nil {
+				ready()
+			}
+			timer.Reset(every)
+		}
+	}
+}
+
+// listen keeps the stream standing.
+func (g *Generator) listen(ctx context.Context, stands chan<- bool, events chan<- *runtimev1.ContainerEventResponse) {
+	tell := func(b bool) {
+		select {
+		case stands <- b:
+		case <-ctx.Done():
+		}
+	}
+	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 10*time.Second) {
+		err := g.cfg.Runtime.Events(ctx, func() {
+			wait = 100 * time.Millisecond
+			g.broken("")
+			tell(true)
+		}, events)
+		if ctx.Err() != nil {
+			return
+		}
+		g.broken(fmt.Sprint(err))
+		g.cfg.Log.Warn("the runtime's event stream broke; listing every second until it is back", "err", err)
+		tell(false)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (g *Generator) broken(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stream = why
+}
+
+// Stream is "" while the event stream stands, and otherwise why it does not.
+func (g *Generator) Stream() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stream
+}
+
+// react inspects the pod that an event is about. What a worker learns from its own calls (created, started) is left out.
+func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventResponse) {
+	switch e.GetContainerEventType() {
+	case runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT:
+		return
+	}
+	owner, ok := labels.Read(e.GetPodSandboxStatus().GetLabels())
+	if !ok && len(e.GetContainersStatuses()) > 0 {
+		owner, ok = labels.Read(e.GetContainersStatuses()[0].GetLabels())
+	}
+	if !ok || owner.Node != g.cfg.Node {
+		return
+	}
+	owner.Container = ""
+	g.ask(ctx, owner)
+}
+
+// ask inspects a pod in a goroutine of its own, one at a time for each pod: what arrives meanwhile makes it ask once more.
+func (g *Generator) ask(ctx context.Context, owner labels.Owner) {
+	g.mu.Lock()
+	_, busy := g.asking[owner.UID] // true there: once more
+	g.asking[owner.UID] = busy
+	g.mu.Unlock()
+	if busy {
+		return
+	}
+	g.wg.Add(1)
+	go func() {
+		defer g.wg.Done()
+		for again := true; again; {
+			select {
+			case g.slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			err := g.inspect(ctx, owner)
+			<-g.slots
+			if err != nil && ctx.Err() == nil {
+				g.cfg.Log.Warn("cannot ask the runtime about a pod; the next relist will", "pod", owner.Namespace+"/"+owner.Pod, "err", err)
+			}
+			g.mu.Lock()
+			if again = g.asking[owner.UID] && err == nil; again {
+				g.asking[owner.UID] = false
+			} else {
+				delete(g.asking, owner.UID)
+			}
+			g.mu.Unlock()
+		}
+	}()
+}
+
+// inspect asks about one pod and tells.
+func (g *Generator) inspect(ctx context.Context, owner labels.Owner) error {
+	cctx, cancel := context.WithTimeout(ctx, g.cfg.CallTimeout)
+	defer cancel()
+	at := time.Now()
+	o, err := g.cfg.Inspect(cctx, owner.UID)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if len(o.Sandboxes) == 0 && len(o.Containers) == 0 {
+		delete(g.cache, owner.UID)
+	} else {
+		g.cache[owner.UID] = &known{owner: owner, print: printOf(o), observed: o, at: at}
+	}
+	close(g.newer)
+	g.newer = make(chan struct{})
+	g.mu.Unlock()
+	select {
+	case g.out <- Change{UID: owner.UID, Owner: owner, Observed: o}:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// relist compares everything that the runtime has with the cache, and inspects what differs.
+func (g *Generator) relist(ctx context.Context) (repaired int, err error) {
+	cctx, cancel := context.WithTimeout(ctx, g.cfg.CallTimeout)
+	defer cancel()
+	mine := map[string]string{labels.Node: g.cfg.Node}
+	at := time.Now()
+	boxes, err := g.cfg.Runtime.ListPodSandbox(cctx, &runtimev1.PodSandboxFilter{LabelSelector: mine})
+	if err != nil {
+		return 0, err
+	}
+	cons, err := g.cfg.Runtime.ListContainers(cctx, &runtimev1.ContainerFilter{LabelSelector: mine})
+	if err != nil {
+		return 0, err
+	}
+	parts := map[types.UID][]string{}
+	owners := map[types.UID]labels.Owner{}
+	add := func(l map[string]string, part string) {
+		if o, ok := labels.Read(l); ok {
+			o.Container = ""
+			owners[o.UID] = o
+			parts[o.UID] = append(parts[o.UID], part)
+		}
+	}
+	for _, b := range boxes {
+		add(b.GetLabels(), sandboxPart(b.GetId(), b.GetState() == runtimev1.PodSandboxState_SANDBOX_READY))
+	}
+	for _, c := range cons {
+		add(c.GetLabels(), containerPart(c.GetId(), instanceState(c.GetState())))
+	}
+	var differ []labels.Owner
+	g.mu.Lock()
+	for uid, p := range parts {
+		k := g.cache[uid]
+		if k == nil || k.print != joined(p) {
+			differ = append(differ, owners[uid])
+		}
+		if k != nil && lost(k.print, p) {
+			repaired++
+		}
+	}
+	for uid, k := range g.cache {
+		if parts[uid] == nil && k.at.Before(at) {
+			differ = append(differ, k.owner)
+			repaired++
+		}
+	}
+	g.mu.Unlock()
+	for _, o := range differ {
+		if err := g.inspect(ctx, o); err != nil {
+			return repaired, err
+		}
+	}
+	g.mu.Lock()
+	g.listed = at
+	close(g.newer)
+	g.newer = make(chan struct{})
+	g.mu.Unlock()
+	return repaired, nil
+}
+
+func printOf(o podlife.Observed) string {
+	var parts []string
+	for _, b := range o.Sandboxes {
+		parts = append(parts, sandboxPart(b.ID, b.Ready))
+	}
+	for i := range o.Containers {
+		parts = append(parts, containerPart(o.Containers[i].ID, o.Containers[i].State))
+	}
+	return joined(parts)
+}
+
+func joined(parts []string) string {
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// lost tells whether something that stood or ran does not any more: what events should have told.
+func lost(print string, now []string) bool {
+	for _, p := range strings.Fields(print) {
+		if (strings.HasSuffix(p, ":true") || strings.HasSuffix(p, fmt.Sprintf(":%d", podlife.InstanceRunning))) && !slices.Contains(now, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func sandboxPart(id string, ready bool) string { return fmt.Sprintf("s:%s:%t", id, ready) }
+
+func containerPart(id string, s podlife.InstanceState) string { return fmt.Sprintf("c:%s:%d", id, s) }
+
+func instanceState(s runtimev1.ContainerState) podlife.InstanceState {
+	switch s {
+	case runtimev1.ContainerState_CONTAINER_CREATED:
+		return podlife.InstanceCreated
+	case runtimev1.ContainerState_CONTAINER_RUNNING:
+		return podlife.InstanceRunning
+	case runtimev1.ContainerState_CONTAINER_EXITED:
+		return podlife.InstanceExited
+	}
+	return podlife.InstanceUnknown
+}

@@ -1,0 +1,111 @@
+// Package podmanager owns the set of desired pods: what the sources want on this node, with the mirror pods that stand for
+// static ones in the API. It decides nothing and is safe for concurrent use; pods in it are shared and not to be changed.
+package podmanager
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Manager is the set.
+type Manager struct {
+	mu      sync.RWMutex
+	pods    map[types.UID]*v1.Pod // without mirror pods
+	mirrors map[string]*v1.Pod    // mirror pods by namespace/name
+	names   map[string]types.UID
+}
+
+// New returns an empty set.
+func New() *Manager {
+	return &Manager{pods: map[types.UID]*v1.Pod{}, mirrors: map[string]*v1.Pod{}, names: map[string]types.UID{}}
+}
+
+// FullName is how a pod and its mirror find each other.
+func FullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// IsMirror tells whether a pod of the API only stands for a static one.
+func IsMirror(p *v1.Pod) bool {
+	_, ok := p.Annotations[v1.MirrorPodAnnotationKey]
+	return ok
+}
+
+// IsStatic tells whether a pod comes from a source of this node's own.
+func IsStatic(p *v1.Pod) bool {
+	src := p.Annotations["kubernetes.io/config.source"]
+	return src != "" && src != "api"
+}
+
+// Set adds or replaces a pod.
+func (m *Manager) Set(p *v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if IsMirror(p) {
+		m.mirrors[FullName(p)] = p
+		return
+	}
+	m.pods[p.UID] = p
+	m.names[FullName(p)] = p.UID
+}
+
+// Remove drops a pod.
+func (m *Manager) Remove(p *v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if IsMirror(p) {
+		if have := m.mirrors[FullName(p)]; have != nil && have.UID == p.UID {
+			delete(m.mirrors, FullName(p))
+		}
+		return
+	}
+	delete(m.pods, p.UID)
+	if m.names[FullName(p)] == p.UID {
+		delete(m.names, FullName(p))
+	}
+}
+
+// Get finds a pod by UID; nil when it is not wanted here.
+func (m *Manager) Get(uid types.UID) *v1.Pod {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pods[uid]
+}
+
+// Named finds a pod by name.
+func (m *Manager) Named(namespace, name string) *v1.Pod {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pods[m.names[namespace+"/"+name]]
+}
+
+// All is every pod, mirrors left out.
+func (m *Manager) All() []*v1.Pod {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := make([]*v1.Pod, 0, len(m.pods))
+	for _, p := range m.pods {
+		out = append(out, p)
+	}
+	return out
+}
+
+// Mirror is the mirror pod of a static one, or nil.
+func (m *Manager) Mirror(p *v1.Pod) *v1.Pod {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.mirrors[FullName(p)]
+}
+
+// Orphans are mirror pods whose static pod has gone.
+func (m *Manager) Orphans() []*v1.Pod {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []*v1.Pod
+	for name, p := range m.mirrors {
+		if _, ok := m.names[name]; !ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}

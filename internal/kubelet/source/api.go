@@ -1,0 +1,140 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/view"
+)
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+// API is the source of the pods that the API has for this node, read from the process's view.
+type API struct {
+	View *view.View
+	Node string
+	Log  *slog.Logger
+}
+
+// Run tells changes on out until ctx ends.
+func (a API) Run(ctx context.Context, out chan<- Change) error {
+	have := map[types.UID]*v1.Pod{}
+	send := func(op Op, p *v1.Pod) bool {
+		select {
+		case out <- Change{Source: "api", Op: op, Pod: p}:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for synced := false; ctx.Err() == nil; {
+		snap, err := a.View.Fresh(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			a.Log.Warn("cannot read this node's pods; trying again", "err", err)
+			if !pause(ctx, time.Second) {
+				return nil
+			}
+			continue
+		}
+		now := map[types.UID]bool{}
+		for e := range snap.By(pods, "spec.nodeName", a.Node) {
+			p, ok := e.Object.(*v1.Pod)
+			if !ok {
+				continue
+			}
+			now[p.UID] = true
+			if !a.take(have, p, send) {
+				return nil
+			}
+		}
+		for uid, p := range have {
+			if !now[uid] {
+				delete(have, uid)
+				if !send(Remove, p) {
+					return nil
+				}
+			}
+		}
+		if !synced && !send(Synced, nil) {
+			return nil
+		}
+		synced = true
+		if err := a.follow(ctx, snap.Rev(), have, send); err != nil && !errors.Is(err, view.ErrGone) && ctx.Err() == nil {
+			a.Log.Warn("the watch on this node's pods broke; reading them again", "err", err)
+			if !pause(ctx, time.Second) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// take tells one pod as it is now.
+func (a API) take(have map[types.UID]*v1.Pod, p *v1.Pod, send func(Op, *v1.Pod) bool) bool {
+	old := have[p.UID]
+	if old != nil && old.ResourceVersion == p.ResourceVersion {
+		return true
+	}
+	have[p.UID] = p
+	return send(classify(old, p), p)
+}
+
+func (a API) follow(ctx context.Context, rev int64, have map[types.UID]*v1.Pod, send func(Op, *v1.Pod) bool) error {
+	w, err := a.View.Watch(pods, rev)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		changes, _, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			if gone := replaced(c); gone != nil && have[gone.UID] != nil {
+				delete(have, gone.UID)
+				if !send(Remove, gone) {
+					return ctx.Err()
+				}
+			}
+			if c.New == nil {
+				continue
+			}
+			if p, ok := c.New.Object.(*v1.Pod); ok && p.Spec.NodeName == a.Node && !a.take(have, p, send) {
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// replaced is the pod that a change takes away: deleted, or another of its name in its place.
+func replaced(c view.Change) *v1.Pod {
+	if c.Old == nil {
+		return nil
+	}
+	old, ok := c.Old.Object.(*v1.Pod)
+	if !ok || (c.New != nil && c.New.Meta.GetUID() == old.UID) {
+		return nil
+	}
+	return old
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/podlife"
+)
+
+// pullLimit ends a pull that goes on for ever; the image manager ends one that makes no progress long before.
+const pullLimit = 2 * time.Hour
+
+// prepare binds an effect to the state that asked for it. What it returns runs in a goroutine of its own and gives the
+// effect's result.
+func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
+	s := n.state
+	c := &n.w.cfg
+	pod := s.Pod
+	call := func(limit time.Duration, slot bool, f func(context.Context) podlife.Event) func() podlife.Event {
+		return func() podlife.Event { return n.bounded(n.w.ctx, limit, slot, f) }
+	}
+	switch x := e.(type) {
+	case podlife.EnsureCgroup:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			parent, err := c.Cgroups.Ensure(ctx, pod)
+			return podlife.CgroupDone{Parent: parent, Fail: failure(err, "")}
+		})
+	case podlife.RemoveCgroup:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			return podlife.CgroupDone{Fail: failure(c.Cgroups.Remove(ctx, pod.UID), "")}
+		})
+	case podlife.MountVolumes:
+		return func() podlife.Event {
+			return n.bounded(n.early, c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+				return podlife.VolumesDone{Fail: failure(c.Volumes.Mount(ctx, pod), "FailedMount")}
+			})
+		}
+	case podlife.UnmountVolumes:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			return podlife.VolumesDone{Fail: failure(c.Volumes.Unmount(ctx, pod.UID), "FailedUnmount")}
+		})
+	case podlife.PullImage:
+		spec, conf := s.Container(x.Container).Spec(), n.config(&s, s.SandboxAttempt)
+		return func() podlife.Event {
+			return n.bounded(n.early, pullLimit, false, func(ctx context.Context) podlife.Event {
+				sandbox, err := conf()
+				if err != nil {
+					return podlife.ImageReady{Container: x.Container, Fail: failure(err, "ImageInspectError")}
+				}
+				ref, err := c.Images.Ensure(ctx, pod, spec, sandbox)
+				return podlife.ImageReady{Container: x.Container, Ref: ref, Fail: failure(err, "ErrImagePull")}
+			})
+		}
+	case podlife.CreateSandbox:
+		return call(2*c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createSandbox(ctx, &s, x) })
+	case podlife.StopSandbox:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			return podlife.Swept{ID: x.ID, Fail: failure(c.Runtime.StopPodSandbox(ctx, x.ID), "")}
+		})
+	case podlife.RemoveSandbox:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			return podlife.Swept{ID: x.ID, Fail: failure(c.Runtime.RemovePodSandbox(ctx, x.ID), "")}
+		})
+	case podlife.RemoveContainer:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			return podlife.Swept{ID: x.ID, Fail: failure(c.Runtime.RemoveContainer(ctx, x.ID), "")}
+		})
+	case podlife.CreateContainer:
+		return call(c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createContainer(ctx, &s, x) })
+	case podlife.StartContainer:
+		box := s.Container(x.Container).Cur.SandboxID
+		return call(c.CallTimeout, true, func(ctx context.Context) podlife.Event {
+			err := c.Runtime.StartContainer(ctx, x.ID)
+			return podlife.ContainerStarted{Container: x.Container, ID: x.ID, Instance: n.look(ctx, x.ID, box), Fail: failure(err, "RunContainerError")}
+		})
+	case podlife.StopContainer:
+		box := s.Container(x.Container).Cur.SandboxID
+		return call(x.Grace+c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			err := c.Runtime.StopContainer(ctx, x.ID, x.Grace)
+			return podlife.ContainerStopped{
+				Container: x.Container, ID: x.ID, Grace: x.Grace, Instance: n.look(ctx, x.ID, box), Fail: failure(err, ""),
+			}
+		})
+	case podlife.RunHook:
+		return n.hook(&s, x)
+	case podlife.Observe:
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			o, err := c.Observer.Pod(ctx, pod.UID)
+			return podlife.Observation{Observed: o, Asked: true, Fail: failure(err, "")}
+		})
+	}
+	panic("worker: unknown effect " + e.Key())
+}
+
+// bounded runs an effect with a deadline and, where it makes the runtime work, in its turn.
+func (n *pod) bounded(parent context.Context, limit time.Duration, slot bool, f func(context.Context) podlife.Event) podlife.Event {
+	if slot {
+		select {
+		case n.w.slots <- struct{}{}:
+			defer func() { <-n.w.slots }()
+		case <-n.w.ctx.Done():
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(parent, limit)
+	defer cancel()
+	return f(ctx)
+}
+
+func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.CreateSandbox) podlife.Event {
+	conf, err := n.config(s, x.Attempt)()
+	if err != nil {
+		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: failure(err, "")}
+	}
+	handler := "" // the runtime's default; RuntimeClasses are not served yet
+	id, err := n.w.cfg.Runtime.RunPodSandbox(ctx, conf, handler)
+	if err != nil {
+		f := failure(err, "")
+		f.Message = err.Error() // upstream shows this one whole
+		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
+	}
+	info, err := n.w.cfg.Observer.Sandbox(ctx, id)
+	if err != nil || !info.Ready {
+		f := failure(err, "")
+		if f == nil {
+			f = &podlife.Failure{Message: "the sandbox ended as soon as it was made"}
+		}
+		f.Unsure = true // it is there: it will be found and swept
+		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
+	}
+	return podlife.SandboxCreated{Attempt: x.Attempt, ID: id, IPs: info.IPs}
+}
+
+func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.CreateContainer) podlife.Event {
+	fail := func(err error, reason string) podlife.Event {
+		return podlife.ContainerCreated{Container: x.Container, Attempt: x.Attempt, Fail: failure(err, reason)}
+	}
+	sandbox, err := n.config(s, s.SandboxAttempt)()
+	if err != nil {
+		return fail(err, "CreateContainerConfigError")
+	}
+	spec := s.Container(x.Container).Spec()
+	conf, err := n.w.cfg.Specs.Container(ctx, ContainerInput{
+		Pod: s.Pod, Container: spec, Attempt: x.Attempt, ImageRef: x.ImageRef, PodIPs: s.PodIPs(), Sandbox: sandbox,
+	})
+	if err != nil {
+		return fail(err, "CreateContainerConfigError")
+	}
+	id, err := n.w.cfg.Runtime.CreateContainer(ctx, s.SandboxID, conf, sandbox)
+	if err != nil {
+		return fail(err, "CreateContainerError")
+	}
+	return podlife.ContainerCreated{Container: x.Container, Attempt: x.Attempt, Instance: &podlife.Instance{
+		ID: id, SandboxID: s.SandboxID, Name: x.Container, Attempt: x.Attempt, Hash: podlife.SpecHash(spec),
+		State: podlife.InstanceCreated, CreatedAt: time.Now(), Image: spec.Image,
+	}}
+}
+
+// look asks what has become of a container; nil when the runtime does not say.
+func (n *pod) look(ctx context.Context, id, sandbox string) *podlife.Instance {
+	in, err := n.w.cfg.Observer.Container(ctx, id, sandbox)
+	if err != nil {
+		return nil
+	}
+	return in
+}
+
+func (n *pod) hook(s *podlife.State, x podlife.RunHook) func() podlife.Event {
+	c := s.Container(x.Container).Spec()
+	h := c.Lifecycle.PostStart
+	limit := pullLimit
+	if x.Hook == podlife.PreStop {
+		h, limit = c.Lifecycle.PreStop, x.Limit
+	}
+	pod, ip := s.Pod, first(s.PodIPs())
+	return func() podlife.Event {
+		return n.bounded(n.w.ctx, limit, false, func(ctx context.Context) podlife.Event {
+			var err error
+			if n.w.cfg.Hooks != nil {
+				err = n.w.cfg.Hooks.RunHook(ctx, pod, c, x.ID, h, ip)
+			}
+			return podlife.HookDone{Container: x.Container, ID: x.ID, Hook: x.Hook, Fail: failure(err, "")}
+		})
+	}
+}
+
+// failure says an error in podlife's words. reason is for errors that bring none of their own.
+func failure(err error, reason string) *podlife.Failure {
+	if err == nil {
+		return nil
+	}
+	var f *podlife.Failure
+	if errors.As(err, &f) {
+		out := *f
+		if out.Reason == "" {
+			out.Reason = reason
+		}
+		return &out
+	}
+	code := status.Code(err)
+	return &podlife.Failure{
+		Reason: reason, Message: status.Convert(err).Message(),
+		Unsure: cri.IsUnavailable(err) || code == codes.AlreadyExists || code == codes.Canceled || code == codes.NotFound ||
+			errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded),
+	}
+}

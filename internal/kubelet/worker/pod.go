@@ -1,0 +1,238 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/podlife"
+	"podo.dev/podo/internal/timeline"
+)
+
+// pod is one worker. Its goroutine alone steps the state; others put events into its inbox.
+type pod struct {
+	w   *Workers
+	uid types.UID
+
+	// Guarded by Workers.mu.
+	admitted bool
+	desired  *v1.Pod
+
+	mu     sync.Mutex
+	inbox  []podlife.Event
+	signal chan struct{} // capacity 1: the inbox is not empty
+	shown  Snapshot
+
+	// Owned by the goroutine (by begin before that runs).
+	state    podlife.State
+	timer    *time.Timer
+	reported bool
+	finished bool
+	// early ends what is pointless once the pod stops: pulls and mounts.
+	early       context.Context
+	cancelEarly context.CancelFunc
+
+	configs sync.Map // sandbox attempt -> func() (*runtimev1.PodSandboxConfig, error)
+}
+
+func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
+	n := &pod{w: w, uid: p.UID, desired: p, state: s, signal: make(chan struct{}, 1)}
+	n.early, n.cancelEarly = context.WithCancel(w.ctx)
+	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status}
+	return n
+}
+
+// begin takes the first step in its caller's goroutine, so that pods are admitted in order, and starts the worker's.
+func (n *pod) begin(ev podlife.Event) {
+	n.timer = time.NewTimer(time.Hour)
+	n.timer.Stop()
+	n.step(ev)
+	n.w.wg.Add(1)
+	go n.run()
+}
+
+func (n *pod) run() {
+	defer n.w.wg.Done()
+	defer n.cancelEarly()
+	defer n.timer.Stop()
+	for n.state.Stage != podlife.Gone {
+		select {
+		case <-n.w.ctx.Done():
+			return
+		case <-n.signal:
+			for _, ev := range n.take() {
+				n.step(ev)
+			}
+		case <-n.timer.C:
+			n.step(podlife.Tick{})
+		}
+	}
+	n.leave()
+}
+
+// leave is the end of a pod of which nothing is left.
+func (n *pod) leave() {
+	if err := n.w.cfg.Checkpoints.Remove(n.uid); err != nil {
+		n.w.cfg.Log.Warn("cannot forget a pod's state", "pod", fullName(n.state.Pod), "err", err)
+	}
+	n.w.forget(n)
+	if n.w.cfg.Gone != nil {
+		n.w.cfg.Gone(n.state.Pod)
+	}
+}
+
+// send puts an event into the inbox. A newer observation or desire replaces an older one that nobody has looked at yet.
+func (n *pod) send(ev podlife.Event) {
+	n.mu.Lock()
+	if k := len(n.inbox) - 1; k >= 0 && supersedes(n.inbox[k], ev) {
+		n.inbox[k] = ev
+	} else {
+		n.inbox = append(n.inbox, ev)
+	}
+	n.mu.Unlock()
+	select {
+	case n.signal <- struct{}{}:
+	default:
+	}
+}
+
+func supersedes(old, ev podlife.Event) bool {
+	switch e := ev.(type) {
+	case podlife.Desired:
+		_, ok := old.(podlife.Desired)
+		return ok
+	case podlife.Observation:
+		o, ok := old.(podlife.Observation)
+		return ok && !o.Asked && !e.Asked && o.Fail == nil && e.Fail == nil
+	}
+	return false
+}
+
+func (n *pod) take() []podlife.Event {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.inbox
+	n.inbox = nil
+	return out
+}
+
+func (n *pod) snapshot() Snapshot {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.shown
+}
+
+// step takes one event in and begins what follows from it.
+func (n *pod) step(ev podlife.Event) {
+	if n.state.Stage == podlife.Gone || n.w.ctx.Err() != nil {
+		return // what is learnt while the process ends belongs to the next one
+	}
+	now := time.Now()
+	old := n.state
+	next, fx := podlife.Step(old, ev, now)
+	n.state = next
+	if d, ok := ev.(podlife.Desired); ok {
+		n.w.mu.Lock()
+		n.desired = d.Pod
+		n.w.mu.Unlock()
+	}
+	n.record(old, next, now)
+	if next.Stage > podlife.Running {
+		n.cancelEarly()
+	}
+	var verdict podlife.Event
+	for _, e := range fx {
+		if v := n.begun(e); v != nil {
+			verdict = v
+		}
+	}
+	n.report()
+	if verdict != nil {
+		n.step(verdict)
+	}
+}
+
+func (n *pod) record(old, next podlife.State, now time.Time) {
+	ref := timeline.RefOf(next.Pod)
+	for _, r := range podlife.Records(old, next) {
+		r.At, r.Pod = now, ref
+		n.w.cfg.Append(r)
+	}
+}
+
+// report hands the status on when it is another than before, and says once when the pod holds nothing any more.
+func (n *pod) report() {
+	status := podlife.Status(n.state)
+	n.mu.Lock()
+	same := n.reported && equality.Semantic.DeepEqual(n.shown.Status, status)
+	n.shown = Snapshot{Pod: n.state.Pod, Stage: n.state.Stage, Status: status}
+	n.mu.Unlock()
+	if !same {
+		n.reported = true
+		n.w.cfg.Reporter.Report(n.state.Pod, status)
+	}
+	if n.state.Stage >= podlife.Finished && !n.finished {
+		n.finished = true
+		n.w.cfg.Reporter.Finished(n.state.Pod)
+		n.w.ended(n)
+	}
+}
+
+// begun begins an effect. What is quick and must be in order is done at once; Admit's verdict is returned.
+func (n *pod) begun(e podlife.Effect) podlife.Event {
+	switch x := e.(type) {
+	case podlife.Admit:
+		return podlife.Admitted{Reject: n.w.admit(n, n.state.Pod)}
+	case podlife.Save:
+		if err := n.w.cfg.Checkpoints.Save(x.Saved, x.Durable); err != nil {
+			n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done", "pod", fullName(n.state.Pod), "err", err)
+		}
+	case podlife.Tell:
+		n.w.cfg.Event(n.state.Pod, x.Container, x.Type, x.Reason, x.Message)
+	case podlife.WakeAt:
+		n.timer.Stop()
+		if !x.At.IsZero() {
+			n.timer.Reset(max(0, time.Until(x.At)))
+		}
+	case podlife.SetProbes:
+		if c := n.state.Container(x.Container); c != nil && n.w.cfg.Probes != nil {
+			n.w.cfg.Probes.SetProbes(n.state.Pod, c.Spec(), x.ID, first(n.state.PodIPs()), x.Set)
+		}
+	default:
+		work := n.prepare(e)
+		n.w.wg.Add(1)
+		go func() {
+			defer n.w.wg.Done()
+			if ev := work(); ev != nil {
+				n.send(ev)
+			}
+		}()
+	}
+	return nil
+}
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
+
+// config is the configuration of a sandbox of this pod. It is made once, so that containers are created with the very one
+// that their sandbox has; a failure is not kept.
+func (n *pod) config(s *podlife.State, attempt uint32) func() (*runtimev1.PodSandboxConfig, error) {
+	pod, parent := s.Pod, s.CgroupParent
+	f, _ := n.configs.LoadOrStore(attempt, sync.OnceValues(func() (*runtimev1.PodSandboxConfig, error) {
+		conf, err := n.w.cfg.Specs.Sandbox(pod, attempt, parent)
+		if err != nil {
+			n.configs.Delete(attempt)
+		}
+		return conf, err
+	}))
+	return f.(func() (*runtimev1.PodSandboxConfig, error))
+}

@@ -1,0 +1,267 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/podlife"
+	"podo.dev/podo/internal/timeline"
+)
+
+// Checkpoints keep what of a pod must survive this process (package state).
+type Checkpoints interface {
+	// Save returns once the state survives the end of this process and, when durable, of the machine.
+	Save(s podlife.Saved, durable bool) error
+	Remove(uid types.UID) error
+}
+
+// Observer asks the runtime (package observe).
+type Observer interface {
+	Pod(ctx context.Context, uid types.UID) (podlife.Observed, error)
+	Sandbox(ctx context.Context, id string) (podlife.SandboxInfo, error)
+	Container(ctx context.Context, id, sandbox string) (*podlife.Instance, error)
+}
+
+// Hooks run lifecycle hooks. They return an error when the hook failed or ctx ended.
+type Hooks interface {
+	RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, containerID string, h *v1.LifecycleHandler, podIP string) error
+}
+
+// Probes run probes (package probe). Results come back by Workers.Probe.
+type Probes interface {
+	SetProbes(pod *v1.Pod, c *v1.Container, containerID, podIP string, set podlife.ProbeSet)
+}
+
+// Config is what Workers need. Hooks and Probes may be nil: then hooks succeed at once and probes are not run.
+type Config struct {
+	Life        *podlife.Config
+	Runtime     cri.Runtime
+	Observer    Observer
+	Admission   Admission
+	Volumes     Volumes
+	Images      Images
+	Cgroups     Cgroups
+	Specs       Specs
+	Reporter    Reporter
+	Checkpoints Checkpoints
+	Hooks       Hooks
+	Probes      Probes
+	// Event tells users about a container of a pod; container "" is the pod itself. It must not block.
+	Event  func(pod *v1.Pod, container, eventType, reason, message string)
+	Append timeline.Append
+	// Gone is told of each pod of which nothing is left, logs aside. It must not block. May be nil.
+	Gone func(pod *v1.Pod)
+	Log  *slog.Logger
+	// CallTimeout bounds a call of the runtime; default 2 min.
+	CallTimeout time.Duration
+	// Parallel bounds the effects that make the runtime work (sandboxes, creates, starts) at one time; default 32.
+	Parallel int
+}
+
+// Validate fills in defaults and says what is missing.
+func (c *Config) Validate() error {
+	if c.Life == nil || c.Runtime == nil || c.Observer == nil || c.Admission == nil || c.Volumes == nil || c.Images == nil ||
+		c.Cgroups == nil || c.Specs == nil || c.Reporter == nil || c.Checkpoints == nil || c.Event == nil || c.Append == nil || c.Log == nil {
+		return errors.New("worker: Life, Runtime, Observer, the ports, Checkpoints, Event, Append and Log must be set")
+	}
+	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Minute)
+	c.Parallel = cmp.Or(c.Parallel, 32)
+	return nil
+}
+
+// Workers is the set of pod workers: one goroutine a pod. Its methods do not block.
+//
+// Two ends are kept apart. A pod is stopped by events (deletion, eviction); the process is stopped by the end of the context
+// that Workers were made with: then workers return where they are and no container is touched.
+type Workers struct {
+	cfg   Config
+	ctx   context.Context // the process's
+	slots chan struct{}
+
+	mu      sync.Mutex
+	pods    map[types.UID]*pod
+	names   map[string]types.UID // namespace/name of the pods that have not ended
+	waiting map[string]*v1.Pod   // created anew while one of the same name has not ended
+	wg      sync.WaitGroup
+}
+
+// New makes an empty set, whose workers run until ctx ends.
+func New(ctx context.Context, cfg Config) (*Workers, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Workers{
+		cfg: cfg, ctx: ctx, slots: make(chan struct{}, cfg.Parallel), pods: map[types.UID]*pod{}, names: map[string]types.UID{},
+		waiting: map[string]*v1.Pod{},
+	}, nil
+}
+
+// Wait returns when every worker has returned, after the process's context ended.
+func (w *Workers) Wait() { w.wg.Wait() }
+
+func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// Update hands a worker its pod as its source now wants it. A new pod is admitted at once, in the order of the calls. One
+// whose name another pod still uses waits for the end of that.
+func (w *Workers) Update(p *v1.Pod) {
+	w.mu.Lock()
+	if old := w.pods[p.UID]; old != nil {
+		w.mu.Unlock()
+		old.send(podlife.Desired{Pod: p})
+		return
+	}
+	if _, taken := w.names[fullName(p)]; taken {
+		w.waiting[fullName(p)] = p
+		w.mu.Unlock()
+		return
+	}
+	n := w.add(p, podlife.Begin(w.cfg.Life, p, time.Now()))
+	w.mu.Unlock()
+	w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Taken))
+	n.begin(podlife.Desired{Pod: p})
+}
+
+// Restore brings back a worker of a pod that a process before this one had. p is the pod as its source has it, or what is
+// known of it when no source has it any more (gone): that one is ended.
+func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) {
+	w.mu.Lock()
+	if w.pods[p.UID] != nil {
+		w.mu.Unlock()
+		return
+	}
+	s := podlife.Restore(w.cfg.Life, p, saved, o, time.Now())
+	n := w.add(p, s)
+	w.mu.Unlock()
+	if s.Stage != podlife.New {
+		w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Restored).Move("", s.Stage.String()))
+	}
+	if gone {
+		n.begin(podlife.SourceRemoved{})
+		return
+	}
+	n.begin(podlife.Desired{Pod: p})
+}
+
+// add is called with mu held.
+func (w *Workers) add(p *v1.Pod, s podlife.State) *pod {
+	n := newPod(w, p, s)
+	n.admitted = s.Stage > podlife.Admitting && s.Stage < podlife.Releasing
+	w.pods[p.UID] = n
+	w.names[fullName(p)] = p.UID
+	return n
+}
+
+// Remove says that the source no longer has the pod.
+func (w *Workers) Remove(p *v1.Pod) {
+	w.mu.Lock()
+	if q := w.waiting[fullName(p)]; q != nil && q.UID == p.UID {
+		delete(w.waiting, fullName(p))
+	}
+	n := w.pods[p.UID]
+	w.mu.Unlock()
+	if n != nil {
+		n.send(podlife.SourceRemoved{})
+	}
+}
+
+// Send hands an event to a pod's worker; false when there is no such pod.
+func (w *Workers) Send(uid types.UID, ev podlife.Event) bool {
+	w.mu.Lock()
+	n := w.pods[uid]
+	w.mu.Unlock()
+	if n != nil {
+		n.send(ev)
+	}
+	return n != nil
+}
+
+// Known tells whether a pod has a worker.
+func (w *Workers) Known(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pods[uid] != nil
+}
+
+// Snapshot is a pod as its worker has it.
+type Snapshot struct {
+	Pod   *v1.Pod // shared, not to be changed
+	Stage podlife.Stage
+	// Status is what was last reported; shared, not to be changed.
+	Status v1.PodStatus
+}
+
+// All is every pod that has a worker.
+func (w *Workers) All() []Snapshot {
+	w.mu.Lock()
+	pods := make([]*pod, 0, len(w.pods))
+	for _, n := range w.pods {
+		pods = append(pods, n)
+	}
+	w.mu.Unlock()
+	out := make([]Snapshot, 0, len(pods))
+	for _, n := range pods {
+		out = append(out, n.snapshot())
+	}
+	slices.SortFunc(out, func(a, b Snapshot) int { return cmp.Compare(fullName(a.Pod), fullName(b.Pod)) })
+	return out
+}
+
+// Get is one pod.
+func (w *Workers) Get(uid types.UID) (Snapshot, bool) {
+	w.mu.Lock()
+	n := w.pods[uid]
+	w.mu.Unlock()
+	if n == nil {
+		return Snapshot{}, false
+	}
+	return n.snapshot(), true
+}
+
+// admit is serialized: a verdict counts the pods that were admitted before it.
+func (w *Workers) admit(n *pod, p *v1.Pod) *podlife.Rejection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var active []*v1.Pod
+	for _, o := range w.pods {
+		if o != n && o.admitted {
+			active = append(active, o.desired)
+		}
+	}
+	if r := w.cfg.Admission.Admit(p, active); r != nil {
+		return &podlife.Rejection{Reason: r.Reason, Message: r.Message}
+	}
+	n.admitted = true
+	return nil
+}
+
+// ended is called once by a worker whose pod holds nothing any more: whoever waits for its name may begin.
+func (w *Workers) ended(n *pod) {
+	w.mu.Lock()
+	n.admitted = false
+	name := fullName(n.desired)
+	var next *v1.Pod
+	if w.names[name] == n.uid {
+		delete(w.names, name)
+		next = w.waiting[name]
+		delete(w.waiting, name)
+	}
+	w.mu.Unlock()
+	if next != nil {
+		w.Update(next)
+	}
+}
+
+func (w *Workers) forget(n *pod) {
+	w.mu.Lock()
+	delete(w.pods, n.uid)
+	w.mu.Unlock()
+}
