@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"podo.dev/podo/internal/cri"
 	"podo.dev/podo/internal/kubelet/logs"
 )
 
@@ -216,32 +215,4 @@ func logContainer(pod *v1.Pod, name string, previous bool) (string, error) {
 		return "", fmt.Errorf("container %q in pod %q is not available", name, pod.Name)
 	}
 	return id, nil
-}
-
-// PollEnded returns a function for Config.Ended that asks the runtime every so often, only while someone waits.
-func PollEnded(rt interface {
-	ContainerStatus(ctx context.Context, id string) (*runtimev1.ContainerStatus, error)
-}, every time.Duration,
-) func(context.Context, string) <-chan struct{} {
-	return func(ctx context.Context, id string) <-chan struct{} {
-		ended := make(chan struct{})
-		go func() {
-			tick := time.NewTicker(every)
-			defer tick.Stop()
-			for {
-				status, err := rt.ContainerStatus(ctx, id)
-				if cri.IsNotFound(err) || err == nil && status.State != runtimev1.ContainerState_CONTAINER_RUNNING &&
-					status.State != runtimev1.ContainerState_CONTAINER_CREATED {
-					close(ended)
-					return
-				}
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
-			}
-		}()
-		return ended
-	}
 }
