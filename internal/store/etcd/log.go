@@ -77,8 +77,20 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce
 }
 
+// usual is what etcd complains of at every start of a lone member with its data on a unix socket: nothing is wrong then.
+var usual = map[string]bool{
+	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"simple token is not cryptographically signed":                                         true,
+	"Failed to detect schema version":                                                      true, // before its first snapshot
+	"failed to update storage version":                                                     true, // the same
+}
+
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.l.Log(context.Background(), level(e.Level), "etcd: "+e.Message, attrs(fields)...)
+	l := level(e.Level)
+	if usual[e.Message] {
+		l = slog.LevelDebug
+	}
+	c.l.Log(context.Background(), l, "etcd: "+e.Message, attrs(fields)...)
 	return nil
 }
 

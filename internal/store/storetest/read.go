@@ -105,7 +105,7 @@ func testModel(t *testing.T, s store.Store) {
 	first := h.put("start", "0")
 	model["start"] = "0"
 	states := []state{{first, "start=0 ", "start=0 "}}
-	for i := range 150 {
+	for i := range 100 {
 		var ops []store.Op
 		log := ""
 		for _, k := range rng.Perm(6)[:1+rng.IntN(3)] {

@@ -101,7 +101,7 @@ func testTxnIsOneRevision(t *testing.T, s store.Store) {
 func testCounter(t *testing.T, s store.Store) {
 	h := hands(t, s)
 	h.put("n", "0")
-	const workers, each = 8, 20
+	const workers, each = 4, 15
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {

@@ -41,7 +41,7 @@ func (h *h) events(b store.Batch) string {
 func testWatchReplaysAndFollows(t *testing.T, s store.Store) {
 	h := hands(t, s)
 	first := h.put("start", "")
-	const writers, each = 4, 50
+	const writers, each = 4, 30
 	var mu sync.Mutex
 	want := map[int64]string{}
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func testWatchBigBatch(t *testing.T, s store.Store) {
 func testWatchUnread(t *testing.T, s store.Store) {
 	h := hands(t, s)
 	slow, quick := h.watch(0), h.watch(0)
-	const n = 500
+	const n = 200
 	for i := range n {
 		h.put("k", fmt.Sprint(i))
 	}
