@@ -1,0 +1,83 @@
+package stats
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+var (
+	nodeCPU        = prometheus.NewDesc("node_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the node in core-seconds", nil, nil)
+	nodeMemory     = prometheus.NewDesc("node_memory_working_set_bytes", "[STABLE] Current working set of the node in bytes", nil, nil)
+	containerLabel = []string{"container", "pod", "namespace"}
+	containerCPU   = prometheus.NewDesc("container_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the container in core-seconds", containerLabel, nil)
+	containerMem   = prometheus.NewDesc("container_memory_working_set_bytes", "[STABLE] Current working set of the container in bytes", containerLabel, nil)
+	containerStart = prometheus.NewDesc("container_start_time_seconds", "[STABLE] Start time of the container since unix epoch in seconds", containerLabel, nil)
+	podLabel       = []string{"pod", "namespace"}
+	podCPU         = prometheus.NewDesc("pod_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds", podLabel, nil)
+	podMemory      = prometheus.NewDesc("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes", podLabel, nil)
+	scrapeError    = prometheus.NewDesc("resource_scrape_error", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
+)
+
+// Resource serves /metrics/resource.
+func (s *Source) Resource() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(collector{s, r.Context()})
+		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})
+}
+
+// collector measures once, for one scrape.
+type collector struct {
+	s   *Source
+	ctx context.Context //nolint:containedctx // a collector lives as long as its request
+}
+
+// Describe says nothing: what there is depends on the pods.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
+
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
+	defer cancel()
+	sum, err := c.s.Summary(ctx)
+	if err != nil {
+		out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, 1)
+		return
+	}
+	out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, 0)
+	cpu(out, nodeCPU, sum.Node.CPU)
+	memory(out, nodeMemory, sum.Node.Memory)
+	for _, p := range sum.Pods {
+		cpu(out, podCPU, p.CPU, p.PodRef.Name, p.PodRef.Namespace)
+		memory(out, podMemory, p.Memory, p.PodRef.Name, p.PodRef.Namespace)
+		for _, k := range p.Containers {
+			names := []string{k.Name, p.PodRef.Name, p.PodRef.Namespace}
+			cpu(out, containerCPU, k.CPU, names...)
+			memory(out, containerMem, k.Memory, names...)
+			out <- prometheus.MustNewConstMetric(containerStart, prometheus.GaugeValue, float64(k.StartTime.UnixNano())/float64(time.Second), names...)
+		}
+	}
+}
+
+func cpu(out chan<- prometheus.Metric, d *prometheus.Desc, s *v1alpha1.CPUStats, labels ...string) {
+	if s != nil && s.UsageCoreNanoSeconds != nil {
+		at(out, s.Time, prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(*s.UsageCoreNanoSeconds)/float64(time.Second), labels...))
+	}
+}
+
+func memory(out chan<- prometheus.Metric, d *prometheus.Desc, s *v1alpha1.MemoryStats, labels ...string) {
+	if s != nil && s.WorkingSetBytes != nil {
+		at(out, s.Time, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(*s.WorkingSetBytes), labels...))
+	}
+}
+
+// at gives a measurement its time.
+func at(out chan<- prometheus.Metric, t metav1.Time, m prometheus.Metric) {
+	out <- prometheus.NewMetricWithTimestamp(t.Time, m)
+}
