@@ -7,6 +7,7 @@
 package pki
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -209,5 +210,29 @@ func profiles(c *Config) map[Name]profile {
 		Node:              client("system:node:"+c.NodeName, "system:nodes"),
 		Scheduler:         client("system:kube-scheduler"),
 		ControllerManager: client("system:kube-controller-manager"),
+	}
+}
+
+// lookEvery is how often Keep looks at the certificates.
+const lookEvery = 12 * time.Hour
+
+// Keep renews what is near its end until ctx ends; renewed is told what was replaced, so that files made of it follow. An error of
+// either is tried again at the next look: certificates are replaced long before they end.
+func (b *Bundle) Keep(ctx context.Context, renewed func([]Name) error, failed func(error)) {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		names, err := b.Renew()
+		if len(names) > 0 {
+			err = errors.Join(err, renewed(names))
+		}
+		if err != nil {
+			failed(err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -146,4 +148,31 @@ func TestModesAndKubeconfig(t *testing.T) {
 	if _, err := tls.X509KeyPair(rest.CertData, rest.KeyData); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestKeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, time.Time{})
+		c.Dir, c.Now = dir, time.Now
+		b := ensure(t, c)
+		first := b.Get(Admin)
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan []Name, 1)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.Keep(ctx, func(n []Name) error { told <- n; return nil }, func(err error) { t.Error(err) })
+		}()
+		start := time.Now()
+		names := <-told
+		if after := time.Since(start); after < leafLife-renewBefore-lookEvery || after > leafLife-renewBefore+lookEvery {
+			t.Errorf("renewed after %v", after)
+		}
+		if len(names) != 7 || b.Get(Admin).Leaf.Equal(first.Leaf) {
+			t.Errorf("renewed %v", names)
+		}
+		cancel()
+		<-done
+	})
 }

@@ -234,7 +234,7 @@ func (c *call) log(u user.Info) error {
 	}
 	res, err := c.s.kubelets.RoundTrip(req)
 	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("Get %q: %w", location.String(), err)) //nolint:staticcheck // upstream's text
+		return fmt.Errorf("Get %q: %w", location.String(), err) //nolint:staticcheck // upstream's text
 	}
 	defer res.Body.Close()
 	if res.StatusCode/100 != 2 {

@@ -99,6 +99,7 @@ type Server struct {
 	below    []Handler               // those with a trailing slash
 	kubelets *http.Transport
 	metrics  *metrics
+	flight   flight
 
 	mu   sync.Mutex
 	addr net.Addr
@@ -133,6 +134,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		c: c, authn: authn.X509{Roots: c.ClientCAs, Now: c.Now}, kubelets: kubeletTransport(c.Kubelets), metrics: m,
+		flight: make(flight, maxInFlight),
 	}
 	return s, s.route()
 }
@@ -222,6 +224,17 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		c.fail(apierrors.NewUnauthorized(err.Error()))
 		return
+	}
+	if u, err = c.impersonated(u); err != nil {
+		c.fail(err)
+		return
+	}
+	if !long && c.info.Resource != "" {
+		if err := s.flight.enter(c.r.Context()); err != nil {
+			c.fail(err)
+			return
+		}
+		defer s.flight.leave()
 	}
 	c.serve(u)
 }

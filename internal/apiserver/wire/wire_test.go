@@ -236,6 +236,13 @@ func TestWhoMay(t *testing.T) {
 	if res, b := w.do(stranger, "GET", "/api/v1/pods", ""); res.StatusCode != 401 || !strings.Contains(b, `"reason":"Unauthorized"`) {
 		t.Errorf("a stranger: %d %s", res.StatusCode, b)
 	}
+	// As someone else: no more than that one may do, and only for who may be someone else.
+	if res, b := w.do(admin, "GET", "/api/v1/pods", "", "Impersonate-User", "jane"); res.StatusCode != 403 || !strings.Contains(b, `User \"jane\" cannot list resource \"pods\"`) {
+		t.Errorf("impersonated: %d %s", res.StatusCode, b)
+	}
+	if res, b := w.do(node, "GET", "/api", "", "Impersonate-User", "jane"); res.StatusCode != 403 || !strings.Contains(b, `cannot impersonate resource \"users\"`) {
+		t.Errorf("impersonation by a node: %d %s", res.StatusCode, b)
+	}
 	if _, b := w.do(anonymous, "GET", "/readyz?verbose", ""); !strings.Contains(b, "[+]store ok\n[-]node failed: reason withheld\nreadyz check failed") || strings.Contains(b, "secret") {
 		t.Errorf("readyz: %s", b)
 	}
