@@ -1,0 +1,15 @@
+package oracle
+
+import "strings"
+
+// decisions are the differences that stay, each with its reason. A line matches the kinds of difference that contain its text.
+var decisions = []struct{ contains, reason string }{}
+
+func decided(signature string) string {
+	for _, d := range decisions {
+		if strings.Contains(signature, d.contains) {
+			return d.reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,202 @@
+package oracle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Outcome is what one side made of a request.
+type Outcome struct {
+	// Object is what would be stored, in the external version; nil when the request was refused.
+	Object runtime.Object
+	// Causes are the refusals, in order.
+	Causes   []Cause
+	Warnings []string
+}
+
+// Cause is one refusal as a client sees it in status.details.causes.
+type Cause struct {
+	Type, Field, Message string
+}
+
+// refused turns an error into causes.
+func refused(err error) []Cause {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return []Cause{{Type: "Error", Message: err.Error()}}
+	}
+	s := status.Status()
+	if s.Reason != metav1.StatusReasonInvalid || s.Details == nil || len(s.Details.Causes) == 0 {
+		return []Cause{{Type: string(s.Reason), Message: s.Message}}
+	}
+	out := make([]Cause, 0, len(s.Details.Causes))
+	for _, c := range s.Details.Causes {
+		out = append(out, Cause{Type: string(c.Type), Field: c.Field, Message: c.Message})
+	}
+	return out
+}
+
+// guarded runs one side; a panic is a refusal of its own kind.
+func guarded(side string, f func() Outcome) (o Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = Outcome{Causes: []Cause{{Type: "Panic", Message: fmt.Sprintf("%s: %v", side, p)}}}
+		}
+	}()
+	return f()
+}
+
+// Difference is one thing on which the sides disagree.
+type Difference struct {
+	Where          string // a field's path, or "warnings", "order"
+	Upstream, Podo string // what each side says; empty when it says nothing
+}
+
+// compare lists the differences of two outcomes, refusals first. Objects count only where both sides accept.
+func compare(upstream, podo Outcome) []Difference {
+	out := compareCauses(upstream.Causes, podo.Causes)
+	if upstream.Object == nil || podo.Object == nil {
+		return out
+	}
+	out = append(out, compareJSON("", tree(upstream.Object), tree(podo.Object))...)
+	return append(out, compareTexts("warnings", upstream.Warnings, podo.Warnings)...)
+}
+
+func compareCauses(upstream, podo []Cause) []Difference {
+	count := map[Cause]int{}
+	for _, c := range upstream {
+		count[c]++
+	}
+	for _, c := range podo {
+		count[c]--
+	}
+	byField := map[string]*Difference{}
+	var fields []string
+	at := func(f string) *Difference {
+		if byField[f] == nil {
+			byField[f] = &Difference{Where: f}
+			fields = append(fields, f)
+		}
+		return byField[f]
+	}
+	add := func(s *string, text string) {
+		if *s != "" {
+			*s += " + "
+		}
+		*s += text
+	}
+	for _, c := range upstream {
+		if count[c] > 0 {
+			count[c]--
+			add(&at(c.Field).Upstream, c.Message)
+		}
+	}
+	for i := len(podo) - 1; i >= 0; i-- {
+		if c := podo[i]; count[c] < 0 {
+			count[c]++
+			add(&at(c.Field).Podo, c.Message)
+		}
+	}
+	var out []Difference
+	for _, f := range fields {
+		out = append(out, *byField[f])
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for i := range upstream {
+		if upstream[i] != podo[i] {
+			return []Difference{{Where: "order", Upstream: upstream[i].Field + ": " + upstream[i].Message, Podo: podo[i].Field + ": " + podo[i].Message}}
+		}
+	}
+	return nil
+}
+
+func compareTexts(where string, upstream, podo []string) []Difference {
+	var out []Difference
+	for i := 0; i < max(len(upstream), len(podo)); i++ {
+		var u, p string
+		if i < len(upstream) {
+			u = upstream[i]
+		}
+		if i < len(podo) {
+			p = podo[i]
+		}
+		if u != p {
+			out = append(out, Difference{Where: where, Upstream: u, Podo: p})
+		}
+	}
+	return out
+}
+
+// tree is a value as JSON sees it.
+func tree(v any) any {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // API objects always encode
+	}
+	var out any
+	if err := json.Unmarshal(b, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func compareJSON(path string, upstream, podo any) []Difference {
+	switch u := upstream.(type) {
+	case map[string]any:
+		p, ok := podo.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := map[string]bool{}
+		for k := range u {
+			keys[k] = true
+		}
+		for k := range p {
+			keys[k] = true
+		}
+		sorted := make([]string, 0, len(keys))
+		for k := range keys {
+			sorted = append(sorted, k)
+		}
+		sort.Strings(sorted)
+		var out []Difference
+		for _, k := range sorted {
+			out = append(out, compareJSON(path+"."+k, u[k], p[k])...)
+		}
+		return out
+	case []any:
+		p, ok := podo.([]any)
+		if !ok || len(p) != len(u) {
+			break
+		}
+		var out []Difference
+		for i := range u {
+			out = append(out, compareJSON(fmt.Sprintf("%s[%d]", path, i), u[i], p[i])...)
+		}
+		return out
+	default:
+		if u == podo {
+			return nil
+		}
+	}
+	if upstream == nil && podo == nil {
+		return nil
+	}
+	return []Difference{{Where: path, Upstream: show(upstream), Podo: show(podo)}}
+}
+
+func show(v any) string {
+	if v == nil {
+		return ""
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}

@@ -1,0 +1,141 @@
+package oracle
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/printers"
+	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
+)
+
+// TestColumns compares what `kubectl get` shows: the columns, and each object's row.
+func TestColumns(t *testing.T) {
+	generator := printers.NewTableGenerator().With(printersinternal.AddHandlers)
+	for _, k := range Kinds {
+		t.Run(k.Podo.Resource, func(t *testing.T) {
+			m := mutatorFor(t)
+			pop := newPopulation(seeds(t, k))
+			var r Report
+			what := "row of " + k.Podo.Resource
+			differ := func(obj runtime.Object) []Difference {
+				up, err := generator.GenerateTable(k.internal(obj), printers.GenerateOptions{Wide: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				now := time.Now()
+				podo := obj.DeepCopyObject()
+				k.Podo.Default(podo)
+				var out []Difference
+				if d := compareJSON("columns", tree(up.ColumnDefinitions), tree(k.Podo.Columns)); len(d) > 0 {
+					out = append(out, d...)
+				}
+				cells := k.Podo.Row(podo, now)
+				for i := range max(len(cells), len(up.Rows[0].Cells)) {
+					name, u, p := fmt.Sprint("column ", i), "", ""
+					if i < len(up.Rows[0].Cells) {
+						name, u = up.ColumnDefinitions[i].Name, fmt.Sprintf("%v", up.Rows[0].Cells[i])
+					}
+					if i < len(cells) {
+						p = fmt.Sprintf("%v", cells[i])
+					}
+					if u != p {
+						out = append(out, Difference{Where: name, Upstream: u, Podo: p})
+					}
+				}
+				var conditions []metav1.TableRowCondition
+				if k.Podo.RowConditions != nil {
+					conditions = k.Podo.RowConditions(podo)
+				}
+				return append(out, compareJSON("conditions", tree(up.Rows[0].Conditions), tree(conditions))...)
+			}
+			for end := time.Now().Add(budget() / 3); time.Now().Before(end); {
+				obj := k.stored(m, pop)
+				if obj == nil {
+					continue
+				}
+				if m.IntN(2) == 0 {
+					m.Mutate(root(m, "status", obj), changes(m))
+				}
+				r.ran()
+				r.found(what, differ(obj), k.smallest(what, obj, differ))
+			}
+			r.fail(t)
+		})
+	}
+}
+
+// TestSelectable compares the fields that a fieldSelector may name, and their values.
+func TestSelectable(t *testing.T) {
+	for _, k := range Kinds {
+		if k.Attrs == nil {
+			continue
+		}
+		t.Run(k.Podo.Resource, func(t *testing.T) {
+			m := mutatorFor(t)
+			pop := newPopulation(seeds(t, k))
+			var r Report
+			what := "selectable fields of " + k.Podo.Resource
+			differ := func(obj runtime.Object) []Difference {
+				_, up, err := k.Attrs(k.internal(obj))
+				if err != nil {
+					t.Fatal(err)
+				}
+				podo := obj.DeepCopyObject()
+				k.Podo.Default(podo)
+				return compareJSON("", tree(up), tree(k.Podo.Selectable(podo)))
+			}
+			for end := time.Now().Add(budget() / 6); time.Now().Before(end); {
+				obj := k.stored(m, pop)
+				if obj == nil {
+					continue
+				}
+				m.Mutate(root(m, "status", obj), changes(m))
+				r.ran()
+				r.found(what, differ(obj), k.smallest(what, obj, differ))
+			}
+			r.fail(t)
+		})
+	}
+}
+
+// TestGrace compares how long a deletion waits.
+func TestGrace(t *testing.T) {
+	for _, k := range Kinds {
+		if k.Grace == nil {
+			continue
+		}
+		t.Run(k.Podo.Resource, func(t *testing.T) {
+			m := mutatorFor(t)
+			pop := newPopulation(seeds(t, k))
+			var r Report
+			what := "grace of " + k.Podo.Resource
+			for end := time.Now().Add(budget() / 6); time.Now().Before(end); {
+				obj := k.stored(m, pop)
+				if obj == nil {
+					continue
+				}
+				m.Mutate(root(m, []string{"status", ""}[m.IntN(2)], obj), changes(m))
+				o := metav1.DeleteOptions{}
+				if m.IntN(2) == 0 {
+					n := pick(m, integers)
+					o.GracePeriodSeconds = &n
+				}
+				differ := func(obj runtime.Object) []Difference {
+					up, ours := o.DeepCopy(), o.DeepCopy()
+					var grace int64
+					var w recorder
+					if k.Grace.CheckGracefulDelete(k.requestContext("", "", &w), k.internal(obj), up) {
+						grace = *up.GracePeriodSeconds
+					}
+					return compareJSON("seconds", float64(grace), float64(k.Podo.Graceful(obj.DeepCopyObject(), ours)))
+				}
+				r.ran()
+				r.found(what, differ(obj), k.smallest(what, obj, differ))
+			}
+			r.fail(t)
+		})
+	}
+}
