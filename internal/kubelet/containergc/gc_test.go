@@ -166,8 +166,9 @@ func (f *fakeRuntime) do(what, id string) error {
 	return nil
 }
 
-func (f *fakeRuntime) RemoveContainer(_ context.Context, id string) error  { return f.do("rm", id) }
-func (f *fakeRuntime) StopPodSandbox(_ context.Context, id string) error   { return f.do("stop", id) }
+func (f *fakeRuntime) RemoveContainer(_ context.Context, id string) error { return f.do("rm", id) }
+func (f *fakeRuntime) StopPodSandbox(_ context.Context, id string) error { return f.do("stop", id) }
+
 func (f *fakeRuntime) RemovePodSandbox(_ context.Context, id string) error { return f.do("rmp", id) }
 
 func TestCollect(t *testing.T) {

@@ -85,6 +85,7 @@ type sink struct {
 func newSink() *sink { return &sink{flushed: make(chan struct{}, 1)} }
 
 func (s *sink) Write(b []byte) (int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.Write(b) }
+
 func (s *sink) Flush() {
 	select {
 	case s.flushed <- struct{}{}:

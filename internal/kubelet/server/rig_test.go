@@ -245,10 +245,12 @@ func (f *fakeRuntime) ExecURL(req *runtimev1.ExecRequest) (string, error) {
 type port struct{ *fakeRuntime }
 
 func (p port) Exec(_ context.Context, r *runtimev1.ExecRequest) (string, error) { return p.ExecURL(r) }
+
 func (p port) Attach(_ context.Context, r *runtimev1.AttachRequest) (string, error) {
 	res, err := p.GetAttach(r)
 	return res.GetUrl(), err
 }
+
 func (p port) PortForward(_ context.Context, r *runtimev1.PortForwardRequest) (string, error) {
 	res, err := p.GetPortForward(r)
 	return res.GetUrl(), err

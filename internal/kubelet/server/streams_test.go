@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -251,24 +250,29 @@ func TestOldWebSocketProtocol(t *testing.T) {
 }
 
 func TestPortForward(t *testing.T) {
-	dialers := map[string]func(g *rig) (httpstream.Dialer, error){
-		"tunnel": func(g *rig) (httpstream.Dialer, error) {
-			return portforward.NewSPDYOverWebsocketDialer(g.url("/portForward/ns/p"), g.config("system:masters"))
+	type forward func(g *rig, stop, ready chan struct{}) (*portforward.PortForwarder, error)
+	forwarders := map[string]forward{
+		"tunnel": func(g *rig, stop, ready chan struct{}) (*portforward.PortForwarder, error) {
+			d, err := portforward.NewSPDYOverWebsocketDialer(g.url("/portForward/ns/p"), g.config("system:masters"))
+			if err != nil {
+				return nil, err
+			}
+			return portforward.NewOnAddresses(d, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
 		},
-		"spdy": func(g *rig) (httpstream.Dialer, error) {
+		"spdy": func(g *rig, stop, ready chan struct{}) (*portforward.PortForwarder, error) {
 			tr, up, err := spdy.RoundTripperFor(g.config("system:masters"))
-			return spdy.NewDialer(up, &http.Client{Transport: tr}, "POST", g.url("/portForward/ns/p")), err
+			if err != nil {
+				return nil, err
+			}
+			d := spdy.NewDialer(up, &http.Client{Transport: tr}, "POST", g.url("/portForward/ns/p"))
+			return portforward.NewOnAddresses(d, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
 		},
 	}
-	for name, dialer := range dialers {
+	for name, forwarder := range forwarders {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)
-			d, err := dialer(g)
-			if err != nil {
-				t.Fatal(err)
-			}
 			stop, ready := make(chan struct{}), make(chan struct{})
-			f, err := portforward.NewOnAddresses(d, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
+			f, err := forwarder(g, stop, ready)
 			if err != nil {
 				t.Fatal(err)
 			}
