@@ -5,9 +5,11 @@ package events
 import (
 	"context"
 	"log/slog"
+	"strconv"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
@@ -35,9 +37,22 @@ type sink struct {
 
 var _ record.EventSink = sink{}
 
-// Create implements record.EventSink.
+// nameTries bounds how many names are tried for one event.
+const nameTries = 16
+
+// Create implements record.EventSink. client-go names an event after its object and the time to the nanosecond: two of
+// one object in one instant (a coarse or a simulated clock) would share a name, so the later one gets another.
 func (s sink) Create(e *v1.Event) (*v1.Event, error) {
-	return written(s.c.Create(s.ctx, client.Events.At(e.Namespace, ""), e))
+	name := e.Name
+	for try := 1; ; try++ {
+		out, err := written(s.c.Create(s.ctx, client.Events.At(e.Namespace, ""), e))
+		if !apierrors.IsAlreadyExists(err) || try == nameTries {
+			return out, err
+		}
+		c := *e
+		c.Name = name + "." + strconv.Itoa(try)
+		e = &c
+	}
 }
 
 // Update implements record.EventSink.
