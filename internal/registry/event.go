@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,7 +29,7 @@ func eventKind() *Kind {
 		Verbs:            allVerbs,
 		New:              func() runtime.Object { return &v1.Event{} },
 		NewList:          func() runtime.Object { return &v1.EventList{} },
-		ValidName:        apivalidation.NameIsDNSSubdomain,
+		ValidName:        nameInPath,
 		Default:          func(runtime.Object) {},
 		PrepareForCreate: func(runtime.Object) {},
 		Validate:         validate,
@@ -138,7 +137,10 @@ func eventRow(ev *v1.Event, now time.Time) []any {
 	if !ev.LastTimestamp.IsZero() {
 		last = age(ev.LastTimestamp, now)
 	}
-	count := max(ev.Count, 1)
+	count := ev.Count
+	if count == 0 {
+		count = 1
+	}
 	if ev.Series != nil {
 		last, count = age(metav1.NewTime(ev.Series.LastObservedTime.Time), now), ev.Series.Count
 	}

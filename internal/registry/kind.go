@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -19,18 +21,39 @@ func (k *Kind) ValidateMeta(obj runtime.Object) field.ErrorList {
 	m := accessor(obj)
 	var e check.Errors
 	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, k.ValidName, metaPath))
+	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
 	k.finalizers(&e, m)
-	return e.List()
+	return unique(e.List())
 }
 
 // ValidateMetaUpdate checks changed metadata: whole, what is immutable, and finalizers added while the object is being deleted.
 func (k *Kind) ValidateMetaUpdate(obj, old runtime.Object) field.ErrorList {
 	m := accessor(obj)
 	var e check.Errors
+	// The name cannot change, so that one made under an older rule must stay good enough: it only has to fit in a path.
+	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
 	e.Add(apivalidation.ValidateObjectMetaAccessorUpdate(m, accessor(old), metaPath))
-	e.Add(apivalidation.ValidateFinalizers(m.GetFinalizers(), metaPath.Child("finalizers")))
 	k.finalizers(&e, m)
-	return e.List()
+	return unique(e.List())
+}
+
+// nameInPath is the least that a name must fulfil: to be one segment of a URL's path.
+func nameInPath(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
+}
+
+// unique leaves out findings that were there before: two rules may find the same.
+func unique(list field.ErrorList) field.ErrorList {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(err *field.Error) bool {
+		text := err.Error()
+		again := seen[text]
+		seen[text] = true
+		return again
+	})
 }
 
 // finalizers: in the core group, those without a domain are upstream's own.
@@ -83,11 +106,4 @@ var metaDoc = metav1.ObjectMeta{}.SwaggerDoc()
 var (
 	nameColumn = metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: metaDoc["name"]}
 	ageColumn  = metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: metaDoc["creationTimestamp"]}
-
-	nameAge = []metav1.TableColumnDefinition{nameColumn, ageColumn}
 )
-
-func nameAgeRow(obj runtime.Object, now time.Time) []any {
-	m := accessor(obj)
-	return []any{m.GetName(), age(m.GetCreationTimestamp(), now)}
-}

@@ -28,18 +28,14 @@ func namespaceKind() *Kind {
 		ValidName:        apivalidation.ValidateNamespaceName,
 		Default:          func(obj runtime.Object) { defaultNamespace(of(obj)) },
 		PrepareForCreate: func(obj runtime.Object) { prepareNamespace(of(obj)) },
-		Validate: func(obj runtime.Object) field.ErrorList {
-			var e check.Errors
-			namespaceFinalizers(&e, of(obj))
-			return e.List()
-		},
+		Validate:         func(obj runtime.Object) field.ErrorList { return namespaceFinalizers(of(obj), false) },
 		Updates: map[string]Update{
 			"": {
 				Prepare: func(obj, old runtime.Object) {
 					of(obj).Spec.Finalizers = of(old).Spec.Finalizers
 					of(obj).Status = of(old).Status
 				},
-				Validate:           func(_, _ runtime.Object) field.ErrorList { return nil },
+				Validate:           func(obj, _ runtime.Object) field.ErrorList { return namespaceFinalizers(of(obj), false) },
 				AllowUnconditional: true,
 			},
 			"status": {
@@ -49,12 +45,8 @@ func namespaceKind() *Kind {
 			},
 			// finalize is how a namespace lets go of the last thing that holds it; PUT only.
 			"finalize": {
-				Prepare: func(obj, old runtime.Object) { of(obj).Status = of(old).Status },
-				Validate: func(obj, _ runtime.Object) field.ErrorList {
-					var e check.Errors
-					namespaceFinalizers(&e, of(obj))
-					return e.List()
-				},
+				Prepare:            func(obj, old runtime.Object) { of(obj).Status = of(old).Status },
+				Validate:           func(obj, _ runtime.Object) field.ErrorList { return namespaceFinalizers(of(obj), true) },
 				AllowUnconditional: true,
 			},
 		},
@@ -92,12 +84,18 @@ func prepareNamespace(ns *v1.Namespace) {
 	defaultNamespace(ns)
 }
 
-func namespaceFinalizers(e *check.Errors, ns *v1.Namespace) {
-	for _, f := range ns.Spec.Finalizers {
+// namespaceFinalizers checks their names. Upstream tells which of them is wrong on the subresource finalize only.
+func namespaceFinalizers(ns *v1.Namespace, indexed bool) field.ErrorList {
+	var e check.Errors
+	for i, f := range ns.Spec.Finalizers {
 		p := specPath.Child("finalizers")
+		if indexed {
+			p = p.Index(i)
+		}
 		e.Add(apivalidation.ValidateFinalizerName(string(f), p))
 		e.StandardFinalizer(p, string(f))
 	}
+	return e.List()
 }
 
 func validateNamespaceStatus(ns *v1.Namespace) field.ErrorList {

@@ -100,17 +100,6 @@ func dropNode(n, old *v1.Node) {
 	}
 }
 
-// unique keeps the first of equal findings: an update judges the node whole and the change, and both look at some fields.
-func unique(list field.ErrorList) field.ErrorList {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(list, func(e *field.Error) bool {
-		text := e.Error()
-		again := seen[text]
-		seen[text] = true
-		return again
-	})
-}
-
 func nodeWarnings(n *v1.Node) []string {
 	var out []string
 	if n.Spec.ConfigSource != nil {

@@ -13,6 +13,9 @@ import (
 
 // DefaultPod fills what a pod's author left out. It is idempotent.
 func DefaultPod(pod *v1.Pod) {
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
 	for c, kind := range podspec.Containers(&pod.Spec) {
 		if kind != podspec.Ephemeral {
 			requestsFromLimits(&c.Resources)
@@ -28,15 +31,14 @@ func DefaultPod(pod *v1.Pod) {
 	}
 	Default(&pod.Spec)
 	syncPodIPs(&pod.Status)
+	roundResources(pod.Status.AllocatedResources)
+	roundRequirements(pod.Status.Resources)
 	for _, statuses := range [][]v1.ContainerStatus{
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
 	} {
 		for i := range statuses {
 			roundResources(statuses[i].AllocatedResources)
-			if r := statuses[i].Resources; r != nil {
-				roundResources(r.Limits)
-				roundResources(r.Requests)
-			}
+			roundRequirements(statuses[i].Resources)
 		}
 	}
 }
@@ -73,10 +75,7 @@ func Default(spec *v1.PodSpec) {
 		defaultContainer(c)
 	}
 	roundResources(spec.Overhead)
-	if spec.Resources != nil {
-		roundResources(spec.Resources.Limits)
-		roundResources(spec.Resources.Requests)
-	}
+	roundRequirements(spec.Resources)
 }
 
 func defaultContainer(c *v1.Container) {
@@ -94,8 +93,7 @@ func defaultContainer(c *v1.Container) {
 			}
 		}
 	}
-	roundResources(c.Resources.Limits)
-	roundResources(c.Resources.Requests)
+	roundRequirements(&c.Resources)
 	for _, p := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 		if p != nil {
 			defaultProbe(p)
@@ -218,6 +216,13 @@ func roundResources(list v1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
 		list[name] = q
+	}
+}
+
+func roundRequirements(r *v1.ResourceRequirements) {
+	if r != nil {
+		roundResources(r.Limits)
+		roundResources(r.Requests)
 	}
 }
 

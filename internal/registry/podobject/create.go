@@ -119,12 +119,16 @@ func validatePod(pod *v1.Pod, o podspec.Options) field.ErrorList {
 // PrepareUpdate keeps the status, which has its own endpoint.
 func PrepareUpdate(pod, old *v1.Pod) {
 	pod.Status = old.Status
-	if gate.PodLevelResourcesFixDefaulting && pod.Spec.Resources == nil && old.Spec.Resources != nil {
-		// A client that does not know the field has dropped it.
-		pod.Spec.Resources = old.Spec.Resources.DeepCopy()
-	}
+	keepLevelResources(pod, old)
 	drop(pod, old)
 	raiseGeneration(pod, old)
+}
+
+// keepLevelResources: where the pod's own resources are gone, a client that does not know the field has dropped it.
+func keepLevelResources(pod, old *v1.Pod) {
+	if gate.PodLevelResourcesFixDefaulting && pod.Spec.Resources == nil {
+		pod.Spec.Resources = old.Spec.Resources.DeepCopy()
+	}
 }
 
 // Grace is how long a deletion lets the pod end, in seconds; 0 removes it at once.

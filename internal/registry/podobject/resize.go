@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podo.dev/podo/internal/registry/check"
+	"podo.dev/podo/internal/registry/podfill"
 	"podo.dev/podo/internal/registry/podspec"
 )
 
@@ -22,6 +23,8 @@ func PrepareResize(pod, old *v1.Pod) {
 		pod.Status = old.Status
 		keepMeta(pod, old)
 	}
+	keepLevelResources(pod, old)
+	podfill.LevelResources(pod)
 	drop(pod, old)
 	raiseGeneration(pod, old)
 }
@@ -182,7 +185,6 @@ func onlyComputeChanged(e *check.Errors, rest, old *v1.PodSpec) {
 	for i := range rest.Containers {
 		c := &rest.Containers[i]
 		setBack(&c.Resources, &old.Containers[i].Resources)
-		c.Resources.Claims = nil
 		if !equality.Semantic.DeepEqual(*c, old.Containers[i]) {
 			e.Forbidden(specPath, "only cpu and memory resources are mutable")
 		}
@@ -191,7 +193,6 @@ func onlyComputeChanged(e *check.Errors, rest, old *v1.PodSpec) {
 		c, p := &rest.InitContainers[i], specPath.Child("initContainers").Index(i)
 		changed := !equality.Semantic.DeepEqual(*c, old.InitContainers[i])
 		setBack(&c.Resources, &old.InitContainers[i].Resources)
-		c.Resources.Claims = nil
 		if !equality.Semantic.DeepEqual(*c, old.InitContainers[i]) {
 			e.Forbidden(p, "only cpu and memory resources for init or sidecar containers are mutable")
 		}

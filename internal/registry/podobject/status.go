@@ -96,13 +96,14 @@ func ValidateStatus(pod, old *v1.Pod) field.ErrorList {
 		name       string
 		list       []v1.ContainerStatus
 		containers []v1.Container
+		ephemeral  bool
 	}{
-		{"containerStatuses", is.ContainerStatuses, pod.Spec.Containers},
-		{"initContainerStatuses", is.InitContainerStatuses, pod.Spec.InitContainers},
-		{"ephemeralContainerStatuses", is.EphemeralContainerStatuses, nil},
+		{"containerStatuses", is.ContainerStatuses, pod.Spec.Containers, false},
+		{"initContainerStatuses", is.InitContainerStatuses, pod.Spec.InitContainers, false},
+		{"ephemeralContainerStatuses", is.EphemeralContainerStatuses, nil, true},
 	} {
 		users(&e, statusPath.Child(l.name), l.list, pod.Spec.OS)
-		allocated(&e, statusPath.Child(l.name), l.list, l.containers, is.ExtendedResourceClaimStatus)
+		allocated(&e, statusPath.Child(l.name), l.list, l.containers, l.ephemeral, is.ExtendedResourceClaimStatus)
 	}
 	return e.List()
 }
@@ -331,11 +332,11 @@ func users(e *check.Errors, p *field.Path, list []v1.ContainerStatus, os *v1.Pod
 	}
 }
 
-// allocated checks the health that is reported of devices. Without containers (for ephemeral ones) there can be none.
-func allocated(e *check.Errors, p *field.Path, list []v1.ContainerStatus, containers []v1.Container, extended *v1.PodExtendedResourceClaimStatus) {
+// allocated checks the health that is reported of devices. Ephemeral containers have none.
+func allocated(e *check.Errors, p *field.Path, list []v1.ContainerStatus, containers []v1.Container, ephemeral bool, extended *v1.PodExtendedResourceClaimStatus) {
 	for i := range list {
 		at := p.Index(i).Child("allocatedResourcesStatus")
-		if containers == nil {
+		if ephemeral {
 			if len(list[i].AllocatedResourcesStatus) > 0 {
 				e.Forbidden(at, "must not be specified in container status")
 			}

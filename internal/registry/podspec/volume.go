@@ -82,6 +82,9 @@ func (v *validator) volumeSource(p *field.Path, vol *v1.Volume) {
 			at = s.name
 		}
 		s.check(v, p.Child(at), vol)
+		if vol.Ephemeral != nil && s.name == "ephemeral" {
+			v.claimName(p, vol)
+		}
 	}
 	if found == 0 {
 		v.Required(p, "must specify a volume type")
@@ -175,13 +178,17 @@ func (v *validator) csi(p *field.Path, c *v1.CSIVolumeSource) {
 	}
 }
 
-// ephemeralVolume checks the claim that is made for the pod, which is named after the pod and the volume.
+// ephemeralVolume checks the claim that is made for the pod.
 func (v *validator) ephemeralVolume(p *field.Path, vol *v1.Volume) {
 	if t := vol.Ephemeral.VolumeClaimTemplate; t == nil {
 		v.Required(p.Child("volumeClaimTemplate"), "")
 	} else {
 		v.claimTemplate(p.Child("volumeClaimTemplate"), t)
 	}
+}
+
+// claimName checks the name of the claim, which is the pod's and the volume's.
+func (v *validator) claimName(p *field.Path, vol *v1.Volume) {
 	if v.o.PodName == "" || vol.Name == "" {
 		return
 	}
