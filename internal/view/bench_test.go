@@ -37,8 +37,8 @@ func realPod(namespace, name string) *v1.Pod {
 				Controller: &yes, BlockOwnerDeletion: &yes,
 			}},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "podo", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: managed}},
-				{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: managed[:600]}},
+				{Manager: "podo", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(managed))},
+				{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1", Subresource: "status", FieldsV1: metav1.NewFieldsV1(string(managed[:600]))},
 			},
 		},
 		Spec: v1.PodSpec{

@@ -98,6 +98,7 @@ func (h waiterHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].pos, h[j].pos = i, j
 }
+
 func (h *waiterHeap) Push(x any) {
 	w := x.(*waiter)
 	w.pos = len(*h)

@@ -65,17 +65,6 @@ func TestEmbeddedSuite(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return e })
 }
 
-func TestExternalSuite(t *testing.T) {
-	e := embedded(t, etcd.EmbeddedConfig{})
-	start(t, e)
-	x, err := etcd.NewExternal(etcd.ExternalConfig{Endpoints: []string{"unix://" + e.Socket()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, x)
-	storetest.Run(t, func(*testing.T) store.Store { return x })
-}
-
 func TestRestartKeepsWhatWasAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	e := embedded(t, etcd.EmbeddedConfig{Dir: dir})

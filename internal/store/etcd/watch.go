@@ -64,6 +64,9 @@ func (s *Client) Watch(ctx context.Context, prefix string, from int64) <-chan st
 		if err == nil {
 			wctx, cancel := context.WithCancel(ctx)
 			defer cancel()
+			if !c.local {
+				wctx = clientv3.WithRequireLeader(wctx) // a member cut off from its cluster would keep silent
+			}
 			wctx, id := c.watches.add(wctx)
 			defer c.watches.remove(id)
 			err = s.relay(ctx, c.c.Watch(wctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),

@@ -121,7 +121,7 @@ func testWatchBigBatch(t *testing.T, s store.Store) {
 	h := hands(t, s)
 	big := bytes.Repeat([]byte("x"), 250<<10)
 	var revs []int64
-	for range 3 {
+	for range 2 {
 		var ops []store.Op
 		for i := range 5 {
 			ops = append(ops, store.Op{Key: fmt.Sprint(h.prefix, i), Value: big})
