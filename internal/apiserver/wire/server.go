@@ -215,11 +215,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime(r))
 		defer cancel()
 		c.r = r.WithContext(ctx)
-		if r.ContentLength != 0 {
-			// A body that trickles in must not hold the request for longer than its time. A writer that cannot say so is a test's.
-			_ = http.NewResponseController(rw).SetReadDeadline(time.Now().Add(requestTimeout))
-		}
 	}
+	deadlines(rw, r, long)
 	u, err := s.authn.User(c.r)
 	if err != nil {
 		c.fail(apierrors.NewUnauthorized(err.Error()))
@@ -237,6 +234,21 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer s.flight.leave()
 	}
 	c.serve(u)
+}
+
+// deadlines keep a client that trickles its body in, or does not read its answer, from holding a request for ever. A connection
+// keeps what was set for its last request, so both are set for each. Writers that know no deadlines are tests'.
+func deadlines(w http.ResponseWriter, r *http.Request, long bool) {
+	var read, write time.Time
+	if !long {
+		write = time.Now().Add(2 * requestTimeout)
+		if r.ContentLength != 0 {
+			read = time.Now().Add(requestTimeout)
+		}
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(read)   // as above
+	_ = c.SetWriteDeadline(write) // as above
 }
 
 // rescue answers for a request that panicked.
