@@ -116,6 +116,7 @@ type Container struct {
 	StopWhy            string // why this one instance is being stopped, when the pod is not
 
 	spec       *v1.Container
+	seen       *Instance     // while Launching: what an observation said meanwhile
 	retry      retry         // of pull (other than back-off), create and start
 	until      time.Time     // end of BackOff, for restarts and for pulls
 	notice     time.Time     // when ErrImagePull becomes ImagePullBackOff

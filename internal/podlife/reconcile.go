@@ -92,6 +92,10 @@ func (m *mover) reconcileContainer(c *Container, o Observed) {
 	i := slices.IndexFunc(o.Containers, func(in Instance) bool { return in.ID == c.Cur.ID })
 	if i >= 0 {
 		in := o.Containers[i]
+		if c.Stage == Launching {
+			c.seen = &in // the start's own result comes first: it knows why
+			return
+		}
 		m.apply(c, &in)
 		return
 	}

@@ -109,6 +109,13 @@ func (m *mover) takeStarted(e ContainerStarted) {
 	if c == nil || c.Stage != Launching || c.Cur.ID != e.ID {
 		return
 	}
+	seen := c.seen
+	c.seen = nil
+	defer func() {
+		if seen != nil {
+			m.apply(c, seen)
+		}
+	}()
 	inst := e.Instance
 	if inst == nil {
 		inst = c.Cur
@@ -172,7 +179,8 @@ func (m *mover) takeHook(e HookDone) {
 		c.hookDone, c.Stage = true, Up
 	case e.Hook == PostStart && c.Stage == Hooking:
 		m.tell(c.Name, v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
-		c.Reason, c.Message = "PostStartHookError", e.Fail.Message
+		// What the hook said is for the log only: it may hold secrets.
+		c.Reason, c.Message = "PostStartHookError", "PostStartHook failed"
 		m.stopOne(c, m.ownGrace(), "FailedPostStartHook")
 	}
 }
@@ -210,6 +218,7 @@ func (m *mover) adopt(c *Container, inst *Instance) {
 		c.Prev = c.Cur
 	}
 	c.Cur, c.Attempt, c.knownAt = inst, inst.Attempt, m.now
+	c.seen = nil
 	c.hookDone, c.asked, c.deadline, c.StopWhy = false, time.Time{}, time.Time{}, ""
 	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
 }

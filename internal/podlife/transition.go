@@ -24,23 +24,46 @@ func Records(a, b State) []timeline.Record {
 			add(timeline.Admitted, "", "", to, cause)
 		}
 	}
-	if a.Stage < Stopping && b.Stage >= Stopping && b.Stop.Why != NotStopped {
+	stopped := a.Stage < Stopping && b.Stage >= Stopping && b.Stop.Why != NotStopped
+	stopping := func() {
 		grace := b.Stop.Deadline.Sub(b.Stop.At)
 		add(timeline.Terminating, "", "", "stopping", string(b.Stop.Why), timeline.Field{Key: "grace", Value: grace.String()})
+	}
+	if stopped && b.Stop.Why != Completed {
+		stopping()
 	} else if a.Stage == Stopping && b.Stop.Deadline.Before(a.Stop.Deadline) {
 		out = append(out, timeline.Record{Stage: timeline.Terminating, To: "hastened", Fields: []timeline.Field{
 			{Key: "by", Value: a.Stop.Deadline.Sub(b.Stop.Deadline).String()},
 		}})
 	}
-	add(timeline.Volumes, "", a.Volumes.String(), b.Volumes.String(), failText(&a.volumesRetry, &b.volumesRetry))
-	add(timeline.Sandbox, "", a.Sandbox.String(), b.Sandbox.String(), failText(&a.sandboxRetry, &b.sandboxRetry), sandboxFields(&b)...)
+	held := func() {
+		add(timeline.Volumes, "", a.Volumes.String(), b.Volumes.String(), failText(&a.volumesRetry, &b.volumesRetry))
+		add(timeline.Sandbox, "", a.Sandbox.String(), b.Sandbox.String(), failText(&a.sandboxRetry, &b.sandboxRetry), sandboxFields(&b)...)
+	}
+	if b.Stage <= Running {
+		held()
+	}
 	for i := range b.Containers {
 		cb := &b.Containers[i]
 		ca := a.Container(cb.Name)
 		if ca == nil {
 			ca = &Container{Name: cb.Name, spec: cb.spec}
 		}
-		add(timeline.Container, cb.Name, ca.Stage.String(), cb.Stage.String(), cause(ca, cb), fields(cb)...)
+		from := ca.Stage
+		if ended := cb.Cur != nil && cb.Cur.State == InstanceExited && (ca.Cur == nil || ca.Cur.ID != cb.Cur.ID || ca.Cur.State != InstanceExited); ended &&
+			cb.Stage != Exited { // it did not stay so: both moves are told
+			x := *cb
+			x.Stage = Exited
+			add(timeline.Container, cb.Name, from.String(), Exited.String(), cause(ca, &x), fields(&x)...)
+			from = Exited
+		}
+		add(timeline.Container, cb.Name, from.String(), cb.Stage.String(), cause(ca, cb), fields(cb)...)
+	}
+	if stopped && b.Stop.Why == Completed { // the containers' end is its cause, not its consequence
+		stopping()
+	}
+	if b.Stage > Running { // given back because the containers have ended
+		held()
 	}
 	if a.Stage < Finished && b.Stage >= Finished {
 		add(timeline.Released, "", "", string(b.Final), string(b.Stop.Why))

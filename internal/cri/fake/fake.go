@@ -36,7 +36,6 @@ type Runtime struct {
 	subs       map[chan *runtimev1.ContainerEventResponse]chan error
 	seq        int
 	calls      map[Op]int
-	quota      int // addresses given out
 }
 
 // Fault makes calls of one Op fail. Match nil is every subject (an image, a container name or an ID, what the call is about).

@@ -3,6 +3,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"time"
 
@@ -40,8 +41,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimev1.PodSandbo
 	}
 	s := &sandbox{id: r.id("sb"), config: config, handler: handler, ready: true, created: time.Now()}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimev1.NamespaceMode_NODE {
-		r.quota++
-		s.ip = fmt.Sprintf("10.88.%d.%d", r.quota/250, 2+r.quota%250)
+		s.ip = r.address(name)
 	}
 	r.sandboxes[s.id] = s
 	r.mu.Unlock()
@@ -54,6 +54,22 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimev1.PodSandbo
 		return "", err
 	}
 	return s.id, nil
+}
+
+// address is one that no other sandbox has, and that depends on the sandbox's name rather than on the order of calls.
+func (r *Runtime) address(name string) string {
+	h := fnv.New32a()
+	h.Write([]byte(name)) //nolint:errcheck // a hash never fails
+	for n := h.Sum32() % 60000; ; n = (n + 1) % 60000 {
+		ip := fmt.Sprintf("10.88.%d.%d", n/250, 2+n%250)
+		taken := false
+		for _, s := range r.sandboxes {
+			taken = taken || (s.ready && s.ip == ip)
+		}
+		if !taken {
+			return ip
+		}
+	}
 }
 
 // StopPodSandbox kills what runs in it and takes its network down.
@@ -79,13 +95,14 @@ func (r *Runtime) haltSandbox(id string) {
 	if s == nil {
 		return
 	}
-	for _, c := range inside {
-		r.kill(c)
-	}
+	// The sandbox first: who sees its containers end sees why.
 	r.mu.Lock()
 	was := s.ready
 	s.ready = false
 	r.mu.Unlock()
+	for _, c := range inside {
+		r.kill(c)
+	}
 	if was {
 		r.publish(id, id, runtimev1.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}

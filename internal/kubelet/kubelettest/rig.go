@@ -121,8 +121,8 @@ func (r *Rig) Close() {
 	}
 }
 
-// Records are the timeline's of a pod, in the order of time; at one instant in the order of subjects, since what happens at
-// one instant has no order.
+// Records are the timeline's of a pod, in the order of time. Those of different containers at one instant are in the order of
+// names, since they have no other.
 func (r *Rig) Records(pod string) []timeline.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,16 +132,34 @@ func (r *Rig) Records(pod string) []timeline.Record {
 			out = append(out, rec)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b timeline.Record) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
+	slices.SortStableFunc(out, func(a, b timeline.Record) int { return a.At.Compare(b.At) })
+	for i := 0; i < len(out); {
+		j := i
+		for j < len(out) && out[j].At.Equal(out[i].At) {
+			j++
 		}
-		return cmp.Compare(a.Subject, b.Subject)
-	})
+		sortContainers(out[i:j])
+		i = j
+	}
 	for i := range out {
 		out[i].Seq = uint64(i + 1)
 	}
 	return out
+}
+
+// sortContainers puts the containers' records of one instant in the order of names, in the places that they have.
+func sortContainers(recs []timeline.Record) {
+	var at []int
+	var some []timeline.Record
+	for i, r := range recs {
+		if r.Stage == timeline.Container {
+			at, some = append(at, i), append(some, r)
+		}
+	}
+	slices.SortStableFunc(some, func(a, b timeline.Record) int { return cmp.Compare(a.Subject, b.Subject) })
+	for i, r := range some {
+		recs[at[i]] = r
+	}
 }
 
 // Events are what users were told, in order.

@@ -82,7 +82,7 @@ type Generator struct {
 // known is one pod's entry.
 type known struct {
 	owner    labels.Owner
-	print    string // of identities and states: what a listing is compared with
+	print    string // of identities and states: what a listing is compared with; "" when it was never inspected
 	observed podlife.Observed
 	at       time.Time // the question was asked
 }
@@ -121,7 +121,7 @@ func (g *Generator) Get(uid types.UID) (podlife.Observed, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.cache[uid]
-	if k == nil {
+	if k == nil || k.print == "" {
 		return podlife.Observed{}, false
 	}
 	return k.observed, true
@@ -133,6 +133,9 @@ func (g *Generator) All() []Change {
 	defer g.mu.Unlock()
 	out := make([]Change, 0, len(g.cache))
 	for uid, k := range g.cache {
+		if k.print == "" {
+			continue
+		}
 		out = append(out, Change{UID: uid, Owner: k.owner, Observed: k.observed})
 	}
 	return out
@@ -146,7 +149,7 @@ func (g *Generator) NewerThan(ctx context.Context, uid types.UID, t time.Time) (
 		k, newer, listed := g.cache[uid], g.newer, g.listed
 		g.mu.Unlock()
 		switch {
-		case k != nil && k.at.After(t):
+		case k != nil && k.print != "" && k.at.After(t):
 			return k.observed, nil
 		case k == nil && listed.After(t):
 			return podlife.Observed{At: listed}, nil
@@ -251,12 +254,9 @@ func (g *Generator) Stream() string {
 	return g.stream
 }
 
-// react inspects the pod that an event is about. What a worker learns from its own calls (created, started) is left out.
+// react inspects the pod that an event is about. What a worker learns from its own calls (created, started) is not asked
+// about; it is only marked, so that a relist misses the pod should the runtime lose it before anything else happened.
 func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventResponse) {
-	switch e.GetContainerEventType() {
-	case runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT:
-		return
-	}
 	owner, ok := labels.Read(e.GetPodSandboxStatus().GetLabels())
 	if !ok && len(e.GetContainersStatuses()) > 0 {
 		owner, ok = labels.Read(e.GetContainersStatuses()[0].GetLabels())
@@ -265,7 +265,16 @@ func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventRespon
 		return
 	}
 	owner.Container = ""
-	g.ask(ctx, owner)
+	switch e.GetContainerEventType() {
+	case runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT:
+		g.mu.Lock()
+		if g.cache[owner.UID] == nil {
+			g.cache[owner.UID] = &known{owner: owner, at: time.Now()}
+		}
+		g.mu.Unlock()
+	default:
+		g.ask(ctx, owner)
+	}
 }
 
 // ask inspects a pod in a goroutine of its own, one at a time for each pod: what arrives meanwhile makes it ask once more.

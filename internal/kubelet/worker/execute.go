@@ -184,6 +184,9 @@ func (n *pod) hook(s *podlife.State, x podlife.RunHook) func() podlife.Event {
 			if n.w.cfg.Hooks != nil {
 				err = n.w.cfg.Hooks.RunHook(ctx, pod, c, x.ID, h, ip)
 			}
+			if err != nil {
+				n.w.cfg.Log.Warn("a lifecycle hook failed", "pod", fullName(pod), "container", c.Name, "hook", x.Hook, "err", err)
+			}
 			return podlife.HookDone{Container: x.Container, ID: x.ID, Hook: x.Hook, Fail: failure(err, "")}
 		})
 	}
