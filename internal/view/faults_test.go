@@ -75,6 +75,28 @@ func TestUndecodable(t *testing.T) {
 	})
 }
 
+// TestDecoderPanics: it is one object's fault like any other, not the view's end.
+func TestDecoderPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		viewtest.Put(t, s, pod("a", "poison", ""))
+		viewtest.Put(t, s, pod("a", "good", ""))
+		v := viewtest.Start(t, view.Config{Store: s, Decode: func(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
+			if strings.Contains(string(value), "poison") {
+				panic("index out of range")
+			}
+			return decodePlain(k, value, rev)
+		}})
+		snap := wait(t, v, viewtest.Put(t, s, pod("b", "poison", "")))
+		if got := names(snap.All(pods, "", view.Key{})); got != "a/good" {
+			t.Errorf("pods: %s", got)
+		}
+		if now, _ := v.Undecodable(); len(now) != 2 {
+			t.Errorf("undecodable: %v", now)
+		}
+	})
+}
+
 func TestStoreGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool

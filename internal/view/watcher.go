@@ -8,8 +8,10 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/store"
 )
 
@@ -178,7 +180,12 @@ func (v *View) decode(t *table, kv store.KV) *Entry {
 }
 
 func (v *View) newEntry(t *table, kv store.KV) (*Entry, error) {
-	obj, err := v.c.Decode(t.kind, kv.Value, kv.ModRevision)
+	var obj runtime.Object
+	// Guarded: a value that makes a decoder panic is that value's fault, and would do so after every restart of the view.
+	err := component.Guard(func() (err error) {
+		obj, err = v.c.Decode(t.kind, kv.Value, kv.ModRevision)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

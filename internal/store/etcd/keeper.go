@@ -22,17 +22,18 @@ type keeper struct {
 	c       EmbeddedConfig
 	past    []int64 // the revision at each of the last rounds
 	quietAt int64   // the revision at the last look for quiet
+	least   int64   // bytes: a smaller database is never defragmented
 }
 
-func newKeeper(s *Client, c EmbeddedConfig) *keeper { return &keeper{s: s, c: c} }
+func newKeeper(s *Client, c EmbeddedConfig) *keeper {
+	return &keeper{s: s, c: c, least: 64 << 20}
+}
 
 const (
 	// lookEvery is how often the database is looked at.
 	lookEvery = time.Minute
 	// quietWrites a look or fewer count as nothing going on: an idle node writes some 10 a minute.
 	quietWrites = 60
-	// worthwhile is the size below which no database is defragmented, and free bytes that are a reason to.
-	worthwhile = 64 << 20
 )
 
 func (k *keeper) run(ctx context.Context) {
@@ -91,7 +92,7 @@ func (k *keeper) look(ctx context.Context) {
 		k.makeSpace(ctx) // someone may have deleted something meanwhile
 		return
 	}
-	if err != nil || !quiet || st.DbSize < worthwhile || st.DbSizeInUse > st.DbSize/2 {
+	if err != nil || !quiet || st.DbSize < k.least || st.DbSizeInUse > st.DbSize/2 {
 		return
 	}
 	k.defragment(c, st)

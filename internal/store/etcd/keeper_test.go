@@ -1,0 +1,71 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"podo.dev/podo/internal/store"
+)
+
+// TestDefragment: free pages are given back when the database is quiet, and not before.
+func TestDefragment(t *testing.T) {
+	e, err := NewEmbedded(EmbeddedConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- e.Run(ctx, func() { close(ready) }) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	c := e.conn.Load()
+	size := func() (all, inUse int64) {
+		t.Helper()
+		st, err := c.c.Status(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.DbSize, st.DbSizeInUse
+	}
+	k := newKeeper(&e.Client, e.c)
+	k.least = 1 << 20
+	var rev int64
+	for i := range quietWrites + 5 {
+		res, err := e.Txn(ctx, nil, []store.Op{{Key: "k", Value: make([]byte, 100<<10)}, {Key: fmt.Sprint(i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev = res.Revision
+	}
+	if _, err := c.c.Compact(ctx, rev); err != nil {
+		t.Fatal(err)
+	}
+	// One more write, so that etcd commits and counts its pages anew; the compaction itself runs beside.
+	for all, inUse := size(); inUse > all/2; all, inUse = size() {
+		if _, err := e.Txn(ctx, nil, []store.Op{{Key: "again"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, _ := size()
+	k.look(ctx) // much has been written since the last look
+	if after, _ := size(); after != before {
+		t.Errorf("defragmented amid writes: %d bytes, then %d", before, after)
+	}
+	k.look(ctx)
+	if after, _ := size(); after > before/2 {
+		t.Errorf("not defragmented: %d bytes, then %d", before, after)
+	}
+	if kv, err := e.Get(ctx, "k"); err != nil || kv.ModRevision != rev {
+		t.Errorf("after it: %v, %v", kv.ModRevision, err)
+	}
+}
