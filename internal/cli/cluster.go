@@ -22,8 +22,7 @@ func kubeconfigPath(cmd *cobra.Command) (path, from string) {
 	if f := cmd.Flags().Lookup("kubeconfig"); f != nil && f.Changed {
 		return f.Value.String(), "--kubeconfig"
 	}
-	// An explicit data directory is more precise than an inherited environment.
-	if env := os.Getenv("KUBECONFIG"); env != "" && !cmd.Flags().Changed("data-dir") {
+	if env := os.Getenv("KUBECONFIG"); env != "" {
 		return env, "KUBECONFIG"
 	}
 	return daemon.Dirs{Root: dataDir(cmd)}.Kubeconfig(), "--data-dir"

@@ -26,7 +26,7 @@ func newKubectl() *cobra.Command {
 			child := exec.Command(kubectl, args...)
 			child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			child.Env = os.Environ()
-			if os.Getenv("KUBECONFIG") == "" || dir != defaultDataDir() {
+			if os.Getenv("KUBECONFIG") == "" {
 				child.Env = append(child.Env, "KUBECONFIG="+daemon.Dirs{Root: dir}.Kubeconfig())
 			}
 			err = child.Run() // signals reach it by itself: it is in our process group

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 )
 
-// Dirs is the layout of a data directory. Everything that podo writes on a host is below it, except the log files of pods of
-// a server on the default directory (/var/log/pods, where log collectors look) and sockets whose path would be too long.
+// Dirs is the layout of a data directory. Everything durable that podo writes on a host is below it; what a
+// reboot ends (sockets, network namespaces) is below /run/podo.
 type Dirs struct{ Root string }
 
 func (d Dirs) path(elem ...string) string { return filepath.Join(append([]string{d.Root}, elem...)...) }
@@ -22,10 +22,5 @@ func (d Dirs) Timeline() string   { return d.path("timeline") }
 func (d Dirs) PIDFile() string    { return d.path("podo.pid") }
 func (d Dirs) Log() string        { return d.path("log", "podo.log") }
 
-// PodLogs is the kubelet's podLogsDir when its configuration names none.
-func (d Dirs) PodLogs() string {
-	if d.Root == DefaultDataDir {
-		return "/var/log/pods"
-	}
-	return d.path("log", "pods")
-}
+// PodLogs is the kubelet's podLogsDir when its configuration names none (docs/decisions/0004).
+func (d Dirs) PodLogs() string { return d.path("log", "pods") }

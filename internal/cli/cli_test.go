@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"podo.dev/podo/internal/daemon"
+)
+
+// configured runs the flag handling of `podo server` and returns what it was told.
+func configured(t *testing.T, file string, args ...string) (daemon.Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg := daemon.Default()
+	cmd := &cobra.Command{Use: "server"}
+	cmd.Flags().String("data-dir", "", "")
+	serverFlags(cmd.Flags(), &cfg)
+	if err := cmd.ParseFlags(append(args, "--config", path)); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, readConfigFile(cmd)
+}
+
+func TestConfigFile(t *testing.T) {
+	cfg, err := configured(t, "https-port: 7443\nnode-name: from-file\ntls-san: [a.example, 10.0.0.1]\nv: 4\n", "--node-name", "from-flag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.HTTPSPort != 7443 || cfg.Verbosity != 4 || strings.Join(cfg.TLSSANs, " ") != "a.example 10.0.0.1" {
+		t.Errorf("the file's values are not taken: %+v", cfg)
+	}
+	if cfg.NodeName != "from-flag" {
+		t.Errorf("node name %q: the command line must win", cfg.NodeName)
+	}
+	for file, want := range map[string]string{
+		"https-prot: 7443\n":           `unknown key "https-prot"`,
+		"https-port: much\n":           "https-port",
+		"https-port: {a: b}\n":         "want a value or a list",
+		"https-port: 1\nhttps-port: 2": "already set",
+	} {
+		if _, err := configured(t, file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: want an error with %q, got %v", file, want, err)
+		}
+	}
+}
+
+func TestClientVerbsFindTheServer(t *testing.T) {
+	for _, tc := range []struct {
+		env  string
+		args []string
+		want string
+	}{
+		{"", nil, "/var/lib/podo/kubeconfig"},
+		{"/env", nil, "/env"},
+		{"/env", []string{"--kubeconfig", "/flag"}, "/flag"},
+		{"/env", []string{"--data-dir", "/data"}, "/env"},
+		{"", []string{"--data-dir", "/data"}, "/data/kubeconfig"},
+		{"/env", []string{"--data-dir", "/data", "--kubeconfig", "/flag"}, "/flag"},
+	} {
+		t.Setenv("KUBECONFIG", tc.env)
+		cmd := &cobra.Command{Use: "status"}
+		cmd.Flags().String("data-dir", "/var/lib/podo", "")
+		addKubeconfigFlag(cmd)
+		if err := cmd.ParseFlags(tc.args); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := kubeconfigPath(cmd); got != tc.want {
+			t.Errorf("KUBECONFIG=%q %v: %s, want %s", tc.env, tc.args, got, tc.want)
+		}
+	}
+}
+
+func TestKubectlKeepsItsOwnArguments(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		dir  string
+		rest string
+	}{
+		{[]string{"get", "pods"}, "/def", "get pods"},
+		{[]string{"--data-dir", "/d", "get", "pods"}, "/d", "get pods"},
+		{[]string{"--data-dir=/d", "get"}, "/d", "get"},
+		{[]string{"exec", "p", "--", "x", "--data-dir", "/inner"}, "/def", "exec p -- x --data-dir /inner"},
+	} {
+		dir, rest := splitDataDir(tc.args, "/def")
+		if dir != tc.dir || strings.Join(rest, " ") != tc.rest {
+			t.Errorf("%v: %s, %v", tc.args, dir, rest)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/apiserver/wire"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/events"
+	"podo.dev/podo/internal/client/local"
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/namespaces"
+	"podo.dev/podo/internal/controllers/nodelifecycle"
+	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/pki"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/scheduler"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/store/etcd"
+	"podo.dev/podo/internal/timeline/recorder"
+	"podo.dev/podo/internal/view"
+)
+
+// control is the control plane's parts.
+type control struct {
+	supervisor *component.Supervisor
+	store      interface {
+		component.Component
+		store.Store
+	}
+	view  *view.View
+	verbs *verbs.Verbs
+}
+
+func (s *server) pkiConfig() pki.Config {
+	services, _ := netip.ParsePrefix(s.cfg.ServiceCIDR) // checked by Complete
+	return pki.Config{
+		Dir:      s.dirs.PKI(),
+		NodeName: s.cfg.NodeName,
+		NodeIP:   net.ParseIP(s.cfg.NodeIP),
+		// The kubernetes service has the range's first address.
+		ServiceIP: services.Addr().Next().AsSlice(),
+		ExtraSANs: s.cfg.TLSSANs,
+		Now:       time.Now,
+	}
+}
+
+// apiURL is how programs on this machine reach the API server.
+func (s *server) apiURL() string {
+	return "https://127.0.0.1:" + strconv.Itoa(s.cfg.HTTPSPort)
+}
+
+func (s *server) buildControl() (err error) {
+	c := &s.control
+	if c.store, err = s.newStore(); err != nil {
+		return err
+	}
+	kinds := registry.All()
+	c.view, err = view.New(view.Config{Store: c.store, Kinds: kinds, Append: s.timeline.Append, Logger: s.log.With("component", "view")})
+	if err != nil {
+		return err
+	}
+	c.verbs, err = verbs.New(verbs.Config{
+		Store: c.store, View: c.view, Kinds: kinds,
+		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
+	})
+	return err
+}
+
+func (s *server) newStore() (interface {
+	component.Component
+	store.Store
+}, error,
+) {
+	log := s.log.With("component", "etcd")
+	if len(s.cfg.EtcdEndpoints) > 0 {
+		return etcd.NewExternal(etcd.ExternalConfig{
+			Endpoints: s.cfg.EtcdEndpoints,
+			CAFile:    s.cfg.EtcdCAFile, CertFile: s.cfg.EtcdCertFile, KeyFile: s.cfg.EtcdKeyFile,
+			Logger: log,
+		})
+	}
+	return etcd.NewEmbedded(etcd.EmbeddedConfig{Dir: s.dirs.Etcd(), Logger: log})
+}
+
+// controlComponents in the order of their start. The API server comes last, so that whoever reaches it finds everything running.
+func (s *server) controlComponents() []component.Component {
+	c := &s.control
+	return []component.Component{
+		component.Func("timeline", s.timeline.Run),
+		c.store,
+		component.Func("view", c.view.Run),
+		component.Func("namespaces", s.controller(s.newNamespaces)),
+		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
+		component.Func("pod-gc", s.controller(s.newPodGC)),
+		component.Func("scheduler", s.runScheduler),
+		component.Func("apiserver", s.runAPIServer),
+	}
+}
+
+// controller builds a controller anew for each of its runs: one that panicked starts without what it held.
+func (s *server) controller(build func(context.Context, client.Client) (*loop.Loop, error)) func(context.Context, func()) error {
+	return func(ctx context.Context, ready func()) error {
+		c, err := build(ctx, local.Controllers(s.control.verbs))
+		if err != nil {
+			return err
+		}
+		return c.Run(ctx, ready)
+	}
+}
+
+func (s *server) newNamespaces(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return namespaces.New(namespaces.Config{
+		View: s.control.view, Client: c, Kinds: registry.All(), Logger: s.log,
+		DeleteCollection: func(ctx context.Context, r schema.GroupResource, namespace string) error {
+			ref := client.Ref{Resource: r, Namespace: namespace}
+			_, err := s.control.verbs.DeleteCollection(ctx, controllersUser, ref, &metav1.DeleteOptions{}, &internalversion.ListOptions{}, verbs.Options{})
+			return err
+		},
+	})
+}
+
+var controllersUser = &user.DefaultInfo{Name: user.KubeControllerManager, Groups: []string{user.AllAuthenticated}}
+
+func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return nodelifecycle.New(s.control.view, c, events.New(ctx, c, "node-controller", "", s.log), s.log)
+}
+
+func (s *server) newPodGC(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return podgc.New(s.control.view, c, s.log)
+}
+
+// runAPIServer serves the wire on loopback and the node's address.
+func (s *server) runAPIServer(ctx context.Context, ready func()) error {
+	srv, err := wire.New(wire.Config{
+		Verbs: s.control.verbs, Kinds: registry.All(),
+		Advertise:   net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.HTTPSPort)),
+		Certificate: s.certs.Server(pki.Serving),
+		ClientCAs:   s.certs.Pool(),
+		Kubelets: &tls.Config{
+			RootCAs: s.certs.Pool(), MinVersion: tls.VersionTLS12,
+			GetClientCertificate: s.certs.Client(pki.KubeletClient),
+		},
+		KubeletPort: s.cfg.KubeletPort,
+		Handlers: []wire.Handler{
+			{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
+			{Path: whyPrefix, Handler: s.whyHandler()},
+		},
+		Checks: s.checks,
+		Logger: s.log.With("component", "apiserver"),
+		Now:    time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	ips := []string{"127.0.0.1"}
+	if s.cfg.NodeIP != ips[0] {
+		ips = append(ips, s.cfg.NodeIP)
+	}
+	l, err := listenAll(s.cfg.HTTPSPort, ips...)
+	if err != nil {
+		return err
+	}
+	return srv.Serve(ctx, l, ready)
+}
+
+// checks are the lines of /readyz: every component. Only the store's failure means that this process is not alive; everything else
+// is being restarted.
+func (s *server) checks() []wire.Check {
+	var all []wire.Check
+	for _, h := range s.health() {
+		all = append(all, wire.Check{Name: h.Name, Live: h.Name == "etcd", Check: func() error {
+			if h.State == component.Ready {
+				return nil
+			}
+			return fmt.Errorf("%s since %s: %s", h.State, h.Since.Format(time.RFC3339), h.LastError)
+		}})
+	}
+	return all
+}
+
+func (s *server) runScheduler(ctx context.Context, ready func()) error {
+	user := local.Scheduler(s.control.verbs)
+	sched, err := scheduler.New(scheduler.Config{
+		View:   s.control.view,
+		Client: user,
+		Events: events.New(ctx, user, v1.DefaultSchedulerName, "", s.log),
+		Append: s.timeline.Append,
+		Logger: s.log.With("component", "scheduler"),
+		Seed:   uint64(time.Now().UnixNano()),
+	})
+	if err != nil {
+		return err
+	}
+	return sched.Run(ctx, ready)
+}

@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+
+	"k8s.io/kubelet/config/v1beta1"
+
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/cri/containerd"
+	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/host/linux"
+	"podo.dev/podo/internal/kubelet/cm"
+	"podo.dev/podo/internal/kubelet/config"
+	"podo.dev/podo/internal/runtime"
+	"podo.dev/podo/internal/runtime/payload"
+)
+
+// node is the node's parts.
+type node struct {
+	supervisor *component.Supervisor
+	host       host.Host
+	config     *v1beta1.KubeletConfiguration
+	embedded   *runtime.Runtime // nil with --container-runtime-endpoint
+	runtime    *containerd.Client
+	systemd    bool // the cgroup driver
+}
+
+// buildNode reads what the node is told and checks what it needs; nothing runs yet.
+func (s *server) buildNode(ctx context.Context) (err error) {
+	n := &s.node
+	n.host = linux.New()
+	if n.config, err = s.kubeletConfig(); err != nil {
+		return err
+	}
+	if err := s.checkMachine(); err != nil {
+		return err
+	}
+	n.systemd = runtime.UseSystemd()
+	endpoint := s.cfg.ContainerRuntimeEndpoint
+	if endpoint == "" {
+		if n.embedded, err = newRuntime(s.cfg, s.log.With("component", "containerd")); err != nil {
+			return err
+		}
+		if err := n.embedded.Check(ctx); err != nil {
+			return err
+		}
+		endpoint = n.embedded.Endpoint()
+	}
+	if n.runtime, err = containerd.New(endpoint); err != nil {
+		return fmt.Errorf("--container-runtime-endpoint: %w", err)
+	}
+	return writeRun(s.dirs, run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: s.cfg.NodeName})
+}
+
+// newRuntime is the embedded containerd of a data directory.
+func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
+	carried, err := payload.Embedded()
+	if err != nil {
+		return nil, err
+	}
+	pods, err := netip.ParsePrefix(c.PodCIDR)
+	if err != nil {
+		return nil, err
+	}
+	return runtime.New(runtime.Config{
+		DataDir:       c.DataDir,
+		PodCIDRs:      []netip.Prefix{pods},
+		SystemdCgroup: runtime.UseSystemd(),
+		Payload:       carried,
+		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
+		OnEvent: func(e runtime.Event) {
+			log.Info("containerd", "event", e.Kind, "pid", e.PID, "err", e.Err)
+		},
+		Log: log,
+	})
+}
+
+// kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.
+func (s *server) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
+	var text []byte
+	if s.cfg.KubeletConfig != "" {
+		var err error
+		if text, err = os.ReadFile(s.cfg.KubeletConfig); err != nil {
+			return nil, fmt.Errorf("--kubelet-config: %w", err)
+		}
+	}
+	c, err := config.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--kubelet-config %s: %w", s.cfg.KubeletConfig, err)
+	}
+	def := config.Defaults()
+	if c.PodLogsDir == def.PodLogsDir && !strings.Contains(string(text), "podLogsDir") {
+		c.PodLogsDir = s.dirs.PodLogs()
+	}
+	if c.HealthzPort != nil && *c.HealthzPort == *def.HealthzPort && !strings.Contains(string(text), "healthzPort") {
+		port := int32(s.cfg.healthzPort())
+		c.HealthzPort = &port
+	}
+	c.Port = int32(s.cfg.KubeletPort)
+	return c, nil
+}
+
+// checkMachine refuses what the kubelet's configuration does not allow (swap, cgroup v1).
+func (s *server) checkMachine() error {
+	layout, err := cm.DetectLayout(s.node.host)
+	if err != nil {
+		return err
+	}
+	swaps, err := s.node.host.ReadFile("/proc/swaps")
+	if err != nil {
+		return err
+	}
+	swapOn := strings.Count(strings.TrimSpace(string(swaps)), "\n") > 0 // the first line is the heading
+	return config.Unfit(s.node.config, swapOn, !layout.V2)
+}
+
+func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Component {
+	var all []component.Component
+	if s.node.embedded != nil {
+		all = append(all, s.node.embedded)
+	}
+	return append(all, component.Func("kubelet", func(ctx context.Context, ready func()) error {
+		select {
+		case <-controlReady:
+		case <-ctx.Done():
+			return nil
+		}
+		return s.runKubelet(ctx, ready)
+	}))
+}
+
+// removeCgroups removes the cgroups of a stopped node's pods.
+func removeCgroups(ctx context.Context, d Dirs) error {
+	m, err := cm.New(cm.Config{Host: linux.New(), Root: cgroupRoot(d), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return m.Teardown(ctx)
+}
+
+// cgroupRoot keeps the pods of several servers apart.
+func cgroupRoot(d Dirs) string { return "/podo-" + runtime.LayoutFor(d.Root).ID }
