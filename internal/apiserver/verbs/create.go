@@ -103,11 +103,7 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	if k.PrepareForCreate != nil {
 		k.PrepareForCreate(obj)
 	}
-	errs := k.ValidateMeta(obj)
-	if k.Validate != nil {
-		errs = append(errs, k.Validate(obj)...)
-	}
-	if len(errs) > 0 {
+	if errs := k.CheckCreate(obj); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
 	}
 	if err := v.chain.Validate(ctx, a); err != nil {

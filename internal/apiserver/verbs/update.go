@@ -239,18 +239,14 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if m.GetDeletionGracePeriodSeconds() == nil {
 		m.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
-	errs := k.ValidateMetaUpdate(obj, cur.Object)
-	if g.rules.Validate != nil {
-		errs = append(errs, g.rules.Validate(obj, cur.Object)...)
-	}
-	if len(errs) > 0 {
+	if errs := k.CheckUpdate(g.rules, obj, cur.Object); len(errs) > 0 {
 		return wanted{}, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
 	}
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return wanted{}, err
 	}
-	if k.Warnings != nil {
-		g.warn(k.Warnings(obj))
+	if g.rules.Warnings != nil {
+		g.warn(g.rules.Warnings(obj, cur.Object))
 	}
 	w := wanted{obj: obj, conds: a.Conds(), remove: old.GetDeletionTimestamp() != nil && zeroGrace(old) && !held(obj)}
 	return w, w.encode(k, cur)

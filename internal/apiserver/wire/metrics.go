@@ -10,10 +10,10 @@ import (
 
 // metrics are the server's own, under upstream's names and labels.
 type metrics struct {
-	total    *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	inflight *prometheus.GaugeVec
-	panics   prometheus.Counter
+	total       *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	longRunning prometheus.Gauge
+	panics      prometheus.Counter
 }
 
 func newMetrics(r *prometheus.Registry) (*metrics, error) {
@@ -27,16 +27,16 @@ func newMetrics(r *prometheus.Registry) (*metrics, error) {
 			Help:    "How long requests took, long-running ones excepted.",
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
-		inflight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		longRunning: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
 			Help: "Watches, streams and followed logs that are open.",
-		}, []string{"verb", "resource"}),
+		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "podo_apiserver_request_panics_total",
 			Help: "Requests that panicked.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.total, m.duration, m.inflight, m.panics} {
+	for _, c := range []prometheus.Collector{m.total, m.duration, m.longRunning, m.panics} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -210,6 +210,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := s.c.Now()
 	long := c.info.long(r)
 	defer s.metrics.observe(c, long, start, s.c.Now)
+	if long {
+		s.metrics.longRunning.Inc()
+		defer s.metrics.longRunning.Dec()
+	}
 	defer s.rescue(c)
 	if !long {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime(r))

@@ -1,0 +1,142 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
+	"pgregory.net/rapid"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
+)
+
+// What is spliced together is byte for byte what the library makes of the whole list.
+func TestSplicedListsAreTheLibrarys(t *testing.T) {
+	kind := registry.Lookup(schema.GroupResource{Resource: "configmaps"})
+	rapid.Check(t, func(t *rapid.T) {
+		whole := &v1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, Items: []v1.ConfigMap{}}
+		l := &verbs.List{Kind: kind, Rev: rapid.Int64Range(1, 1<<40).Draw(t, "rev"), Continue: rapid.SampledFrom([]string{"", "more"}).Draw(t, "continue")}
+		if l.Continue != "" {
+			n := rapid.Int64Range(0, 300).Draw(t, "remaining")
+			l.Remaining = &n
+		}
+		whole.ListMeta = metav1.ListMeta{ResourceVersion: fmt.Sprint(l.Rev), Continue: l.Continue, RemainingItemCount: l.Remaining}
+		for i := range rapid.IntRange(0, 5).Draw(t, "items") {
+			cm := v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), Namespace: "ns"}, Data: map[string]string{"<k>": rapid.StringN(0, 400, -1).Draw(t, "value")}}
+			whole.Items = append(whole.Items, cm)
+			cm.TypeMeta = metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}
+			l.Items = append(l.Items, &view.Entry{Object: &cm, Meta: &cm})
+		}
+		var want bytes.Buffer
+		if err := protobuf.NewSerializer(nil, nil).Encode(whole, &want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := listBody(form{media: protoType}, l)
+		if err != nil || !bytes.Equal(got.bytes(), want.Bytes()) || got.size != want.Len() {
+			t.Fatalf("protobuf: %v\n%q\n%q", err, got.bytes(), want.Bytes())
+		}
+		plain, err := json.Marshal(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err = listBody(form{media: jsonType}, l)
+		if err != nil || string(got.bytes()) != string(plain)+"\n" || got.size != len(plain)+1 {
+			t.Fatalf("json: %v\n%s\n%s", err, got.bytes(), plain)
+		}
+	})
+}
+
+func TestFramesAreTheLibrarys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cm := &v1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: map[string]string{"k": rapid.StringN(0, 40000, -1).Draw(t, "value")}}
+		typ := rapid.SampledFrom([]watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error}).Draw(t, "type")
+		f := framer{form: form{media: protoType}}
+		got, err := f.event(nil, &verbs.Event{Type: typ, Object: cm})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var raw bytes.Buffer
+		if err := protobuf.NewSerializer(nil, nil).Encode(cm, &raw); err != nil {
+			t.Fatal(err)
+		}
+		e := metav1.WatchEvent{Type: string(typ)}
+		e.Object.Raw = raw.Bytes()
+		want, err := e.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := int(got[0])<<24 | int(got[1])<<16 | int(got[2])<<8 | int(got[3]); n != len(want) || !bytes.Equal(got[4:], want) {
+			t.Fatalf("length %d, want %d\n%q\n%q", n, len(want), got[4:], want)
+		}
+	})
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		method, url string
+		want        info
+	}{
+		{"GET", "/api/v1/pods", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods"}},
+		{"GET", "/api/v1/namespaces/ns/pods?watch=1", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
+		{"GET", "/api/v1/watch/namespaces/ns/pods/p", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p"}},
+		{"GET", "/api/v1/namespaces/ns/pods/p/log", info{Verb: "get", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p", Subresource: "log"}},
+		{"GET", "/api/v1/namespaces", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces"}},
+		{"DELETE", "/api/v1/namespaces/ns", info{Verb: "delete", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces", Name: "ns"}},
+		{"PUT", "/api/v1/namespaces/ns/finalize", info{Verb: "update", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces", Name: "ns", Subresource: "finalize"}},
+		{"PATCH", "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", info{Verb: "patch", GV: schema.GroupVersion{Group: "coordination.k8s.io", Version: "v1"}, Resource: "leases", Namespace: "ns", Name: "l"}},
+		{"DELETE", "/api/v1/namespaces/ns/pods", info{Verb: "deletecollection", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
+		{"GET", "/api/v1", info{Verb: "get"}},
+		{"GET", "/apis/coordination.k8s.io/v1", info{Verb: "get"}},
+		{"GET", "/healthz", info{Verb: "get"}},
+	} {
+		r := httptest.NewRequest(c.method, c.url, nil)
+		c.want.Path = r.URL.Path
+		if got := parse(r); got != c.want {
+			t.Errorf("%s %s: %+v, want %+v", c.method, c.url, got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r := &http.Request{Method: rapid.SampledFrom([]string{"GET", "POST", "DELETE", "X"}).Draw(t, "method")}
+		r.URL = httptest.NewRequest("GET", "/", nil).URL
+		r.URL.Path = "/" + rapid.StringMatching(`(api|apis|watch|namespaces|v1|/|pods|a){0,12}`).Draw(t, "path")
+		if i := parse(r); i.Resource == "" && (i.Name != "" || i.Subresource != "") {
+			t.Fatalf("%s: a name without a resource: %+v", r.URL.Path, i)
+		}
+	})
+}
+
+func TestNegotiate(t *testing.T) {
+	for accept, want := range map[string]form{
+		"":                            {media: jsonType},
+		"*/*":                         {media: jsonType},
+		"application/json":            {media: jsonType},
+		protoType + ",*/*":            {media: protoType},
+		"text/html, application/yaml": {media: yamlType},
+		"application/json;q=0.5, application/vnd.kubernetes.protobuf":   {media: protoType},
+		tableAccept + ",application/json":                               {media: jsonType, as: table},
+		protoType + ";as=Table;g=meta.k8s.io;v=v1,application/json":     {media: jsonType},
+		protoType + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":  {media: protoType, as: partial},
+		"application/json;as=Table;g=meta.k8s.io;v=v9,application/json": {media: jsonType},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", accept)
+		if got, err := negotiate(r, true); err != nil || got != want {
+			t.Errorf("%q: %+v %v, want %+v", accept, got, err, want)
+		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Accept", "text/html")
+	if _, err := negotiate(r, true); err == nil {
+		t.Error("text/html was acceptable")
+	}
+}
