@@ -19,6 +19,9 @@ import (
 // settle is longer than any back-off and grace: what has not happened by then never does.
 const settle = 12 * time.Minute
 
+// prompt is longer than a node's return, a pod's grace and a scheduling back-off, and shorter than five minutes.
+const prompt = 2 * time.Minute
+
 // quietPoint ends all faults, brings everything back, waits until nothing moves any more, and checks what must hold.
 func (w *World) quietPoint() {
 	w.t.Helper()
@@ -31,6 +34,10 @@ func (w *World) quietPoint() {
 	for _, m := range w.machines {
 		m.recover()
 	}
+	// Scheduling is prompt: it must not live on the queue's five-minute flush.
+	time.Sleep(prompt)
+	synctest.Wait()
+	w.noneForgotten(w.View.Snapshot())
 	time.Sleep(settle)
 	synctest.Wait()
 	w.check()
