@@ -13,13 +13,16 @@ import (
 )
 
 func newTimeline() *cobra.Command {
-	var follow bool
+	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "timeline pod/NAME",
 		Short: "Show every stage of a pod's life, with times",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			query := url.Values{}
+			query := url.Values{"format": {"text"}}
+			if asJSON {
+				query.Set("format", "json")
+			}
 			if follow {
 				query.Set("follow", "true")
 			}
@@ -27,6 +30,7 @@ func newTimeline() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON record a line")
 	podFlags(cmd)
 	return cmd
 }

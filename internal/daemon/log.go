@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"io"
 	"log/slog"
 
@@ -16,9 +17,26 @@ func newLogger(out io.Writer, c Config) *slog.Logger {
 		h = slog.NewJSONHandler(out, opts)
 	}
 	log := slog.New(h)
-	klog.SetSlogLogger(log.With("component", "library"))
+	klog.SetSlogLogger(slog.New(library{h}).With("component", "library"))
 	return log
 }
+
+// library demotes what libraries say to verbosity 2: they call a client that hung up an error.
+type library struct{ slog.Handler }
+
+const libraryLevel = slog.Level(-2)
+
+func (l library) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.Handler.Enabled(ctx, min(level, libraryLevel))
+}
+
+func (l library) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = min(r.Level, libraryLevel)
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l library) WithAttrs(a []slog.Attr) slog.Handler { return library{l.Handler.WithAttrs(a)} }
+func (l library) WithGroup(g string) slog.Handler      { return library{l.Handler.WithGroup(g)} }
 
 // logger makes loggers of parts.
 type logger struct{ *slog.Logger }

@@ -73,9 +73,6 @@ func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
 		SystemdCgroup: runtime.UseSystemd(),
 		Payload:       carried,
 		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
-		OnEvent: func(e runtime.Event) {
-			log.Info("containerd", "event", e.Kind, "pid", e.PID, "err", e.Err)
-		},
 		Log: log,
 	})
 }
