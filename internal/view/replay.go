@@ -8,95 +8,88 @@ import (
 	"podo.dev/podo/internal/store"
 )
 
-// replay reads one kind's changes from the store: those that memory has forgotten. It is one watch on the store, which
-// the Watcher ends when it has caught up with memory.
-type replay struct {
-	v      *View
-	t      *table
-	cancel context.CancelFunc
-	ch     <-chan store.Batch
-	nudge  time.Duration
-}
-
-// How soon an idle replay asks the store how far it is, at first, and at most.
+// How soon an idle replay asks the store how far it is, at first, and at most; and how many changes it hands out at once.
 const (
-	firstNudge = 20 * time.Millisecond
-	lastNudge  = time.Second
+	firstNudge    = 20 * time.Millisecond
+	lastNudge     = time.Second
+	replayChanges = 512
 )
 
-func (v *View) startReplay(t *table, after int64) *replay {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &replay{v: v, t: t, cancel: cancel, ch: v.c.Store.Watch(ctx, t.kind.Prefix(), after+1), nudge: firstNudge}
-}
-
-// stop ends the watch. Its channel closes by itself: nobody needs to read it.
-func (r *replay) stop() { r.cancel() }
-
-// next returns the next batch as changes, or no changes and a progress mark. ErrUnavailable comes after a pause.
-func (r *replay) next(ctx context.Context) ([]Change, int64, error) {
-	timer := time.NewTimer(r.nudge)
+// replay reads changes behind the cursor that memory has forgotten, through a watch of its own on the store, and moves the
+// cursor behind them. The watch lasts only for this call: between calls nothing piles up for a reader that is slow, or
+// gone. It may return no changes, when there are none up to what memory has, or the store did not answer for a while.
+func (w *Watcher) replay(ctx context.Context) ([]Change, error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ch := w.v.c.Store.Watch(watching, w.t.kind.Prefix(), w.cursor+1)
+	nudge := firstNudge
+	timer := time.NewTimer(nudge)
 	defer timer.Stop()
+	var out []Change
+	rev := w.cursor
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, 0, ctx.Err()
-		case b, open := <-r.ch:
-			if !open {
-				b.Err = store.ErrUnavailable
-			}
-			switch {
-			case errors.Is(b.Err, store.ErrCompacted):
-				return nil, 0, ErrGone
-			case b.Err != nil:
-				return nil, 0, r.pause(ctx)
-			}
-			return r.changes(b)
+			return nil, ctx.Err()
 		case <-timer.C:
 			// There may be nothing of this kind between the cursor and what memory has: only a mark tells.
-			if err := r.v.c.Store.RequestProgress(ctx); err != nil && ctx.Err() != nil {
-				return nil, 0, ctx.Err()
+			_ = w.v.c.Store.RequestProgress(ctx) // if the store does not answer, the watch says so
+			nudge = min(2*nudge, lastNudge)
+			timer.Reset(nudge)
+			continue
+		case b, open := <-ch:
+			changes, err := w.v.changesOf(w.t, b)
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case !open || b.Err != nil || err != nil:
+				if len(out) > 0 {
+					break // these first; the error comes again
+				}
+				if err != nil || errors.Is(b.Err, store.ErrCompacted) {
+					w.gone = true
+					return nil, ErrGone
+				}
+				sleep(ctx, lastNudge)
+				return nil, ctx.Err()
+			default:
+				out, rev = append(out, changes...), b.Revision
+				if len(out) < replayChanges && w.t.hist.after(rev).gone {
+					continue
+				}
 			}
-			r.nudge = min(2*r.nudge, lastNudge)
-			timer.Reset(r.nudge)
 		}
+		w.cursor = max(w.cursor, rev)
+		return out, nil
 	}
 }
 
-func (r *replay) pause(ctx context.Context) error {
-	t := time.NewTimer(lastNudge)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return store.ErrUnavailable
-	}
-}
-
-func (r *replay) changes(b store.Batch) ([]Change, int64, error) {
+// changesOf decodes a batch's changes of the kind. ErrGone says that one of them cannot be told, because what was there before
+// it has been compacted.
+func (v *View) changesOf(t *table, b store.Batch) ([]Change, error) {
 	var out []Change
-	now := r.v.cur.Load()
+	now := v.cur.Load()
 	for _, ev := range b.Events {
-		t, path := r.v.locate(ev.Key)
-		if t != r.t {
+		got, path := v.locate(ev.Key)
+		if got != t {
 			continue
 		}
 		if ev.Prev == nil && (ev.Deleted || ev.CreateRevision != ev.ModRevision) {
-			return nil, 0, ErrGone // compaction took what was there before: nobody can be told what the change was
+			return nil, ErrGone
 		}
 		ch := Change{Rev: ev.ModRevision}
 		// What is still current has been decoded already.
 		if e, ok := now.kinds[t.pos].tree.Get(path); ok && e.Rev == ev.ModRevision && !ev.Deleted {
 			ch.New = e
 		} else if !ev.Deleted {
-			ch.New = r.v.decode(t, ev.KV)
+			ch.New = v.decode(t, ev.KV)
 		}
 		if ev.Prev != nil {
-			ch.Old = r.v.decode(t, *ev.Prev)
+			ch.Old = v.decode(t, *ev.Prev)
 		}
 		if ch.New != nil || ch.Old != nil && ev.Deleted {
 			out = append(out, ch)
 		}
 	}
-	return out, b.Revision, nil
+	return out, nil
 }

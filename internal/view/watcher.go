@@ -25,7 +25,6 @@ type Watcher struct {
 	v      *View
 	t      *table
 	cursor int64
-	replay *replay
 	gone   bool
 }
 
@@ -52,16 +51,12 @@ func (w *Watcher) Next(ctx context.Context) (changes []Change, rev int64, err er
 		if w.gone {
 			return nil, w.cursor, ErrGone
 		}
-		if w.replay != nil {
-			if changes, err = w.replayed(ctx); err != nil || len(changes) > 0 {
-				return changes, w.cursor, err
-			}
-			continue
-		}
 		f := w.t.hist.after(w.cursor)
 		switch {
 		case f.gone:
-			w.replay = w.v.startReplay(w.t, w.cursor)
+			if changes, err = w.replay(ctx); err != nil || len(changes) > 0 {
+				return changes, w.cursor, err
+			}
 		case f.wait != nil:
 			select {
 			case <-f.wait:
@@ -80,38 +75,10 @@ func (w *Watcher) Next(ctx context.Context) (changes []Change, rev int64, err er
 	}
 }
 
-// replayed is one step of a replay: some changes, or none yet. It ends the replay when memory has the rest.
-func (w *Watcher) replayed(ctx context.Context) ([]Change, error) {
-	changes, rev, err := w.replay.next(ctx)
-	switch {
-	case errors.Is(err, ErrGone):
-		w.gone = true
-		w.stopReplay()
-		return nil, err
-	case errors.Is(err, store.ErrUnavailable):
-		w.stopReplay() // and begin again from the cursor, after the replay's pause
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	w.cursor = max(w.cursor, rev)
-	if f := w.t.hist.after(w.cursor); !f.gone {
-		w.stopReplay()
-	}
-	return changes, nil
-}
-
-func (w *Watcher) stopReplay() {
-	if w.replay != nil {
-		w.replay.stop()
-		w.replay = nil
-	}
-}
-
-// Ready is closed when Next has something to say: take it anew after each Next. While the past is being read from the store
-// it is closed, and Next may block for as long as the store takes.
+// Ready is closed when Next has something to say: take it anew after each Next. While there is something to be read from the
+// store it is closed too, and Next may block for as long as the store takes.
 func (w *Watcher) Ready() <-chan struct{} {
-	if w.gone || w.replay != nil {
+	if w.gone {
 		return closed
 	}
 	if f := w.t.hist.after(w.cursor); f.wait != nil {
@@ -124,17 +91,14 @@ func (w *Watcher) Ready() <-chan struct{} {
 func (w *Watcher) Progress() int64 {
 	// The order counts: a change that comes after this line may be missed below, but is newer than `delivered`.
 	delivered := w.v.delivered.Load()
-	if w.replay == nil && !w.gone && w.t.hist.idle(w.cursor) {
+	if !w.gone && w.t.hist.idle(w.cursor) {
 		w.cursor = max(w.cursor, delivered)
 	}
 	return w.cursor
 }
 
-// Close ends the watcher. Only one that was reading from the store holds anything, but nobody can tell from outside.
-func (w *Watcher) Close() {
-	w.stopReplay()
-	w.gone = true
-}
+// Close ends the watcher: Next then returns ErrGone. It holds nothing, so that one which is forgotten costs nothing either.
+func (w *Watcher) Close() { w.gone = true }
 
 // decodeRaw fills in the changes that were found, once for all readers, and leaves out what cannot be decoded.
 func (v *View) decodeRaw(t *table, f found) []Change {
