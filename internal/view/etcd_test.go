@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/store/etcd"
 	"podo.dev/podo/internal/view"
@@ -98,5 +99,32 @@ func TestOverEtcd(t *testing.T) {
 	at, err := v.At(ctx, pods, base)
 	if err != nil || at.Len(pods) != 1 {
 		t.Errorf("at the beginning: %d pods, %v", at.Len(pods), err)
+	}
+}
+
+// BenchmarkLoad5000 is a view's start on an etcd that holds 5,000 pods.
+func BenchmarkLoad5000(b *testing.B) {
+	s := realStore(b)
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			for i := w; i < thousands; i += 16 {
+				viewtest.Put(b, s, realPod("ns", fmt.Sprintf("web-%d", i)))
+			}
+		})
+	}
+	wg.Wait()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(context.Background())
+		v, err := view.New(view.Config{Store: s, Kinds: registry.All()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- v.Run(ctx, cancel) }() // it ends as soon as it is ready
+		if err := <-done; err != nil || v.Snapshot().Len(pods) != thousands {
+			b.Fatalf("%d pods, %v", v.Snapshot().Len(pods), err)
+		}
+		cancel()
 	}
 }

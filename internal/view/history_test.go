@@ -1,0 +1,71 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestHistory: whatever is appended, the history stays within its bounds but for the newest chunk, and a cursor gets every
+// change after it, once, with no revision split, or is told that it is too far behind.
+func TestHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dropped := 0
+		h := &history{
+			maxChanges: rapid.IntRange(1, 400).Draw(t, "changes"), maxBytes: int64(rapid.IntRange(1, 50_000).Draw(t, "bytes")),
+			maxAge: time.Minute, dropped: func(Change) { dropped++ },
+		}
+		if f := h.after(0); f.wait == nil {
+			t.Fatal("before the load there is something to read")
+		}
+		h.reset(10)
+		now, rev, total := time.Unix(0, 0), int64(10), 0
+		var revs []int64 // of every change
+		for range rapid.IntRange(1, 30).Draw(t, "batches") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			var changes []Change
+			for range rapid.IntRange(1, 20).Draw(t, "revisions") {
+				rev += int64(rapid.IntRange(1, 3).Draw(t, "step"))
+				for range rapid.IntRange(1, 9).Draw(t, "changes of a revision") {
+					changes = append(changes, Change{Rev: rev, New: &Entry{size: 100}})
+					revs = append(revs, rev)
+				}
+			}
+			total += len(changes)
+			h.append(changes, nil, now)
+
+			if len(h.chunks) > 1 && (h.count > h.maxChanges || h.bytes > h.maxBytes || now.Sub(h.chunks[0].at) > h.maxAge) {
+				t.Fatalf("%d changes, %d bytes kept", h.count, h.bytes)
+			}
+			if h.count+dropped != total {
+				t.Fatalf("%d kept and %d dropped of %d", h.count, dropped, total)
+			}
+		}
+		cursor := int64(rapid.IntRange(5, int(rev)+2).Draw(t, "cursor"))
+		want := 0
+		for _, r := range revs {
+			if r > cursor {
+				want++
+			}
+		}
+		f := h.after(cursor)
+		if f.gone != (cursor < h.floor) {
+			t.Fatalf("cursor %d, floor %d: gone is %v", cursor, h.floor, f.gone)
+		}
+		got := 0
+		for ; f.wait == nil && !f.gone; f = h.after(cursor) {
+			if f.changes[0].Rev <= cursor {
+				t.Fatalf("a change of %d behind the cursor %d", f.changes[0].Rev, cursor)
+			}
+			got += len(f.changes)
+			cursor = f.changes[len(f.changes)-1].Rev
+		}
+		if !f.gone && got != want {
+			t.Fatalf("got %d changes, want %d", got, want)
+		}
+		if f.wait != nil && !h.idle(cursor) {
+			t.Fatal("nothing to read, and not idle")
+		}
+	})
+}
