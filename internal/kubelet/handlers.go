@@ -29,7 +29,7 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 		saved := h.r.saved[p.UID]
 		delete(h.r.saved, p.UID)
 		seen, there := h.r.pleg.Get(p.UID)
-		if saved == nil && !there && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+		if saved == nil && !there && !podlife.Ran(p) {
 			fresh = append(fresh, p)
 			continue
 		}

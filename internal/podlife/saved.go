@@ -73,7 +73,7 @@ func (s Stop) same(o Stop) bool { return s == o }
 func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) State {
 	s := Begin(cfg, pod, now)
 	ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-	if saved == nil && len(o.Sandboxes) == 0 && len(o.Containers) == 0 && !ended {
+	if saved == nil && len(o.Sandboxes) == 0 && len(o.Containers) == 0 && !Ran(pod) {
 		return s
 	}
 	s.Stage, s.Cgroup, s.Volumes = Starting, Doubtful, Doubtful
@@ -110,6 +110,15 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		s.Stage = Running
 	}
 	return s
+}
+
+// Ran tells whether the API says that a kubelet already ran something of the pod: it is restored then, even if nothing of it
+// is left and nothing was saved.
+func Ran(p *v1.Pod) bool {
+	has := func(c v1.ContainerStatus) bool { return c.ContainerID != "" }
+	st := &p.Status
+	return st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed || slices.ContainsFunc(st.ContainerStatuses, has) ||
+		slices.ContainsFunc(st.InitContainerStatuses, has)
 }
 
 func (s *State) restoreSaved(saved *Saved) {

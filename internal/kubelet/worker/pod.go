@@ -32,7 +32,7 @@ type pod struct {
 	state    podlife.State
 	timer    *time.Timer
 	reported bool
-	finished bool
+	told     *v1.Pod // the form of the pod that the reporter was last told has ended
 	// early ends what is pointless once the pod stops: pulls and mounts.
 	early       context.Context
 	cancelEarly context.CancelFunc
@@ -165,7 +165,7 @@ func (n *pod) record(old, next podlife.State, now time.Time) {
 	}
 }
 
-// report hands the status on when it is another than before, and says once when the pod holds nothing any more.
+// report hands the status on when it is another than before, and says when the pod holds nothing any more.
 func (n *pod) report() {
 	status := podlife.Status(n.state)
 	n.mu.Lock()
@@ -176,9 +176,13 @@ func (n *pod) report() {
 		n.reported = true
 		n.w.cfg.Reporter.Report(n.state.Pod, status)
 	}
-	if n.state.Stage >= podlife.Finished && !n.finished {
-		n.finished = true
-		n.w.cfg.Reporter.Finished(n.state.Pod)
+	if n.state.Stage < podlife.Finished || n.told == n.state.Pod {
+		return
+	}
+	first := n.told == nil
+	n.told = n.state.Pod
+	n.w.cfg.Reporter.Finished(n.state.Pod) // again for each newer form: its deletion may have been asked for only now
+	if first {
 		n.w.ended(n)
 	}
 }

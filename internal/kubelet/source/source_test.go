@@ -1,0 +1,80 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/kubelet/source"
+	"podo.dev/podo/internal/view/viewtest"
+)
+
+func pod(name, uid, node string) *v1.Pod {
+	return &v1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(uid)},
+		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "a", Image: "i"}}},
+	}
+}
+
+// The pods of this node, each operation told apart, and nothing of other nodes.
+func TestAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, s := viewtest.New(t, pod("old", "u1", "n1"), pod("other", "u2", "n2"))
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		out := make(chan source.Change, 100)
+		go source.API{View: v, Node: "n1", Log: slog.New(slog.DiscardHandler)}.Run(ctx, out) //nolint:errcheck // it returns nil
+		expect := func(want ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			var got []string
+			for len(out) > 0 {
+				c := <-out
+				text := string(c.Op)
+				if c.Pod != nil {
+					text += " " + c.Pod.Name + " " + string(c.Pod.UID)
+				}
+				got = append(got, text)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+		expect("ADD old u1", "SYNCED")
+
+		viewtest.Put(t, s, pod("other", "u2", "n2"))
+		viewtest.Put(t, s, pod("new", "u3", "")) // not bound yet
+		expect()
+		viewtest.Put(t, s, pod("new", "u3", "n1"))
+		expect("ADD new u3")
+
+		p := pod("new", "u3", "n1")
+		p.Status.Phase = v1.PodRunning
+		viewtest.Put(t, s, p)
+		expect("RECONCILE new u3")
+		p.Spec.Containers[0].Image = "j"
+		viewtest.Put(t, s, p)
+		expect("UPDATE new u3")
+		now, grace := metav1.Now(), int64(30)
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &grace
+		viewtest.Put(t, s, p)
+		expect("DELETE new u3")
+		grace = 1
+		viewtest.Put(t, s, p)
+		expect("DELETE new u3")
+		viewtest.Delete(t, s, p)
+		expect("REMOVE new u3")
+
+		viewtest.Put(t, s, pod("old", "u4", "n1")) // another one of its name
+		expect("REMOVE old u1", "ADD old u4")
+	})
+}
