@@ -28,11 +28,10 @@ func (w *World) step(actions []action) {
 		}
 	}
 	for _, m := range w.machines {
-		if !m.kubelet.running() && time.Now().After(m.back) {
-			m.kubelet.start()
-		}
+		w.mend(m)
 	}
 	time.Sleep(time.Duration(w.rng.ExpFloat64() * float64(2*time.Second)))
+	w.oneInstance()
 }
 
 type action struct {

@@ -53,6 +53,14 @@ func (w *World) check() {
 	w.everyPodExplained(s)
 	w.noneForgotten(s)
 	w.boundOnce(s)
+	w.oneInstance()
+	if w.real {
+		w.statusAgrees(s)
+		w.atWork(s)
+		if w.opts.Strict {
+			w.noneRefused(s)
+		}
+	}
 	w.View.CheckAll()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/cri/fake"
+	"podo.dev/podo/internal/kubelet/kubelettest"
 )
 
 // Machine is a node's hardware, which outlives its kubelet: the runtime with what runs in it, and the disk.
@@ -16,7 +17,13 @@ type Machine struct {
 	Runtime *fake.Runtime
 	kubelet *proc
 	back    time.Time // when a killed kubelet comes back
-	resume  func()    // ends a hang of the runtime
+	resume  func()    // ends a hang of the runtime, at hangs
+	hangs   time.Time
+	faults  []func() // end the faults of the runtime
+
+	checkpoints kubelettest.Checkpoints
+	volumes     kubelettest.Volumes
+	cgroups     kubelettest.Cgroups
 }
 
 // Allocatable is what every machine offers.
@@ -30,7 +37,14 @@ func Allocatable() v1.ResourceList {
 func (w *World) addMachine(name string) *Machine {
 	w.t.Helper()
 	m := &Machine{Name: name, Runtime: fake.New()}
-	k, err := w.opts.Kubelet(KubeletDeps{
+	m.Runtime.Offer(fake.Image{Name: Image, Size: 1 << 20, Pull: 2 * time.Second})
+	for op, d := range map[fake.Op]time.Duration{
+		"RunPodSandbox": 90 * time.Millisecond, "StopPodSandbox": 30 * time.Millisecond, "CreateContainer": 5 * time.Millisecond,
+		"StartContainer": 40 * time.Millisecond,
+	} {
+		m.Runtime.Latency(op, d)
+	}
+	k, err := w.kubelet(KubeletDeps{
 		Node: name, Dir: w.t.TempDir(), World: w, Machine: m, Client: local.Node(w.Verbs, name), Append: w.Timeline.Append,
 	})
 	w.must(err)
@@ -42,9 +56,17 @@ func (w *World) addMachine(name string) *Machine {
 
 // recover brings everything on the machine back.
 func (m *Machine) recover() {
+	m.mendRuntime()
+	m.kubelet.start()
+}
+
+func (m *Machine) mendRuntime() {
 	if m.resume != nil {
 		m.resume()
 		m.resume = nil
 	}
-	m.kubelet.start()
+	for _, end := range m.faults {
+		end()
+	}
+	m.faults = nil
 }

@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "the simulation's seed; 0 runs a few of them shortly")
-	steps = flag.Int("steps", 300, "how many steps a simulation takes")
+	seed   = flag.Uint64("seed", 0, "the simulation's seed; 0 runs a few of them shortly")
+	strict = flag.Bool("strict", false, "also check that no pod is sent to a node whose kubelet refuses it")
+	steps  = flag.Int("steps", 300, "how many steps a simulation takes")
 )
 
 func seeds() []uint64 {
@@ -29,6 +30,28 @@ func TestControlPlane(t *testing.T) {
 				defer w.Stop()
 				time.Sleep(time.Minute)
 				actions := append(append([]action{}, users...), fate...)
+				for i := range *steps {
+					w.step(actions)
+					if i%60 == 59 {
+						w.quietPoint()
+					}
+				}
+				w.quietPoint()
+				w.empty()
+			})
+		})
+	}
+}
+
+// TestCluster simulates everything: real kubelets on fake runtimes too.
+func TestCluster(t *testing.T) {
+	for _, s := range seeds() {
+		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := New(t, Options{Seed: s, Nodes: 2, Real: true, Strict: *strict})
+				defer w.Stop()
+				time.Sleep(time.Minute)
+				actions := append(append(append([]action{}, users...), fate...), mishaps...)
 				for i := range *steps {
 					w.step(actions)
 					if i%60 == 59 {

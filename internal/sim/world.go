@@ -38,8 +38,10 @@ import (
 type Options struct {
 	Seed  uint64
 	Nodes int
-	// Kubelet makes a node's agent. Default: Model.
-	Kubelet func(KubeletDeps) (component.Component, error)
+	// Real puts real kubelets on the nodes instead of models.
+	Real bool
+	// Strict checks noneRefused too.
+	Strict bool
 }
 
 // KubeletDeps is what a kubelet of the simulation is made of. Dir is a folder of its own that outlives it.
@@ -57,6 +59,9 @@ type World struct {
 	t    testing.TB
 	rng  *rand.Rand
 	opts Options
+	real bool
+	// kubelet makes a node's agent.
+	kubelet func(KubeletDeps) (component.Component, error)
 
 	store     *mem.Store
 	faults    *storeFaults
@@ -76,10 +81,10 @@ type World struct {
 // New boots a cluster whose nodes are on their way to Ready.
 func New(t testing.TB, o Options) *World {
 	t.Helper()
-	if o.Kubelet == nil {
-		o.Kubelet = Model
+	w := &World{t: t, opts: o, real: o.Real, kubelet: Model, rng: rand.New(rand.NewPCG(o.Seed, 1))}
+	if o.Real {
+		w.kubelet = Kubelet
 	}
-	w := &World{t: t, opts: o, rng: rand.New(rand.NewPCG(o.Seed, 1))}
 	w.faults = &storeFaults{rng: rand.New(rand.NewPCG(o.Seed, 2))}
 	w.store = mem.New(mem.Options{Faults: w.faults.decide})
 	var err error
@@ -131,6 +136,12 @@ func (w *World) must(err error) {
 func (w *World) Stop() {
 	for i := len(w.procs) - 1; i >= 0; i-- {
 		w.procs[i].kill()
+	}
+	for _, m := range w.machines {
+		m.mendRuntime()
+		for _, b := range m.Runtime.Sandboxes() {
+			m.Runtime.KillSandbox(b.Pod)
+		}
 	}
 }
 
