@@ -112,6 +112,12 @@ func (m *mover) leaveSandbox() {
 		quiet = quiet && !c.Runs() && !c.busy()
 	}
 	if quiet {
+		for i := range m.Containers {
+			if c := &m.Containers[i]; m.here(c) && c.Cur.StartedAt.IsZero() && (c.Stage == Exited || c.Stage == BackOff) {
+				// That it could not start was the sandbox's fault: it is not counted as a crash.
+				c.Stage, c.restart, c.Reason, c.Message = Exited, backoff{}, "", ""
+			}
+		}
 		m.sweepSandbox(m.SandboxID)
 		m.Sandbox, m.SandboxID = SandboxNone, ""
 		m.SandboxAttempt++

@@ -410,3 +410,24 @@ func TestHooks(t *testing.T) {
 		t.Fatalf("%+v", w.cstatus("m"))
 	}
 }
+
+// A container that could not start because its sandbox was dying is not made to wait for that.
+func TestStartInDyingSandbox(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.step(Tick{})
+	w.until(time.Second)
+	w.exit("m-0", 137, "") // the container dies first, the sandbox a moment later
+	w.box("sb0").Ready = false
+	o := w.observe()
+	o.Sandboxes[0].Ready = true
+	w.step(Observation{Observed: o})
+	w.until(2 * time.Second)
+	if st := w.cstatus("m"); st.State.Waiting == nil || st.State.Waiting.Reason != "CrashLoopBackOff" {
+		t.Fatalf("%+v", st)
+	}
+	w.step(Observation{Observed: w.observe()})
+	w.until(3 * time.Second)
+	if st := w.cstatus("m"); st.State.Running == nil || st.RestartCount != 2 {
+		t.Fatalf("%+v", st)
+	}
+}

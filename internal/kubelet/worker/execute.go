@@ -121,7 +121,9 @@ func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.Cre
 	id, err := n.w.cfg.Runtime.RunPodSandbox(ctx, conf, handler)
 	if err != nil {
 		f := failure(err, "")
-		f.Message = err.Error() // upstream shows this one whole
+		if st := grpcStatus(err); st != nil {
+			f.Message = st.Err().Error() // upstream shows this one whole
+		}
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
 	}
 	info, err := n.w.cfg.Observer.Sandbox(ctx, id)
@@ -207,8 +209,25 @@ func failure(err error, reason string) *podlife.Failure {
 	}
 	code := status.Code(err)
 	return &podlife.Failure{
-		Reason: reason, Message: status.Convert(err).Message(),
+		Reason: reason, Message: text(err),
 		Unsure: cri.IsUnavailable(err) || code == codes.AlreadyExists || code == codes.Canceled || code == codes.NotFound ||
 			errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded),
 	}
+}
+
+// grpcStatus is the runtime's own answer inside an error, or nil.
+func grpcStatus(err error) *status.Status {
+	var g interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &g) {
+		return g.GRPCStatus()
+	}
+	return nil
+}
+
+// text is what users are told: the runtime's own words, without what adapters put before them.
+func text(err error) string {
+	if st := grpcStatus(err); st != nil {
+		return st.Message()
+	}
+	return err.Error()
 }
