@@ -29,7 +29,6 @@ func eventKind() *Kind {
 		Verbs:            allVerbs,
 		New:              func() runtime.Object { return &v1.Event{} },
 		NewList:          func() runtime.Object { return &v1.EventList{} },
-		ValidName:        nameInPath,
 		Default:          func(runtime.Object) {},
 		PrepareForCreate: func(runtime.Object) {},
 		Validate:         validate,

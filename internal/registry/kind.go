@@ -16,24 +16,38 @@ import (
 	"podo.dev/podo/internal/registry/check"
 )
 
-// ValidateMeta checks the metadata of an object about to be created, its name by the kind's rule.
-func (k *Kind) ValidateMeta(obj runtime.Object) field.ErrorList {
+// CheckCreate judges an object about to be created, defaulted and prepared: its metadata and the kind's own rules, and, when
+// those find nothing, that its name fits in a path. A finding is told once.
+func (k *Kind) CheckCreate(obj runtime.Object) field.ErrorList {
 	m := accessor(obj)
 	var e check.Errors
-	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, k.ValidName, metaPath))
-	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
-	k.finalizers(&e, m)
+	if k.ValidName != nil {
+		e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, k.ValidName, metaPath))
+		k.finalizers(&e, m)
+	}
+	if k.Validate != nil {
+		e.Add(k.Validate(obj))
+	}
+	if len(e.List()) == 0 {
+		e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
+	}
 	return unique(e.List())
 }
 
-// ValidateMetaUpdate checks changed metadata: whole, what is immutable, and finalizers added while the object is being deleted.
-func (k *Kind) ValidateMetaUpdate(obj, old runtime.Object) field.ErrorList {
+// CheckUpdate judges a change by the rules of an endpoint: the metadata whole, what of it is immutable, finalizers added while
+// the object is being deleted, and what the rules say. A finding is told once.
+func (k *Kind) CheckUpdate(rules Update, obj, old runtime.Object) field.ErrorList {
 	m := accessor(obj)
 	var e check.Errors
 	// The name cannot change, so that one made under an older rule must stay good enough: it only has to fit in a path.
 	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
 	e.Add(apivalidation.ValidateObjectMetaAccessorUpdate(m, accessor(old), metaPath))
-	k.finalizers(&e, m)
+	if k.ValidName != nil {
+		k.finalizers(&e, m)
+	}
+	if rules.Validate != nil {
+		e.Add(rules.Validate(obj, old))
+	}
 	return unique(e.List())
 }
 
@@ -78,10 +92,15 @@ func accessor(obj runtime.Object) metav1.Object {
 	return m
 }
 
-// metaFields are the fields that every kind can be selected by.
+// metaFields are the fields that every object in a namespace can be selected by.
 func metaFields(obj runtime.Object) fields.Set {
 	m := accessor(obj)
 	return fields.Set{"metadata.name": m.GetName(), "metadata.namespace": m.GetNamespace()}
+}
+
+// clusterFields are the fields that every object outside of namespaces can be selected by.
+func clusterFields(obj runtime.Object) fields.Set {
+	return fields.Set{"metadata.name": accessor(obj).GetName()}
 }
 
 // with adds fields, given as name, value, name, value, to the set.

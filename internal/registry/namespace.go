@@ -52,7 +52,7 @@ func namespaceKind() *Kind {
 		},
 		Selectable: func(obj runtime.Object) fields.Set {
 			// "name" is upstream's, from before there was metadata.name.
-			return with(metaFields(obj), "name", of(obj).Name, "status.phase", string(of(obj).Status.Phase))
+			return with(clusterFields(obj), "name", of(obj).Name, "status.phase", string(of(obj).Status.Phase))
 		},
 		Columns: []metav1.TableColumnDefinition{
 			nameColumn, {Name: "Status", Type: "string", Description: "The status of the namespace"}, ageColumn,

@@ -48,8 +48,9 @@ func nodeKind() *Kind {
 					dropNode(of(obj), of(old))
 				},
 				Validate: func(obj, old runtime.Object) field.ErrorList {
-					return unique(append(validateNode(of(obj)), validateNodeUpdate(of(obj), of(old))...))
+					return append(validateNode(of(obj)), validateNodeUpdate(of(obj), of(old))...)
 				},
+				Warnings:           func(obj, _ runtime.Object) []string { return nodeWarnings(of(obj)) },
 				AllowUnconditional: true,
 			},
 			"status": {
@@ -58,7 +59,7 @@ func nodeKind() *Kind {
 					if of(old).Status.Config == nil {
 						of(obj).Status.Config = nil
 					}
-					if of(old).Status.NodeInfo.RunningInUserNamespace == nil {
+					if !gate.KubeletInUserNamespace && of(old).Status.NodeInfo.RunningInUserNamespace == nil {
 						of(obj).Status.NodeInfo.RunningInUserNamespace = nil
 					}
 				},
@@ -67,7 +68,7 @@ func nodeKind() *Kind {
 			},
 		},
 		Selectable: func(obj runtime.Object) fields.Set {
-			return with(metaFields(obj), "spec.unschedulable", fmt.Sprint(of(obj).Spec.Unschedulable))
+			return with(clusterFields(obj), "spec.unschedulable", fmt.Sprint(of(obj).Spec.Unschedulable))
 		},
 		Columns: nodeColumns(),
 		Row:     func(obj runtime.Object, now time.Time) []any { return nodeRow(of(obj), now) },

@@ -85,7 +85,7 @@ func taints(e *check.Errors, p *field.Path, list []v1.Taint) {
 		check.RequiredOneOf(e, at.Child("effect"), t.Effect,
 			v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
 		if one := (pair{t.Key, string(t.Effect)}); seen.Has(one) {
-			err := field.Duplicate(at, t)
+			err := field.Duplicate(at, check.Shown(t))
 			err.Detail = "taints must be unique by key and effect pair"
 			e.Put(err)
 		} else {

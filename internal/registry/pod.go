@@ -24,6 +24,8 @@ func podKind() *Kind {
 			AllowUnconditional: true,
 		}
 	}
+	status := update(podobject.PrepareStatus, podobject.ValidateStatus)
+	status.Warnings = func(obj, _ runtime.Object) []string { return podobject.StatusWarnings(of(obj)) }
 	core := func(name, kind string, verbs ...string) Subresource {
 		return Subresource{Name: name, GVK: v1.SchemeGroupVersion.WithKind(kind), Verbs: verbs}
 	}
@@ -45,7 +47,7 @@ func podKind() *Kind {
 		Warnings:         func(obj runtime.Object) []string { return podobject.Warnings(of(obj)) },
 		Updates: map[string]Update{
 			"":                    update(podobject.PrepareUpdate, podobject.ValidateUpdate),
-			"status":              update(podobject.PrepareStatus, podobject.ValidateStatus),
+			"status":              status,
 			"ephemeralcontainers": update(podobject.PrepareEphemeral, podobject.ValidateEphemeral),
 			"resize":              update(podobject.PrepareResize, podobject.ValidateResize),
 		},

@@ -30,16 +30,17 @@ type Kind struct {
 	New     func() runtime.Object
 	NewList func() runtime.Object
 
-	// ValidName checks metadata.name; upstream's message texts.
+	// ValidName checks metadata.name; upstream's message texts. nil leaves the metadata until Validate has found nothing, and then
+	// asks of the name only that it fits in a path (events).
 	ValidName func(name string, prefix bool) []string
 	// Default fills what the client left out; idempotent. The verbs call it on every decoded object, stored ones included.
 	Default func(obj runtime.Object)
 	// PrepareForCreate drops what a client may not set on create (status, disabled fields) and sets what only the server says
 	// (generation 1). The verbs have set creationTimestamp, uid and the generated name before.
 	PrepareForCreate func(obj runtime.Object)
-	// Validate checks a whole object on create, metadata excepted: the verbs call ValidateMeta first and put its errors in front.
+	// Validate checks a whole object on create, metadata excepted. Callers use CheckCreate.
 	Validate func(obj runtime.Object) field.ErrorList
-	// Warnings, when set, tells what is accepted but unwise (Warning headers).
+	// Warnings, when set, tells what is accepted on create but unwise (Warning headers).
 	Warnings func(obj runtime.Object) []string
 
 	// Updates has the rules of each endpoint that accepts PUT and PATCH: "" is the object itself, then "status" and other
@@ -78,9 +79,10 @@ type Subresource struct {
 type Update struct {
 	// Prepare copies from old into obj what this endpoint may not change, and raises metadata.generation where it counts.
 	Prepare func(obj, old runtime.Object)
-	// Validate checks the change: the new object whole, and what is immutable; metadata excepted, for which the verbs call
-	// ValidateMetaUpdate first.
+	// Validate checks the change: the new object whole, and what is immutable; metadata excepted. Callers use CheckUpdate.
 	Validate func(obj, old runtime.Object) field.ErrorList
+	// Warnings, when set, tells what of an accepted change is unwise.
+	Warnings func(obj, old runtime.Object) []string
 	// AllowCreate lets a PUT to a missing name create it; AllowUnconditional lets one without resourceVersion pass.
 	AllowCreate        bool
 	AllowUnconditional bool

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"reflect"
 	"time"
@@ -30,7 +31,9 @@ func secretKind() *Kind {
 		Default:          func(obj runtime.Object) { defaultSecret(obj.(*v1.Secret)) },
 		PrepareForCreate: func(runtime.Object) {},
 		Validate:         func(obj runtime.Object) field.ErrorList { return validateSecret(obj.(*v1.Secret)) },
+		Warnings:         func(obj runtime.Object) []string { return secretWarnings(obj.(*v1.Secret)) },
 		Updates: map[string]Update{"": {
+			Warnings: func(obj, _ runtime.Object) []string { return secretWarnings(obj.(*v1.Secret)) },
 			Prepare: func(obj, old runtime.Object) {
 				if s := obj.(*v1.Secret); s.Type == "" {
 					s.Type = old.(*v1.Secret).Type
@@ -138,4 +141,15 @@ func validateSecretUpdate(s, old *v1.Secret) field.ErrorList {
 	}
 	e.Add(validateSecret(s))
 	return e.List()
+}
+
+// secretWarnings tells that a pair of key and certificate would not work.
+func secretWarnings(s *v1.Secret) []string {
+	if s.Type != v1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[v1.TLSCertKey], s.Data[v1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
 }

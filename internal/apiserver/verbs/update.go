@@ -57,7 +57,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 			})
 		}
 		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
-			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, accessor(cur).GetUID())) //nolint:staticcheck // upstream's text
+			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, otherUID(uid, accessor(cur).GetUID()))
 		}
 		return obj.DeepCopyObject(), nil
 	})

@@ -33,7 +33,7 @@ func (e *Errors) Required(p *field.Path, detail string) {
 
 // Invalid says that the field's value is wrong.
 func (e *Errors) Invalid(p *field.Path, value any, detail string) {
-	e.list = append(e.list, field.Invalid(p, value, detail))
+	e.list = append(e.list, field.Invalid(p, Shown(value), detail))
 }
 
 // Forbidden says that the field may not be given here.
@@ -43,7 +43,7 @@ func (e *Errors) Forbidden(p *field.Path, detail string) {
 
 // Duplicate says that the value was there before.
 func (e *Errors) Duplicate(p *field.Path, value any) {
-	e.list = append(e.list, field.Duplicate(p, value))
+	e.list = append(e.list, field.Duplicate(p, Shown(value)))
 }
 
 // NotFound says that what the value names does not exist.

@@ -16,6 +16,7 @@ const (
 	HostnameOverride                        = true
 	PodLevelResources                       = true // spec.resources
 	InPlacePodLevelResourcesVerticalScaling = true
+	KubeletInUserNamespace                  = true // nodes tell that they run in a user namespace
 	MatchLabelKeysSelectorMerge             = true // matchLabelKeys of spread constraints are merged into their selectors
 	ResourceHealthStatus                    = true
 	NodeDeclaredFeatures                    = true

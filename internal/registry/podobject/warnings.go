@@ -251,3 +251,15 @@ func (w *warner) nullSelectors(spec *v1.PodSpec) {
 		terms("podAntiAffinity", a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 }
+
+// StatusWarnings tells what of a reported status is accepted but unwise: addresses in an unusual form.
+func StatusWarnings(pod *v1.Pod) []string {
+	var out []string
+	for i, ip := range pod.Status.PodIPs {
+		out = append(out, validation.GetWarningsForIP(statusPath.Child("podIPs").Index(i).Child("ip"), ip.IP)...)
+	}
+	for i, ip := range pod.Status.HostIPs {
+		out = append(out, validation.GetWarningsForIP(statusPath.Child("hostIPs").Index(i).Child("ip"), ip.IP)...)
+	}
+	return out
+}

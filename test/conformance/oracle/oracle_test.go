@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -106,5 +105,3 @@ func (k Kind) smallest(what string, obj runtime.Object, differences func(runtime
 		return "upstream: " + d.Upstream + "\npodo:     " + d.Podo + "\n" + manifest(small)
 	}
 }
-
-var _ = metav1.Now

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"sort"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,13 +71,19 @@ func compare(upstream, podo Outcome) []Difference {
 }
 
 func compareCauses(upstream, podo []Cause) []Difference {
-	count := map[Cause]int{}
-	for _, c := range upstream {
-		count[c]++
+	count := func(list []Cause) (map[Cause]int, []Cause) {
+		n := map[Cause]int{}
+		var order []Cause
+		for _, c := range list {
+			if n[c] == 0 {
+				order = append(order, c)
+			}
+			n[c]++
+		}
+		return n, order
 	}
-	for _, c := range podo {
-		count[c]--
-	}
+	nu, ou := count(upstream)
+	np, op := count(podo)
 	byField := map[string]*Difference{}
 	var fields []string
 	at := func(f string) *Difference {
@@ -85,22 +93,26 @@ func compareCauses(upstream, podo []Cause) []Difference {
 		}
 		return byField[f]
 	}
-	add := func(s *string, text string) {
+	add := func(s *string, c Cause, mine, other int) {
+		if mine == other {
+			return
+		}
 		if *s != "" {
 			*s += " + "
 		}
-		*s += text
-	}
-	for _, c := range upstream {
-		if count[c] > 0 {
-			count[c]--
-			add(&at(c.Field).Upstream, c.Message)
+		*s += c.Message
+		if other > 0 {
+			*s += fmt.Sprintf(" ×%d", mine)
 		}
 	}
-	for i := len(podo) - 1; i >= 0; i-- {
-		if c := podo[i]; count[c] < 0 {
-			count[c]++
-			add(&at(c.Field).Podo, c.Message)
+	for _, c := range ou {
+		if nu[c] != np[c] {
+			add(&at(c.Field).Upstream, c, nu[c], np[c])
+		}
+	}
+	for _, c := range op {
+		if nu[c] != np[c] {
+			add(&at(c.Field).Podo, c, np[c], nu[c])
 		}
 	}
 	var out []Difference
@@ -110,13 +122,29 @@ func compareCauses(upstream, podo []Cause) []Difference {
 	if len(out) > 0 {
 		return out
 	}
-	for i := range upstream {
-		if upstream[i] != podo[i] {
-			return []Difference{{Where: "order", Upstream: upstream[i].Field + ": " + upstream[i].Message, Podo: podo[i].Field + ": " + podo[i].Message}}
+	// Upstream ranges over maps: within one, any order is right.
+	fu, fp := firsts(upstream), firsts(podo)
+	for i := range fu {
+		if fu[i] != fp[i] {
+			return []Difference{{Where: "order", Upstream: fu[i], Podo: fp[i]}}
 		}
 	}
 	return nil
 }
+
+// firsts are the fields in the order of their first refusal; parts of maps count as their map, and resources as one field.
+func firsts(list []Cause) []string {
+	var out []string
+	for _, c := range list {
+		f := underMap.ReplaceAllString(c.Field, "$1")
+		if !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var underMap = regexp.MustCompile(`(resources|overhead|capacity|allocatable|annotations|labels|nodeSelector|data|binaryData)\b.*`)
 
 func compareTexts(where string, upstream, podo []string) []Difference {
 	var out []Difference

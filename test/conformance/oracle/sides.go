@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,10 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"podo.dev/podo/internal/registry"
+	"k8s.io/kubernetes/pkg/capabilities"
 )
 
 const inNamespace = "default"
@@ -86,11 +84,7 @@ func (k Kind) PodoCreate(obj runtime.Object) Outcome {
 		if p.PrepareForCreate != nil {
 			p.PrepareForCreate(obj)
 		}
-		errs := p.ValidateMeta(obj)
-		if p.Validate != nil {
-			errs = append(errs, p.Validate(obj)...)
-		}
-		if len(errs) > 0 {
+		if errs := p.CheckCreate(obj); len(errs) > 0 {
 			return Outcome{Causes: refused(apierrors.NewInvalid(p.GVK.GroupKind(), meta1(obj).GetName(), errs))}
 		}
 		o := Outcome{Object: obj}
@@ -137,17 +131,13 @@ func (k Kind) PodoUpdate(endpoint string, obj, old runtime.Object) Outcome {
 		if m.GetDeletionGracePeriodSeconds() == nil {
 			m.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
 		}
-		errs := p.ValidateMetaUpdate(obj, old)
-		if rules.Validate != nil {
-			errs = append(errs, rules.Validate(obj, old)...)
-		}
-		if len(errs) > 0 {
+		if errs := p.CheckUpdate(rules, obj, old); len(errs) > 0 {
 			return Outcome{Causes: refused(apierrors.NewInvalid(p.GVK.GroupKind(), m.GetName(), errs))}
 		}
 		o := Outcome{Object: obj}
 		obj.GetObjectKind().SetGroupVersionKind(p.GVK)
-		if p.Warnings != nil && endpoint == "" {
-			o.Warnings = p.Warnings(obj)
+		if rules.Warnings != nil {
+			o.Warnings = rules.Warnings(obj, old)
 		}
 		return o
 	})
@@ -182,4 +172,7 @@ func meta1(obj runtime.Object) metav1.Object {
 	return m
 }
 
-var _ = registry.All
+func init() {
+	// As on every cluster that passes conformance: kube-apiserver --allow-privileged.
+	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
+}
