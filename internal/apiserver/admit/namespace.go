@@ -23,7 +23,7 @@ var immortal = map[string]bool{metav1.NamespaceDefault: true, metav1.NamespaceSy
 
 // Mutate refuses early, as upstream does: before the object is defaulted and validated.
 func (p *NamespaceLifecycle) Mutate(ctx context.Context, a *Attributes) error {
-	isNamespace := a.Ref.Resource == (client.Namespaces.At("", "").Resource)
+	isNamespace := a.Ref.Resource == client.Namespaces.At("", "").Resource
 	if isNamespace {
 		if a.Op == Delete && a.Ref.Subresource == "" && immortal[a.Ref.Name] {
 			return apierrors.NewForbidden(a.Ref.Resource, a.Ref.Name, fmt.Errorf("this namespace may not be deleted"))

@@ -209,8 +209,10 @@ func collect(m metav1.Object, d *metav1.DeleteOptions) {
 	orphan := slices.Contains(m.GetFinalizers(), metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(m.GetFinalizers(), metav1.FinalizerDeleteDependents)
 	switch {
-	case d.OrphanDependents != nil: //nolint:staticcheck // old clients send it
-		orphan, foreground = *d.OrphanDependents, false //nolint:staticcheck // as above
+	//lint:ignore SA1019 old clients send it
+	case d.OrphanDependents != nil:
+		//lint:ignore SA1019 as above
+		orphan, foreground = *d.OrphanDependents, false
 	case d.PropagationPolicy != nil:
 		orphan = *d.PropagationPolicy == metav1.DeletePropagationOrphan
 		foreground = *d.PropagationPolicy == metav1.DeletePropagationForeground

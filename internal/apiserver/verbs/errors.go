@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
@@ -44,4 +45,10 @@ func viewError(err error) error {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	}
 	return storeError(err)
+}
+
+// otherUID is the refusal to write to another object than the one meant, which had the same name.
+func otherUID(want, have types.UID) error {
+	//lint:ignore ST1005 upstream's text
+	return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", want, have)
 }

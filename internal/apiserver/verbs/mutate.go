@@ -95,9 +95,10 @@ func validateBinding(b *v1.Binding) field.ErrorList {
 func bindable(pod *v1.Pod, b *v1.Binding) error {
 	switch {
 	case b.UID != "" && b.UID != pod.UID:
-		return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID) //nolint:staticcheck // upstream's text
+		return otherUID(b.UID, pod.UID)
 	case b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion:
-		return fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, pod.ResourceVersion) //nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 upstream's text
+		return fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, pod.ResourceVersion)
 	case pod.DeletionTimestamp != nil:
 		return fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
 	case pod.Spec.NodeName != "":

@@ -68,7 +68,7 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 			return nil, conflict(k.GroupResource(), ref.Name)
 		}
 		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
-			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, accessor(cur).GetUID())) //nolint:staticcheck // upstream's text
+			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, otherUID(uid, accessor(cur).GetUID()))
 		}
 		return obj, nil
 	})

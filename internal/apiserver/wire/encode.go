@@ -89,13 +89,6 @@ func envelopeLen(gvk schema.GroupVersionKind, n int) int {
 	return len(protoMagic) + fieldLen(typeMetaLen(gvk)) + fieldLen(n) + len(protoTail)
 }
 
-func envelope(gvk schema.GroupVersionKind, message []byte) []byte {
-	b := make([]byte, 0, envelopeLen(gvk, len(message)))
-	b = appendEnvelopeHead(b, gvk, len(message))
-	b = append(b, message...)
-	return append(b, protoTail...)
-}
-
 // body is one whole answer: pieces that are written one after another, so that cached bytes are not copied.
 type body struct {
 	pieces [][]byte

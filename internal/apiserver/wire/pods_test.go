@@ -19,7 +19,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -240,9 +239,17 @@ func TestPortForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, dialer := range map[string]httpstream.Dialer{"spdy": overSPDY, "websocket": overWebSocket} {
+	ports := []string{"0:8080"}
+	for name, start := range map[string]func(stop <-chan struct{}, ready chan struct{}) (*portforward.PortForwarder, error){
+		"spdy": func(stop <-chan struct{}, ready chan struct{}) (*portforward.PortForwarder, error) {
+			return portforward.New(overSPDY, ports, stop, ready, io.Discard, io.Discard)
+		},
+		"websocket": func(stop <-chan struct{}, ready chan struct{}) (*portforward.PortForwarder, error) {
+			return portforward.New(overWebSocket, ports, stop, ready, io.Discard, io.Discard)
+		},
+	} {
 		stop, ready := make(chan struct{}), make(chan struct{})
-		f, err := portforward.New(dialer, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
+		f, err := start(stop, ready)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -248,7 +248,8 @@ func (c *call) delete(u user.Info) error {
 		return err
 	}
 	code := http.StatusOK
-	if !deleted && o.OrphanDependents != nil && !*o.OrphanDependents { //nolint:staticcheck // old clients send it
+	//lint:ignore SA1019 old clients send it
+	if cascade := o.OrphanDependents; !deleted && cascade != nil && !*cascade {
 		code = http.StatusAccepted
 	}
 	if deleted && !returnsDeleted[c.kind.Resource] {
