@@ -11,14 +11,14 @@ import (
 var (
 	seed   = flag.Uint64("seed", 0, "the simulation's seed; 0 runs a few of them shortly")
 	strict = flag.Bool("strict", false, "also check that no pod is sent to a node whose kubelet refuses it")
-	steps  = flag.Int("steps", 300, "how many steps a simulation takes")
+	steps  = flag.Int("steps", 150, "how many steps a simulation takes")
 )
 
 func seeds() []uint64 {
 	if *seed != 0 {
 		return []uint64{*seed}
 	}
-	return []uint64{1, 2, 3, 4, 5, 6}
+	return []uint64{1, 2, 3, 4}
 }
 
 // TestControlPlane simulates scheduler and controllers over model kubelets.
