@@ -189,9 +189,16 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 	return r, nil
 }
 
-// Signal hands an event to a pod's worker: a probe's result, an eviction, volumes that may work now.
+// Signal hands an event to a pod's worker: a probe's result, an eviction, volumes that may work now. It never blocks: should
+// the sync loop be behind, the worker is told directly.
 func (k *Kubelet) Signal(uid types.UID, ev podlife.Event) {
-	k.signals <- syncloop.Signal{UID: uid, Event: ev}
+	select {
+	case k.signals <- syncloop.Signal{UID: uid, Event: ev}:
+	default:
+		if r := k.run.Load(); r != nil {
+			r.workers.Send(uid, ev)
+		}
+	}
 }
 
 // Healthy says why the kubelet cannot look after its pods, or nil.

@@ -3,7 +3,6 @@ package podlife
 import (
 	"fmt"
 	"slices"
-
 	"time"
 
 	v1 "k8s.io/api/core/v1"

@@ -43,8 +43,10 @@ func TestTerminationMessages(t *testing.T) {
 		"c": {fallback, "repeat 200 line; exit 0"},
 		"d": {fallback, "repeat 200 " + strings.Repeat("y", 100) + "; exit 1"},
 	} {
-		c := &v1.Container{Name: name, Image: "busybox", Command: []string{"sh", "-c", x.cmd}, TerminationMessagePolicy: x.policy,
-			TerminationMessagePath: v1.TerminationMessagePathDefault}
+		c := &v1.Container{
+			Name: name, Image: "busybox", Command: []string{"sh", "-c", x.cmd}, TerminationMessagePolicy: x.policy,
+			TerminationMessagePath: v1.TerminationMessagePathDefault,
+		}
 		cfg, err := specs.Container(ctx, worker.ContainerInput{Pod: pod, Container: c, ImageRef: "busybox", Sandbox: sandbox})
 		if err != nil {
 			t.Fatal(err)

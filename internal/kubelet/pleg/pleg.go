@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,69 +97,6 @@ func New(cfg Config) (*Generator, error) {
 	}, nil
 }
 
-// Changes is where changes are told.
-func (g *Generator) Changes() <-chan Change { return g.out }
-
-// Healthy says why the runtime must be thought dead, or nil.
-func (g *Generator) Healthy() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	last := g.listed
-	if last.IsZero() {
-		last = g.begun
-	}
-	if d := time.Since(last); d > g.cfg.Unhealthy {
-		return fmt.Errorf("pleg was last seen active %s ago; threshold is %s", d.Round(time.Second), g.cfg.Unhealthy)
-	}
-	return nil
-}
-
-// Get is what the cache has of a pod.
-func (g *Generator) Get(uid types.UID) (podlife.Observed, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	k := g.cache[uid]
-	if k == nil || k.print == "" {
-		return podlife.Observed{}, false
-	}
-	return k.observed, true
-}
-
-// All is the whole cache.
-func (g *Generator) All() []Change {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	out := make([]Change, 0, len(g.cache))
-	for uid, k := range g.cache {
-		if k.print == "" {
-			continue
-		}
-		out = append(out, Change{UID: uid, Owner: k.owner, Observed: k.observed})
-	}
-	return out
-}
-
-// NewerThan waits until the cache has what the runtime said of a pod after t, or ctx ends. A pod that the runtime does not
-// have is an empty answer.
-func (g *Generator) NewerThan(ctx context.Context, uid types.UID, t time.Time) (podlife.Observed, error) {
-	for {
-		g.mu.Lock()
-		k, newer, listed := g.cache[uid], g.newer, g.listed
-		g.mu.Unlock()
-		switch {
-		case k != nil && k.print != "" && k.at.After(t):
-			return k.observed, nil
-		case k == nil && listed.After(t):
-			return podlife.Observed{At: listed}, nil
-		}
-		select {
-		case <-newer:
-		case <-ctx.Done():
-			return podlife.Observed{}, ctx.Err()
-		}
-	}
-}
-
 // Run listens and relists until ctx ends. ready is called after the first relist.
 func (g *Generator) Run(ctx context.Context, ready func()) error {
 	defer g.wg.Wait()
@@ -222,9 +157,10 @@ func (g *Generator) listen(ctx context.Context, stands chan<- bool, events chan<
 		case <-ctx.Done():
 		}
 	}
+	stood := false
 	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 10*time.Second) {
 		err := g.cfg.Runtime.Events(ctx, func() {
-			wait = 100 * time.Millisecond
+			wait, stood = 100*time.Millisecond, true
 			g.broken("")
 			tell(true)
 		}, events)
@@ -232,8 +168,11 @@ func (g *Generator) listen(ctx context.Context, stands chan<- bool, events chan<
 			return
 		}
 		g.broken(fmt.Sprint(err))
-		g.cfg.Log.Warn("the runtime's event stream broke; listing every second until it is back", "err", err)
-		tell(false)
+		if stood {
+			g.cfg.Log.Warn("the runtime's event stream broke; listing every second until it is back", "err", err)
+			tell(false)
+		}
+		stood = false
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -334,106 +273,4 @@ func (g *Generator) inspect(ctx context.Context, owner labels.Owner) error {
 	case <-ctx.Done():
 	}
 	return nil
-}
-
-// relist compares everything that the runtime has with the cache, and inspects what differs.
-func (g *Generator) relist(ctx context.Context) (repaired int, err error) {
-	cctx, cancel := context.WithTimeout(ctx, g.cfg.CallTimeout)
-	defer cancel()
-	mine := map[string]string{labels.Node: g.cfg.Node}
-	at := time.Now()
-	boxes, err := g.cfg.Runtime.ListPodSandbox(cctx, &runtimev1.PodSandboxFilter{LabelSelector: mine})
-	if err != nil {
-		return 0, err
-	}
-	cons, err := g.cfg.Runtime.ListContainers(cctx, &runtimev1.ContainerFilter{LabelSelector: mine})
-	if err != nil {
-		return 0, err
-	}
-	parts := map[types.UID][]string{}
-	owners := map[types.UID]labels.Owner{}
-	add := func(l map[string]string, part string) {
-		if o, ok := labels.Read(l); ok {
-			o.Container = ""
-			owners[o.UID] = o
-			parts[o.UID] = append(parts[o.UID], part)
-		}
-	}
-	for _, b := range boxes {
-		add(b.GetLabels(), sandboxPart(b.GetId(), b.GetState() == runtimev1.PodSandboxState_SANDBOX_READY))
-	}
-	for _, c := range cons {
-		add(c.GetLabels(), containerPart(c.GetId(), instanceState(c.GetState())))
-	}
-	var differ []labels.Owner
-	g.mu.Lock()
-	for uid, p := range parts {
-		k := g.cache[uid]
-		if k == nil || k.print != joined(p) {
-			differ = append(differ, owners[uid])
-		}
-		if k != nil && lost(k.print, p) {
-			repaired++
-		}
-	}
-	for uid, k := range g.cache {
-		if parts[uid] == nil && k.at.Before(at) {
-			differ = append(differ, k.owner)
-			repaired++
-		}
-	}
-	g.mu.Unlock()
-	for _, o := range differ {
-		if err := g.inspect(ctx, o); err != nil {
-			return repaired, err
-		}
-	}
-	g.mu.Lock()
-	g.listed = at
-	close(g.newer)
-	g.newer = make(chan struct{})
-	g.mu.Unlock()
-	return repaired, nil
-}
-
-func printOf(o podlife.Observed) string {
-	var parts []string
-	for _, b := range o.Sandboxes {
-		parts = append(parts, sandboxPart(b.ID, b.Ready))
-	}
-	for i := range o.Containers {
-		parts = append(parts, containerPart(o.Containers[i].ID, o.Containers[i].State))
-	}
-	return joined(parts)
-}
-
-func joined(parts []string) string {
-	slices.Sort(parts)
-	return strings.Join(parts, " ")
-}
-
-// lost tells whether something that stood or ran does not any more: what events should have told.
-func lost(print string, now []string) bool {
-	for _, p := range strings.Fields(print) {
-		if (strings.HasSuffix(p, ":true") || strings.HasSuffix(p, fmt.Sprintf(":%d", podlife.InstanceRunning))) && !slices.Contains(now, p) {
-			return true
-		}
-	}
-	return false
-}
-
-func sandboxPart(id string, ready bool) string { return fmt.Sprintf("s:%s:%t", id, ready) }
-
-func containerPart(id string, s podlife.InstanceState) string { return fmt.Sprintf("c:%s:%d", id, s) }
-
-func instanceState(s runtimev1.ContainerState) podlife.InstanceState {
-	switch s {
-	case runtimev1.ContainerState_CONTAINER_CREATED:
-		return podlife.InstanceCreated
-	case runtimev1.ContainerState_CONTAINER_RUNNING:
-		return podlife.InstanceRunning
-	case runtimev1.ContainerState_CONTAINER_EXITED:
-		return podlife.InstanceExited
-	}
-	return podlife.InstanceUnknown
 }

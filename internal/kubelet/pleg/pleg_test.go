@@ -1,0 +1,177 @@
+package pleg_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/cri/fake"
+	"podo.dev/podo/internal/kubelet/kubelettest"
+	"podo.dev/podo/internal/kubelet/observe"
+	"podo.dev/podo/internal/kubelet/pleg"
+	"podo.dev/podo/internal/kubelet/worker"
+	"podo.dev/podo/internal/podlife"
+)
+
+type rig struct {
+	t  *testing.T
+	rt *fake.Runtime
+	g  *pleg.Generator
+}
+
+// start runs a generator of node "n" until the test ends.
+func start(t *testing.T) *rig {
+	r := &rig{t: t, rt: fake.New()}
+	r.rt.Offer(fake.Image{Name: "busybox", Local: true})
+	g, err := pleg.New(pleg.Config{Runtime: r.rt, Inspect: observe.New(r.rt).Pod, Node: "n", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.g = g
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- g.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	time.Sleep(time.Second) // the stream stands, and the list that this brings is behind us
+	t.Cleanup(func() {
+		for _, s := range r.rt.Sandboxes() {
+			r.rt.KillSandbox(s.Pod)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// run makes a pod with one container on a node.
+func (r *rig) run(node, name, cmd string) types.UID {
+	r.t.Helper()
+	specs := kubelettest.Specs{Node: node}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)}}
+	sandbox, err := specs.Sandbox(pod, 0, "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx := r.t.Context()
+	box, err := r.rt.RunPodSandbox(ctx, sandbox, "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := &v1.Container{Name: "a", Image: "busybox", Command: []string{"sh", "-c", cmd}}
+	cfg, err := specs.Container(ctx, worker.ContainerInput{Pod: pod, Container: c, ImageRef: "busybox", Sandbox: sandbox})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	id, err := r.rt.CreateContainer(ctx, box, cfg, sandbox)
+	if err == nil {
+		err = r.rt.StartContainer(ctx, id)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return pod.UID
+}
+
+// next is the next change, or false when there is none within d.
+func (r *rig) next(d time.Duration) (pleg.Change, bool) {
+	select {
+	case c := <-r.g.Changes():
+		return c, true
+	case <-time.After(d):
+		return pleg.Change{}, false
+	}
+}
+
+// An end is told at once, with all there is of the pod; another node's containers are nobody's business.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		uid := r.run("n", "p", "sleep 3; exit 4")
+		r.run("elsewhere", "q", "sleep 3; exit 4")
+		at := time.Now()
+		c, ok := r.next(time.Minute)
+		if !ok || c.UID != uid || c.Owner.Pod != "p" || len(c.Observed.Containers) != 1 || c.Observed.Containers[0].ExitCode != 4 {
+			t.Fatalf("%v %+v", ok, c)
+		}
+		if time.Since(at) != 3*time.Second {
+			t.Errorf("told after %s", time.Since(at))
+		}
+		if c, ok := r.next(10 * time.Minute); ok {
+			t.Errorf("more: %+v", c)
+		}
+		if o, ok := r.g.Get(uid); !ok || o.Containers[0].State != podlife.InstanceExited {
+			t.Errorf("%v %+v", ok, o)
+		}
+	})
+}
+
+// Relists get rarer while they find nothing, and frequent again once they had something to repair.
+func TestAdaptiveRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		r.run("n", "p", "sleep 1800; exit 0")
+		lists := func(d time.Duration) int {
+			n := r.rt.Calls("ListPodSandbox")
+			time.Sleep(d)
+			return r.rt.Calls("ListPodSandbox") - n
+		}
+		lists(10 * time.Minute)
+		if n := lists(10 * time.Minute); n != 5 {
+			t.Errorf("%d lists in 10 quiet minutes, want one every 2 minutes", n)
+		}
+		for len(r.g.Changes()) > 0 {
+			<-r.g.Changes()
+		}
+		r.rt.Fail(fake.Fault{Op: "event", Err: errors.New("lost"), Times: 1})
+		time.Sleep(14 * time.Minute) // the end is not told, the next list finds it
+		c, ok := r.next(time.Second)
+		if !ok || c.Observed.Containers[0].State != podlife.InstanceExited {
+			t.Fatalf("%v %+v", ok, c)
+		}
+		// A broken stream is made up for by a list every second, until it stands again.
+		end := r.rt.Fail(fake.Fault{Op: "Events", Err: errors.New("refused")})
+		r.rt.DropEvents()
+		time.Sleep(time.Second)
+		if n := lists(30 * time.Second); n < 28 || n > 32 {
+			t.Errorf("%d lists in 30 s without a stream", n)
+		}
+		if r.g.Stream() == "" {
+			t.Error("the stream is said to stand")
+		}
+		end()
+		time.Sleep(time.Minute)
+		if n := lists(10 * time.Minute); n > 12 || r.g.Stream() != "" {
+			t.Errorf("%d lists in 10 min with a stream, broken: %q", n, r.g.Stream())
+		}
+	})
+}
+
+// NewerThan waits for an answer to a question that was asked later.
+func TestNewerThan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		uid := r.run("n", "p", "sleep 40")
+		asked := time.Now()
+		o, err := r.g.NewerThan(t.Context(), uid, asked)
+		if err != nil || !o.At.After(asked) || len(o.Containers) != 1 {
+			t.Fatalf("%v %+v", err, o)
+		}
+		if o, err = r.g.NewerThan(t.Context(), "nobody", time.Now()); err != nil || len(o.Sandboxes) != 0 {
+			t.Fatalf("%v %+v", err, o)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err = r.g.NewerThan(ctx, uid, time.Now().Add(time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	})
+}
