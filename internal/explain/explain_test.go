@@ -83,7 +83,9 @@ func TestDiagnose(t *testing.T) {
 		{
 			"image not there", pod(func(p *v1.Pod) {
 				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "ImagePullBackOff", `Back-off pulling image "docker.io/library/x:1": ErrImagePull: not found`)}
-			}), []timeline.Record{rec(10*time.Second, timeline.Image).About("docker.io/library/x:1").Move("", "failed").Because("ErrImagePull"), rec(11*time.Second, timeline.Container).About("a").Move("Waiting", "BackOff")}, node(v1.ConditionTrue),
+			}),
+			[]timeline.Record{rec(10*time.Second, timeline.Image).About("docker.io/library/x:1").Move("", "failed").Because("ErrImagePull"), rec(11*time.Second, timeline.Container).About("a").Move("Waiting", "BackOff")},
+			node(v1.ConditionTrue),
 			[]string{"cannot start container a (ImagePullBackOff) since 03:04:16", "check name and tag of docker.io/library/x:1"},
 		},
 		{
@@ -119,7 +121,9 @@ func TestDiagnose(t *testing.T) {
 		{
 			"missing config map volume", pod(func(p *v1.Pod) {
 				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "ContainerCreating", "")}
-			}), []timeline.Record{rec(2*time.Second, timeline.Volumes).Move("mounting", "unmounted").Because(`MountVolume.SetUp failed for volume "c" : configmap "cfg" not found`)}, nil,
+			}),
+			[]timeline.Record{rec(2*time.Second, timeline.Volumes).Move("mounting", "unmounted").Because(`MountVolume.SetUp failed for volume "c" : configmap "cfg" not found`)},
+			nil,
 			[]string{"waits for its volumes since 03:04:07", `configmap "cfg" not found`, "Create that configmap"},
 		},
 		{
@@ -153,7 +157,9 @@ func TestDiagnose(t *testing.T) {
 				s := running
 				s.Ready = false
 				p.Status.ContainerStatuses = []v1.ContainerStatus{s}
-			}), []timeline.Record{rec(time.Minute, timeline.Probe).About("a").Because("HTTP probe failed with statuscode: 503")}, node(v1.ConditionTrue),
+			}),
+			[]timeline.Record{rec(time.Minute, timeline.Probe).About("a").Because("HTTP probe failed with statuscode: 503")},
+			node(v1.ConditionTrue),
 			[]string{"is running, but not ready", "statuscode: 503"},
 		},
 		{

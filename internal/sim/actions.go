@@ -44,8 +44,12 @@ var users = []action{{30, (*World).create}, {15, (*World).delete}, {3, (*World).
 
 // fate is what goes wrong in the control plane.
 var fate = []action{
-	{3, (*World).killScheduler}, {2, (*World).killController}, {3, (*World).killKubelet}, {3, (*World).breakStore},
-	{2, (*World).breakWatches}, {1, (*World).longTime},
+	{3, (*World).killScheduler},
+	{2, (*World).killController},
+	{3, (*World).killKubelet},
+	{3, (*World).breakStore},
+	{2, (*World).breakWatches},
+	{1, (*World).longTime},
 }
 
 func (w *World) create() {
@@ -79,8 +83,14 @@ const Image = "localhost/sim:1"
 
 func (w *World) program() []string {
 	return [][]string{
-		{"sleep", "inf"}, {"sleep", "inf"}, {"sleep", "20"}, {"sh", "-c", "sleep 5; exit 3"}, {"false"}, {"true"},
-		{"sh", "-c", "trap '' TERM; sleep inf"}, {"sh", "-c", "trap 'sleep 3; exit 0' TERM; sleep inf"},
+		{"sleep", "inf"},
+		{"sleep", "inf"},
+		{"sleep", "20"},
+		{"sh", "-c", "sleep 5; exit 3"},
+		{"false"},
+		{"true"},
+		{"sh", "-c", "trap '' TERM; sleep inf"},
+		{"sh", "-c", "trap 'sleep 3; exit 0' TERM; sleep inf"},
 	}[w.rng.IntN(8)]
 }
 

@@ -12,8 +12,13 @@ import (
 
 // mishaps are what goes wrong on nodes with a runtime.
 var mishaps = []action{
-	{3, (*World).killKubelet}, {3, (*World).killContainer}, {2, (*World).killSandbox}, {2, (*World).dropEvents}, {2, (*World).hang},
-	{3, (*World).failRuntime}, {1, (*World).vanish},
+	{3, (*World).killKubelet},
+	{3, (*World).killContainer},
+	{2, (*World).killSandbox},
+	{2, (*World).dropEvents},
+	{2, (*World).hang},
+	{3, (*World).failRuntime},
+	{1, (*World).vanish},
 }
 
 // podOf picks a pod that has something on a machine; "" when there is none.

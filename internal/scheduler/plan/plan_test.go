@@ -226,12 +226,16 @@ func message(nodes int, reasons map[string]int) string {
 var (
 	zone  = rapid.SampledFrom([]string{"a", "b", "c"})
 	taint = rapid.SampledFrom([]v1.Taint{
-		{Key: "k", Value: "v", Effect: v1.TaintEffectNoSchedule}, {Key: "soft", Effect: v1.TaintEffectPreferNoSchedule},
-		{Key: "soft2", Value: "v", Effect: v1.TaintEffectPreferNoSchedule}, {Key: "gone", Effect: v1.TaintEffectNoExecute},
+		{Key: "k", Value: "v", Effect: v1.TaintEffectNoSchedule},
+		{Key: "soft", Effect: v1.TaintEffectPreferNoSchedule},
+		{Key: "soft2", Value: "v", Effect: v1.TaintEffectPreferNoSchedule},
+		{Key: "gone", Effect: v1.TaintEffectNoExecute},
 	})
 	toleration = rapid.SampledFrom([]v1.Toleration{
-		{Key: "k", Operator: v1.TolerationOpEqual, Value: "v"}, {Key: "soft", Operator: v1.TolerationOpExists},
-		{Operator: v1.TolerationOpExists}, {Key: "gone", Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute},
+		{Key: "k", Operator: v1.TolerationOpEqual, Value: "v"},
+		{Key: "soft", Operator: v1.TolerationOpExists},
+		{Operator: v1.TolerationOpExists},
+		{Key: "gone", Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute},
 		{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists},
 	})
 	amount = rapid.SampledFrom([]string{"", "0", "100m", "250m", "1", "3"})
