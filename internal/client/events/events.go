@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
@@ -26,8 +25,17 @@ func New(ctx context.Context, c client.Client, component, host string, log *slog
 	}
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(sink{ctx, c})
-	return b.NewRecorder(scheme.Scheme, v1.EventSource{Component: component, Host: host})
+	return b.NewRecorder(scheme, v1.EventSource{Component: component, Host: host})
 }
+
+// scheme names the types of objects that carry no TypeMeta.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := v1.AddToScheme(s); err != nil {
+		panic(err) // two types of one name in the library
+	}
+	return s
+}()
 
 // sink is record.EventSink over the port.
 type sink struct {
