@@ -41,6 +41,9 @@ func cluster(cmd *cobra.Command) (*rest.Config, error) {
 		rules.ExplicitPath = path
 	}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("%s names no cluster (%s is missing or empty): start one with `podo up`, or name one with --kubeconfig or --data-dir", from, path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}

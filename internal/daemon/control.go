@@ -25,6 +25,7 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/openapi"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
@@ -155,6 +156,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 			GetClientCertificate: s.certs.Client(pki.KubeletClient),
 		},
 		KubeletPort: s.cfg.KubeletPort,
+		OpenAPI:     openapi.New(registry.All(), kubernetesVersion),
 		Handlers: []wire.Handler{
 			{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
 			{Path: whyPrefix, Handler: s.whyHandler()},

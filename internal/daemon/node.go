@@ -73,7 +73,7 @@ func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
 		SystemdCgroup: runtime.UseSystemd(),
 		Payload:       carried,
 		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
-		Log: log,
+		Log:           log,
 	})
 }
 

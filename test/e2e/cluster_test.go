@@ -62,6 +62,8 @@ func TestStories(t *testing.T) {
 			"registry": cmdRegistry,
 			"within":   cmdWithin,
 			"until":    cmdUntil,
+			"forward":  cmdForward,
+			"var":      cmdVar,
 		},
 		Condition: condition,
 	})
@@ -105,7 +107,7 @@ func setup(t *testing.T, env *testscript.Env, podo string) error {
 	env.Setenv("HOME", env.WorkDir)
 	env.Defer(func() {
 		if t.Failed() {
-			t.Logf("server log of %s:\n%s", dir, tail(filepath.Join(dir, "log", "podo.log"), 60))
+			t.Logf("server log of %s:\n%s", dir, tail(filepath.Join(dir, "log", "podo.log"), 25))
 		}
 		c.registry.close()
 		if out, err := c.run("down", "--grace", "1s"); err != nil {
@@ -167,7 +169,9 @@ func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	err = ts.Exec(c.podo, all...)
 	result(ts, neg, "podo up", err)
 	if err == nil && first {
-		ts.Check(ts.Exec(c.podo, "image", "import", "--data-dir", c.dir, ts.Getenv("IMAGES")+"/busybox.tar", ts.Getenv("IMAGES")+"/hello.tar"))
+		if out, err := c.run("image", "import", ts.Getenv("IMAGES")+"/busybox.tar", ts.Getenv("IMAGES")+"/hello.tar"); err != nil {
+			ts.Fatalf("podo image import: %v\n%s", err, out)
+		}
 	}
 }
 
@@ -198,6 +202,11 @@ func cmdWithin(ts *testscript.TestScript, neg bool, args []string) {
 	if took := time.Since(began); took > limit {
 		ts.Fatalf("%s took %s, want at most %s", strings.Join(args[1:], " "), took.Round(time.Millisecond), limit)
 	}
+}
+
+// var NAME FILE: set an environment variable to a file's content.
+func cmdVar(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
 // same FILE FILE: both hold the same text.

@@ -3,6 +3,8 @@ package e2e
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -207,4 +209,40 @@ func until(c *cluster, pattern string, args []string, limit time.Duration) error
 		seen = append(seen, lines.Text())
 	}
 	return fmt.Errorf("no line of %v matched in %s; it printed:\n%s", args, limit, strings.Join(seen, "\n"))
+}
+
+// forward POD PORT 'REGEXP' [KUBECTL]: port-forward to the pod, GET / through it twice, and match the answer. KUBECTL is the program,
+// by default the built-in one.
+func cmdForward(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: forward POD PORT 'REGEXP' [KUBECTL]")
+	}
+	c := of(ts)
+	argv := []string{c.podo, "kubectl", "--data-dir", c.dir}
+	if len(args) == 4 {
+		argv = []string{args[3], "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}
+	}
+	cmd := exec.Command(argv[0], append(argv[1:], "port-forward", "pod/"+args[0], ":"+args[1])...)
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	timer := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	ts.Check(err)
+	addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	for range 2 {
+		resp, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr + "/")
+		ts.Check(err)
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		ts.Check(err)
+		if ok, err := regexp.Match(args[2], body); err != nil || !ok {
+			ts.Fatalf("through %q came %q, want a match of %s (%v)", strings.TrimSpace(line), body, args[2], err)
+		}
+	}
 }
