@@ -1,0 +1,141 @@
+package openapi
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
+	"github.com/munnerz/goautoneg"
+	"google.golang.org/protobuf/proto"
+)
+
+// encoding is a form in which a document can be asked for.
+type encoding struct {
+	accept  []string // media types, all of which mean it
+	encode  func([]byte) ([]byte, error)
+	content string
+}
+
+func asJSON(text []byte) ([]byte, error) { return text, nil }
+
+var (
+	encodings2 = []encoding{
+		{[]string{"application/json"}, asJSON, "application/json"},
+		{
+			[]string{"application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"},
+			protobuf2, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+		},
+	}
+	encodings3 = []encoding{
+		{[]string{"application/json"}, asJSON, "application/json"},
+		{
+			[]string{"application/com.github.proto-openapi.spec.v3.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"},
+			protobuf3, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+		},
+	}
+)
+
+func protobuf2(text []byte) ([]byte, error) {
+	doc, err := openapi_v2.ParseDocument(text)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(doc)
+}
+
+func protobuf3(text []byte) ([]byte, error) {
+	doc, err := openapi_v3.ParseDocument(text)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(doc)
+}
+
+// ServeHTTP serves /openapi/v2, /openapi/v3 and the documents below it.
+func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := strings.TrimSuffix(r.URL.Path, "/"); path {
+	case "/openapi/v2":
+		text, hash, err := d.V2()
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		serve(w, r, text, hash, encodings2)
+	case "/openapi/v3":
+		text, hash, err := d.V3Index()
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		serve(w, r, text, hash, encodings3[:1])
+	default:
+		d.serveV3(w, r, strings.TrimPrefix(path, "/openapi/v3/"))
+	}
+}
+
+// serveV3 serves one group version. A URL with the right hash may be cached for good; one with a wrong hash leads to the right one.
+func (d *Docs) serveV3(w http.ResponseWriter, r *http.Request, path string) {
+	text, hash, ok, err := d.V3(path)
+	switch {
+	case !ok:
+		http.NotFound(w, r)
+		return
+	case err != nil:
+		fail(w, err)
+		return
+	}
+	if asked := r.URL.Query().Get("hash"); asked != "" {
+		if asked != hash {
+			to := url.URL{Path: "/openapi/v3/" + path, RawQuery: url.Values{"hash": {hash}}.Encode()}
+			http.Redirect(w, r, to.String(), http.StatusMovedPermanently)
+			return
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+	serve(w, r, text, hash, encodings3)
+}
+
+func fail(w http.ResponseWriter, err error) {
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}
+
+// serve writes the document in the form that the client likes best; the hash is its entity tag in every form.
+func serve(w http.ResponseWriter, r *http.Request, text []byte, hash string, encodings []encoding) {
+	w.Header().Set("Vary", "Accept")
+	e := choose(r.Header.Get("Accept"), encodings)
+	if e == nil {
+		w.WriteHeader(http.StatusNotAcceptable)
+		return
+	}
+	body, err := e.encode(text)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", e.content)
+	w.Header().Set("Etag", strconv.Quote(hash))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// choose is the first form that the header accepts, in the header's order of liking; nil when it accepts none.
+func choose(accept string, encodings []encoding) *encoding {
+	if accept == "" {
+		return &encodings[0]
+	}
+	for _, c := range goautoneg.ParseAccept(accept) {
+		for i := range encodings {
+			if c.Type == "*" || c.Type == "application" && c.SubType == "*" ||
+				slices.Contains(encodings[i].accept, c.Type+"/"+c.SubType) {
+				return &encodings[i]
+			}
+		}
+	}
+	return nil
+}

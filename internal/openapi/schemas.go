@@ -1,0 +1,113 @@
+package openapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// data has a file a Go package: the v3 schemas of its types by their published names.
+//
+//go:generate go run podo.dev/podo/tools/openapigen
+//go:embed data/*.json.gz
+var data embed.FS
+
+// schemas decompresses those files that are needed, each once.
+type schemas map[string]map[string]json.RawMessage
+
+// get is a type's schema; the name says the file it is in.
+func (s schemas) get(name string) (json.RawMessage, error) {
+	pkg := name[:strings.LastIndex(name, ".")]
+	if s[pkg] == nil {
+		f, err := data.Open("data/" + pkg + ".json.gz")
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, err
+		}
+		var types map[string]json.RawMessage
+		if err := json.NewDecoder(r).Decode(&types); err != nil {
+			return nil, fmt.Errorf("schemas of %s: %w", pkg, err)
+		}
+		s[pkg] = types
+	}
+	raw, ok := s[pkg][name]
+	if !ok {
+		return nil, fmt.Errorf("no schema of %s", name)
+	}
+	return raw, nil
+}
+
+var refs = regexp.MustCompile(`"#/components/schemas/([^"]+)"`)
+
+// closure are the schemas named and those they refer to, with the kinds of the given group versions.
+func (s schemas) closure(names map[string]bool, gvs []schema.GroupVersion) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	var add func(name string) error
+	add = func(name string) error {
+		if _, ok := out[name]; ok {
+			return nil
+		}
+		raw, err := s.get(name)
+		if err != nil {
+			return err
+		}
+		if out[name], err = keepKinds(raw, gvs); err != nil {
+			return err
+		}
+		for _, m := range refs.FindAllSubmatch(raw, -1) {
+			if err := add(string(m[1])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for name := range names {
+		if err := add(name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+const kindsField = "x-kubernetes-group-version-kind"
+
+// keepKinds leaves out of a model that is of many kinds (DeleteOptions) those of other group versions.
+func keepKinds(raw json.RawMessage, gvs []schema.GroupVersion) (json.RawMessage, error) {
+	if !bytes.Contains(raw, []byte(kindsField)) {
+		return raw, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, err
+	}
+	var kinds []struct {
+		Group   string `json:"group"`
+		Kind    string `json:"kind"`
+		Version string `json:"version"`
+	}
+	if err := json.Unmarshal(fields[kindsField], &kinds); err != nil || len(kinds) < 2 {
+		return raw, err
+	}
+	for i := len(kinds) - 1; i >= 0; i-- {
+		if !slices.Contains(gvs, schema.GroupVersion{Group: kinds[i].Group, Version: kinds[i].Version}) {
+			kinds = slices.Delete(kinds, i, i+1)
+		}
+	}
+	left, err := json.Marshal(kinds)
+	if err != nil {
+		return nil, err
+	}
+	fields[kindsField] = left
+	return json.Marshal(fields)
+}
