@@ -105,7 +105,8 @@ var guarded = []struct {
 		})},
 }
 
-// fileOwners points at every field of a volume that names the user who owns a file.
+// fileOwners points at every field of a volume that names the user who owns a file. Where more than one type is given, which is
+// refused later, the first in this order counts, as upstream.
 func fileOwners(v *v1.Volume) []**int64 {
 	var out []**int64
 	keys := func(items []v1.KeyToPath) {
@@ -118,41 +119,33 @@ func fileOwners(v *v1.Volume) []**int64 {
 			out = append(out, &items[i].User)
 		}
 	}
-	if v.Secret != nil {
+	switch {
+	case v.Secret != nil:
 		out = append(out, &v.Secret.DefaultUser)
 		keys(v.Secret.Items)
-	}
-	if v.ConfigMap != nil {
+	case v.ConfigMap != nil:
 		out = append(out, &v.ConfigMap.DefaultUser)
 		keys(v.ConfigMap.Items)
-	}
-	if v.DownwardAPI != nil {
+	case v.DownwardAPI != nil:
 		out = append(out, &v.DownwardAPI.DefaultUser)
 		files(v.DownwardAPI.Items)
-	}
-	if v.Projected == nil {
-		return out
-	}
-	out = append(out, &v.Projected.DefaultUser)
-	for i := range v.Projected.Sources {
-		s := &v.Projected.Sources[i]
-		if s.Secret != nil {
-			keys(s.Secret.Items)
-		}
-		if s.ConfigMap != nil {
-			keys(s.ConfigMap.Items)
-		}
-		if s.DownwardAPI != nil {
-			files(s.DownwardAPI.Items)
-		}
-		if s.ServiceAccountToken != nil {
-			out = append(out, &s.ServiceAccountToken.User)
-		}
-		if s.ClusterTrustBundle != nil {
-			out = append(out, &s.ClusterTrustBundle.User)
-		}
-		if s.PodCertificate != nil {
-			out = append(out, &s.PodCertificate.User)
+	case v.Projected != nil:
+		out = append(out, &v.Projected.DefaultUser)
+		for i := range v.Projected.Sources {
+			switch s := &v.Projected.Sources[i]; {
+			case s.Secret != nil:
+				keys(s.Secret.Items)
+			case s.DownwardAPI != nil:
+				files(s.DownwardAPI.Items)
+			case s.ConfigMap != nil:
+				keys(s.ConfigMap.Items)
+			case s.ServiceAccountToken != nil:
+				out = append(out, &s.ServiceAccountToken.User)
+			case s.ClusterTrustBundle != nil:
+				out = append(out, &s.ClusterTrustBundle.User)
+			case s.PodCertificate != nil:
+				out = append(out, &s.PodCertificate.User)
+			}
 		}
 	}
 	return out

@@ -56,7 +56,7 @@ func ValidateUpdate(pod, old *v1.Pod) field.ErrorList {
 		gatedPlacement(&e, rest, &old.Spec)
 	}
 	if !sameSpec(rest, &old.Spec) {
-		e.Forbidden(specPath, fmt.Sprintf("pod updates may not change fields other than %s\n%v", changeable, diff.Diff(old.Spec, *rest)))
+		e.Forbidden(specPath, fmt.Sprintf("pod updates may not change fields other than %s\n%v", changeable, diff.Diff(check.Shown(old.Spec), check.Shown(*rest))))
 	}
 	return e.List()
 }

@@ -40,6 +40,7 @@ func Warnings(pod *v1.Pod) []string {
 	}
 	spec := &pod.Spec
 	w.placement(spec)
+	w.annotations(pod.Annotations)
 	w.volumes(spec)
 	hosts, secrets := sets.New[string](), sets.New[string]()
 	for i, a := range spec.HostAliases {
@@ -119,6 +120,19 @@ func (w *warner) placement(spec *v1.PodSpec) {
 		}
 		if c.LabelSelector == nil {
 			w.at(at.Child("labelSelector"), "a null labelSelector results in matching no pod")
+		}
+	}
+}
+
+// annotations of earlier times that do nothing any more.
+func (w *warner) annotations(given map[string]string) {
+	for _, old := range []struct{ key, field, since string }{
+		{"scheduler.alpha.kubernetes.io/critical-pod", "priorityClassName", "v1.16"},
+		{"security.alpha.kubernetes.io/sysctls", "sysctls", "v1.11"},
+		{"security.alpha.kubernetes.io/unsafe-sysctls", "sysctls", "v1.11"},
+	} {
+		if _, ok := given[old.key]; ok {
+			w.at(annotationsPath.Key(old.key), "non-functional in %s+; use the %q field instead", old.since, old.field)
 		}
 	}
 }

@@ -221,7 +221,10 @@ func (v *validator) azureDisk(p *field.Path, s *v1.AzureDiskVolumeSource) {
 }
 
 func (v *validator) csiDriver(p *field.Path, name string) {
-	v.given(p, name)
+	if name == "" {
+		v.Required(p, "")
+		return
+	}
 	if len(name) > 63 {
 		v.TooLong(p, 63)
 	}

@@ -1,6 +1,9 @@
 package podspec
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -10,11 +13,11 @@ import (
 
 // volumeMounts checks where a container mounts volumes as files. Some paths are upstream's odd ones: without the index.
 func (v *validator) volumeMounts(p *field.Path, c *v1.Container) {
-	deviceNames, devicePaths := sets.New[string](), sets.New[string]()
+	devices := make(map[string]string, len(c.VolumeDevices)) // name -> path; of equal names the last one counts
 	for _, d := range c.VolumeDevices {
-		deviceNames.Insert(d.Name)
-		devicePaths.Insert(d.DevicePath)
+		devices[d.Name] = d.DevicePath
 	}
+	devicePaths := sets.New(slices.Collect(maps.Values(devices))...)
 	paths := sets.New[string]()
 	for i := range c.VolumeMounts {
 		m, at := &c.VolumeMounts[i], p.Index(i)
@@ -31,7 +34,7 @@ func (v *validator) volumeMounts(p *field.Path, c *v1.Container) {
 			v.Invalid(at.Child("mountPath"), m.MountPath, "must be unique")
 		}
 		paths.Insert(m.MountPath)
-		if deviceNames.Has(m.Name) {
+		if _, ok := devices[m.Name]; ok {
 			v.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices")
 		}
 		if devicePaths.Has(m.MountPath) {

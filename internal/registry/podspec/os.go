@@ -160,42 +160,43 @@ func (v *validator) windowsOptions(p *field.Path, o *v1.WindowsSecurityContextOp
 		}
 	}
 	if n := o.RunAsUserName; n != nil {
-		v.windowsUser(p.Child("runAsUserName"), *n)
+		v.windowsUser(p.Child("runAsUserName"), n)
 	}
 }
 
 // windowsUser checks "user" or "DOMAIN\user".
-func (v *validator) windowsUser(p *field.Path, name string) {
+func (v *validator) windowsUser(p *field.Path, value *string) {
+	name := *value
 	domain, user, hasDomain := strings.Cut(name, `\`)
 	if !hasDomain {
 		domain, user = "", name
 	}
 	switch {
 	case name == "":
-		v.Invalid(p, name, "runAsUserName cannot be an empty string")
+		v.Invalid(p, value, "runAsUserName cannot be an empty string")
 		return
 	case controlChars.MatchString(name):
-		v.Invalid(p, name, "runAsUserName cannot contain control characters")
+		v.Invalid(p, value, "runAsUserName cannot contain control characters")
 		return
 	case strings.Contains(user, `\`):
-		v.Invalid(p, name, "runAsUserName cannot contain more than one backslash")
+		v.Invalid(p, value, "runAsUserName cannot contain more than one backslash")
 		return
 	}
 	if len(domain) >= 256 {
-		v.Invalid(p, name, "runAsUserName's Domain length must be under 256 characters")
+		v.Invalid(p, value, "runAsUserName's Domain length must be under 256 characters")
 	}
 	if hasDomain && !netBIOSName.MatchString(domain) && !windowsDNS.MatchString(domain) {
-		v.Invalid(p, name, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+		v.Invalid(p, value, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
 	}
 	if user == "" {
-		v.Invalid(p, name, "runAsUserName's User cannot be empty")
+		v.Invalid(p, value, "runAsUserName's User cannot be empty")
 	} else if len(user) > 104 {
-		v.Invalid(p, name, "runAsUserName's User length must not be longer than 104 characters")
+		v.Invalid(p, value, "runAsUserName's User length must not be longer than 104 characters")
 	}
 	if dotsOrSpaces.MatchString(user) {
-		v.Invalid(p, name, "runAsUserName's User cannot contain only periods or spaces")
+		v.Invalid(p, value, "runAsUserName's User cannot contain only periods or spaces")
 	}
 	if strings.ContainsAny(user, `"/\:;|=,+*?<>@[]`) {
-		v.Invalid(p, name, `runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]`)
+		v.Invalid(p, value, `runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]`)
 	}
 }

@@ -75,23 +75,23 @@ func (v *validator) volumeSource(p *field.Path, vol *v1.Volume) {
 		}
 		if found++; found > 1 {
 			v.Forbidden(p.Child(s.name), "may not specify more than 1 volume type")
-			continue
+		} else {
+			at := s.at
+			if at == "" {
+				at = s.name
+			}
+			s.check(v, p.Child(at), vol)
+			if s.name == "ephemeral" {
+				v.claimName(p, vol)
+			}
 		}
-		at := s.at
-		if at == "" {
-			at = s.name
-		}
-		s.check(v, p.Child(at), vol)
-		if vol.Ephemeral != nil && s.name == "ephemeral" {
-			v.claimName(p, vol)
+		if i := vol.ISCSI; s.name == "iscsi" && i.InitiatorName != nil && len(vol.Name+":"+i.TargetPortal) > 64 {
+			v.Invalid(p.Child("name"), vol.Name,
+				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 		}
 	}
 	if found == 0 {
 		v.Required(p, "must specify a volume type")
-	}
-	if i := vol.ISCSI; i != nil && i.InitiatorName != nil && len(vol.Name+":"+i.TargetPortal) > 64 {
-		v.Invalid(p.Child("name"), vol.Name,
-			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 	}
 }
 

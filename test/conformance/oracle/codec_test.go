@@ -34,6 +34,11 @@ func TestStoredBytes(t *testing.T) {
 				if err := encoder.Encode(k.internal(obj), &up); err != nil {
 					t.Fatal(err)
 				}
+				// Empty lists do not survive protobuf: what is expected is what upstream reads back.
+				want, _, err := decoder.Decode(up.Bytes(), nil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
 				ours, err := codec.Encode(obj)
 				if err != nil {
 					return []Difference{{Where: "encode", Podo: err.Error()}}
@@ -43,12 +48,12 @@ func TestStoredBytes(t *testing.T) {
 					return []Difference{{Where: "decode upstream's", Podo: err.Error()}}
 				}
 				k.Podo.Default(back)
-				out := compareJSON("", tree(obj), tree(back))
+				out := compareJSON("", tree(k.external(want)), tree(back))
 				in, _, err := decoder.Decode(ours, nil, nil)
 				if err != nil {
 					return append(out, Difference{Where: "decode podo's", Upstream: err.Error()})
 				}
-				out = append(out, compareJSON("", tree(obj), tree(k.external(in)))...)
+				out = append(out, compareJSON("", tree(k.external(want)), tree(k.external(in)))...)
 				if len(out) == 0 && !bytes.Equal(ours, up.Bytes()) {
 					out = append(out, Difference{Where: "bytes", Upstream: "other bytes", Podo: "other bytes"})
 				}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,9 @@ func refused(err error) []Cause {
 	}
 	out := make([]Cause, 0, len(s.Details.Causes))
 	for _, c := range s.Details.Causes {
-		out = append(out, Cause{Type: string(c.Type), Field: c.Field, Message: c.Message})
+		// What follows a line's end is a hint made of the types' fields, which are each side's own.
+		message, _, _ := strings.Cut(c.Message, "\n")
+		out = append(out, Cause{Type: string(c.Type), Field: c.Field, Message: message})
 	}
 	return out
 }

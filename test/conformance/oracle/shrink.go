@@ -10,7 +10,7 @@ import (
 // shrink removes parts of an object as long as shows still holds of what is left. Parts are removed largest first: whole
 // fields before what they hold.
 func shrink(obj runtime.Object, shows func(runtime.Object) bool) runtime.Object {
-	budget := 3000
+	budget := 800
 	for again := true; again && budget > 0; {
 		again = false
 		for i := 0; budget > 0; i++ {
