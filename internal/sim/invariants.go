@@ -57,9 +57,7 @@ func (w *World) check() {
 	if w.real {
 		w.statusAgrees(s)
 		w.atWork(s)
-		if w.opts.Strict {
-			w.noneRefused(s)
-		}
+		w.noneRefused(s)
 	}
 	w.View.CheckAll()
 }

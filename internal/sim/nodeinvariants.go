@@ -85,8 +85,7 @@ func (w *World) atWork(s view.Snapshot) {
 }
 
 // noneRefused: the scheduler never sends a pod to a node that has no room for it: what a pod gives back when it ends is free for the
-// kubelet no later than for the scheduler. Checked with -strict until the kubelet's workers keep it (they count a pod until its
-// volumes are returned).
+// kubelet no later than for the scheduler.
 func (w *World) noneRefused(s view.Snapshot) {
 	w.t.Helper()
 	for _, p := range pods(s) {

@@ -9,9 +9,8 @@ import (
 )
 
 var (
-	seed   = flag.Uint64("seed", 0, "the simulation's seed; 0 runs a few of them shortly")
-	strict = flag.Bool("strict", false, "also check that no pod is sent to a node whose kubelet refuses it")
-	steps  = flag.Int("steps", 150, "how many steps a simulation takes")
+	seed  = flag.Uint64("seed", 0, "the simulation's seed; 0 runs a few of them shortly")
+	steps = flag.Int("steps", 150, "how many steps a simulation takes")
 )
 
 func seeds() []uint64 {
@@ -48,7 +47,7 @@ func TestCluster(t *testing.T) {
 	for _, s := range seeds() {
 		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := New(t, Options{Seed: s, Nodes: 2, Real: true, Strict: *strict})
+				w := New(t, Options{Seed: s, Nodes: 2, Real: true})
 				defer w.Stop()
 				time.Sleep(time.Minute)
 				actions := append(append(append([]action{}, users...), fate...), mishaps...)

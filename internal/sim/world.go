@@ -40,8 +40,6 @@ type Options struct {
 	Nodes int
 	// Real puts real kubelets on the nodes instead of models.
 	Real bool
-	// Strict checks noneRefused too.
-	Strict bool
 }
 
 // KubeletDeps is what a kubelet of the simulation is made of. Dir is a folder of its own that outlives it.

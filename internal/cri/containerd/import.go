@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
+	leasesapi "github.com/containerd/containerd/api/services/leases/v1"
 	transferapi "github.com/containerd/containerd/api/services/transfer/v1"
 	"github.com/containerd/containerd/api/types"
 	transfertypes "github.com/containerd/containerd/api/types/transfer"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/streaming"
 	"github.com/containerd/containerd/v2/core/streaming/proxy"
 	tstreaming "github.com/containerd/containerd/v2/core/transfer/streaming"
@@ -38,7 +40,7 @@ const (
 func (c *Client) Import(ctx context.Context, archive io.Reader) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, importLimit)
 	defer cancel()
-	names, err := c.transfer(namespaces.WithNamespace(ctx, criNamespace), archive)
+	names, err := c.leased(namespaces.WithNamespace(ctx, criNamespace), archive)
 	// A server without the streaming service ends the first stream at once, which its sender sees as EOF.
 	if status.Code(err) == codes.Unimplemented || errdefs.IsNotImplemented(err) || errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("the runtime at %s is not containerd 2 and cannot import image archives: push to a registry instead", c.endpoint)
@@ -55,6 +57,23 @@ func (c *Client) Import(ctx context.Context, archive io.Reader) ([]string, error
 		}
 	}
 	return names, nil
+}
+
+// leased imports under a lease: without one, containerd's garbage collector, which also runs shortly after a start, takes away the
+// streams and the content of an import that is under way.
+func (c *Client) leased(ctx context.Context, archive io.Reader) ([]string, error) {
+	service := leasesapi.NewLeasesClient(c.conn)
+	lease, err := service.Create(ctx, &leasesapi.CreateRequest{
+		ID: tstreaming.GenerateID("podo-import"),
+		// Should this process end here, the collector takes the lease itself.
+		Labels: map[string]string{"containerd.io/gc.expire": time.Now().Add(2 * importLimit).Format(time.RFC3339)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	names, err := c.transfer(leases.WithLease(ctx, lease.GetLease().GetID()), archive)
+	_, end := service.Delete(context.WithoutCancel(ctx), &leasesapi.DeleteRequest{ID: lease.GetLease().GetID()})
+	return names, errors.Join(err, end)
 }
 
 func (c *Client) transfer(ctx context.Context, archive io.Reader) ([]string, error) {

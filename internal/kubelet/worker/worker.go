@@ -232,7 +232,9 @@ func (w *Workers) admit(n *pod, p *v1.Pod) *podlife.Rejection {
 	defer w.mu.Unlock()
 	var active []*v1.Pod
 	for _, o := range w.pods {
-		if o != n && o.admitted {
+		// A pod that has ended no longer counts, though its volumes are still being returned: its phase is in the API already, and
+		// the scheduler gives its room away.
+		if o != n && o.admitted && o.snapshot().Stage < podlife.Releasing {
 			active = append(active, o.desired)
 		}
 	}
