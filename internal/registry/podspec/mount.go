@@ -106,11 +106,11 @@ func (v *validator) bindOptions(p *field.Path, m *v1.VolumeMount) {
 
 // volumeDevices checks where a container sees volumes as raw block devices.
 func (v *validator) volumeDevices(p *field.Path, c *v1.Container) {
-	mountNames, mountPaths := sets.New[string](), sets.New[string]()
+	mounts := make(map[string]string, len(c.VolumeMounts)) // name -> path; of equal names the last one counts
 	for i := range c.VolumeMounts {
-		mountNames.Insert(c.VolumeMounts[i].Name)
-		mountPaths.Insert(c.VolumeMounts[i].MountPath)
+		mounts[c.VolumeMounts[i].Name] = c.VolumeMounts[i].MountPath
 	}
+	mountPaths := sets.New(slices.Collect(maps.Values(mounts))...)
 	names, paths := sets.New[string](), sets.New[string]()
 	for i, d := range c.VolumeDevices {
 		name, path := p.Index(i).Child("name"), p.Index(i).Child("devicePath")
@@ -136,7 +136,7 @@ func (v *validator) volumeDevices(p *field.Path, c *v1.Container) {
 		} else {
 			paths.Insert(d.DevicePath)
 		}
-		if mountNames.Has(d.Name) {
+		if _, ok := mounts[d.Name]; ok {
 			v.Invalid(name, d.Name, "must not already exist in volumeMounts")
 		}
 		if mountPaths.Has(d.DevicePath) {

@@ -67,19 +67,19 @@ func (v *validator) windows(p *field.Path) {
 	v.unset(why,
 		f{at.Child("appArmorProfile"), sc.AppArmorProfile != nil},
 		f{at.Child("seLinuxOptions"), sc.SELinuxOptions != nil},
-		f{p.Child("hostUsers"), s.HostUsers != nil},
-		f{p.Child("hostPID"), s.HostPID},
-		f{p.Child("hostIPC"), s.HostIPC},
 		f{at.Child("seccompProfile"), sc.SeccompProfile != nil},
 		f{at.Child("fsGroup"), sc.FSGroup != nil},
 		f{at.Child("fsGroupChangePolicy"), sc.FSGroupChangePolicy != nil},
 		f{at.Child("sysctls"), len(sc.Sysctls) > 0},
-		f{p.Child("shareProcessNamespace"), s.ShareProcessNamespace != nil},
 		f{at.Child("runAsUser"), sc.RunAsUser != nil},
 		f{at.Child("runAsGroup"), sc.RunAsGroup != nil},
 		f{at.Child("supplementalGroups"), sc.SupplementalGroups != nil},
 		f{at.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy != nil},
 		f{at.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy != nil},
+		f{p.Child("hostUsers"), s.HostUsers != nil},
+		f{p.Child("hostPID"), s.HostPID},
+		f{p.Child("hostIPC"), s.HostIPC},
+		f{p.Child("shareProcessNamespace"), s.ShareProcessNamespace != nil},
 	)
 	for at, c := range WithPaths(s, p) {
 		sc, at := c.SecurityContext, at.Child("securityContext")

@@ -3,6 +3,7 @@ package podspec
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -277,7 +278,7 @@ func (v *validator) claimRequest(at *field.Path, c v1.ResourceClaim, seen sets.S
 	} else if c.Request == "" {
 		// The whole claim after one of its requests counts twice.
 		for _, other := range sets.List(seen) {
-			if len(other) > len(c.Name) && other[:len(c.Name)+1] == c.Name+"/" {
+			if name, _, ok := strings.Cut(other, "/"); ok && name == c.Name {
 				v.Duplicate(at, c.Name)
 			}
 		}

@@ -127,6 +127,8 @@ func TestGrace(t *testing.T) {
 					up, ours := o.DeepCopy(), o.DeepCopy()
 					var grace int64
 					var w recorder
+					obj = obj.DeepCopyObject()
+					k.Podo.Default(obj)
 					if k.Grace.CheckGracefulDelete(k.requestContext("", "", &w), k.internal(obj), up) {
 						grace = *up.GracePeriodSeconds
 					}
