@@ -25,7 +25,7 @@ import (
 // File is one entry of an image's file system. Directories above it are made when they are not listed.
 type File struct {
 	Path string      // absolute, inside the image
-	Mode os.FileMode // permissions, with os.ModeDir for a directory and os.ModeSticky where wanted
+	Mode os.FileMode // permissions, with os.ModeDir for a directory, os.ModeSticky and os.ModeSetuid where wanted
 	Data []byte      // a regular file's content
 	Link string      // symbolic link target; wins over Data
 }
@@ -103,6 +103,9 @@ func writeFile(tw *tar.Writer, name string, f File) error {
 	h := &tar.Header{Name: name, Mode: int64(f.Mode.Perm()), ModTime: epoch, Format: tar.FormatPAX}
 	if f.Mode&os.ModeSticky != 0 {
 		h.Mode |= 0o1000
+	}
+	if f.Mode&os.ModeSetuid != 0 {
+		h.Mode |= 0o4000
 	}
 	switch {
 	case f.Link != "":
