@@ -1,0 +1,98 @@
+package suite
+
+import (
+	"regexp"
+	"strings"
+)
+
+// need says which resources the tests of a file, or those of its tests whose name matches, cannot do without.
+type need struct {
+	file      string         // prefix of the test's file below test/e2e/
+	name      *regexp.Regexp // nil: all of them
+	resources string         // as discovery names them, resource or resource.group, separated by spaces
+}
+
+// needs has a line for everything beyond pods, nodes, namespaces, events, configmaps, secrets and leases. A test that is in no
+// line runs on every cluster. Where the table is incomplete, a test fails and says which resource it did not find: the board groups
+// such failures together, which is the hint to add a line.
+var needs = []need{
+	{"apimachinery/webhook", nil, "mutatingwebhookconfigurations.admissionregistration.k8s.io services deployments.apps"},
+	{"apimachinery/crd_", nil, "customresourcedefinitions.apiextensions.k8s.io"},
+	{"apimachinery/crd_conversion", nil, "services deployments.apps"},
+	{"apimachinery/custom_resource", nil, "customresourcedefinitions.apiextensions.k8s.io"},
+	{"apimachinery/field_validation", nil, "deployments.apps"},
+	{"apimachinery/field_validation", regexp.MustCompile(`CR|CRD`), "customresourcedefinitions.apiextensions.k8s.io"},
+	{"apimachinery/resource_quota", nil, "resourcequotas"},
+	{"apimachinery/garbage_collector", regexp.MustCompile(` rc |RC|rc's`), "replicationcontrollers"},
+	{"apimachinery/garbage_collector", regexp.MustCompile(`deployment|RS`), "deployments.apps"},
+	{"apimachinery/namespace", regexp.MustCompile(`services`), "services"},
+	{"apimachinery/chunking", nil, "podtemplates"},
+	{"apimachinery/flowcontrol", nil, "flowschemas.flowcontrol.apiserver.k8s.io"},
+	{"apimachinery/validatingadmission", nil, "validatingadmissionpolicies.admissionregistration.k8s.io"},
+	{"apimachinery/mutatingadmission", nil, "mutatingadmissionpolicies.admissionregistration.k8s.io"},
+	{"apimachinery/aggregated_discovery", regexp.MustCompile(`CRD`), "customresourcedefinitions.apiextensions.k8s.io"},
+	{"apimachinery/aggregator", nil, "apiservices.apiregistration.k8s.io"},
+	{"apimachinery/storage_version", nil, "storageversionmigrations.storagemigration.k8s.io"},
+	{"apimachinery/table_conversion", nil, "subjectaccessreviews.authorization.k8s.io"},
+	{"apps/cronjob", nil, "cronjobs.batch"},
+	{"apps/job", nil, "jobs.batch"},
+	{"apps/daemon_set", nil, "daemonsets.apps"},
+	{"apps/controller_revision", nil, "controllerrevisions.apps"},
+	{"apps/deployment", nil, "deployments.apps"},
+	{"apps/replica_set", nil, "replicasets.apps"},
+	{"apps/rc", nil, "replicationcontrollers"},
+	{"apps/statefulset", nil, "statefulsets.apps"},
+	{"apps/disruption", nil, "poddisruptionbudgets.policy"},
+	{"auth/projected_clustertrustbundle", nil, "clustertrustbundles.certificates.k8s.io"},
+	{"auth/projected_podcertificate", nil, "podcertificaterequests.certificates.k8s.io"},
+	{"auth/podcertificaterequest", nil, "podcertificaterequests.certificates.k8s.io"},
+	{"auth/certificates", nil, "certificatesigningrequests.certificates.k8s.io"},
+	{"auth/service_accounts", nil, "serviceaccounts"},
+	{"auth/subjectreviews", nil, "subjectaccessreviews.authorization.k8s.io"},
+	{"common/node/runtimeclass", nil, "runtimeclasses.node.k8s.io"},
+	{"common/node/podtemplates", nil, "podtemplates"},
+	{"common/node/pods", regexp.MustCompile(`environment variables for services`), "services"},
+	{"common/network/networking", nil, "services"},
+	{"dra/", nil, "resourceclaims.resource.k8s.io"},
+	{"instrumentation/events", nil, "events.events.k8s.io"},
+	{"kubectl/kubectl", regexp.MustCompile(`Update Demo|Kubectl describe|Kubectl expose|Kubectl patch`), "replicationcontrollers"},
+	{"kubectl/kubectl", regexp.MustCompile(`Guestbook|diff`), "deployments.apps"},
+	{"kubectl/kubectl", regexp.MustCompile(`Guestbook|cluster-info|Kubectl expose`), "services"},
+	{"network/", nil, "services"},
+	{"network/ingress.go", nil, "ingresses.networking.k8s.io"},
+	{"network/ingressclass", nil, "ingressclasses.networking.k8s.io"},
+	{"network/endpointslice", nil, "endpointslices.discovery.k8s.io"},
+	{"network/service_cidrs", nil, "servicecidrs.networking.k8s.io"},
+	{"scheduling/limit_range", nil, "limitranges"},
+	{"scheduling/preemption", nil, "priorityclasses.scheduling.k8s.io"},
+	{"storage/volume_attachment", nil, "volumeattachments.storage.k8s.io"},
+	{"storage/persistent_volumes", nil, "persistentvolumes"},
+	{"storage/csi_inline", nil, "csidrivers.storage.k8s.io"},
+	{"storage/csi_node", nil, "csinodes.storage.k8s.io"},
+	{"storage/csistoragecapacity", nil, "csistoragecapacities.storage.k8s.io"},
+	{"storage/storageclass", nil, "storageclasses.storage.k8s.io"},
+	{"storage/volumeattributesclass", nil, "volumeattributesclasses.storage.k8s.io"},
+}
+
+// notForAll are lines that network/ catches and that need pods only.
+var podsOnly = regexp.MustCompile(`HostPort validates|version v1 A set of valid responses are returned for pod ProxyWithPath`)
+
+// Missing names the resources that a test needs and the cluster does not serve.
+func Missing(t Test, served map[string]bool) []string {
+	file := strings.TrimPrefix(t.File, "test/e2e/")
+	var out []string
+	for _, n := range needs {
+		if !strings.HasPrefix(file, n.file) || n.name != nil && !n.name.MatchString(t.Name) {
+			continue
+		}
+		if n.file == "network/" && podsOnly.MatchString(t.Name) {
+			continue
+		}
+		for _, r := range strings.Fields(n.resources) {
+			if !served[r] {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+# Yardsticks that nobody here wrote: upstream's suite and upstream's own code. A module of their own; nothing of it is in the product.
+
+CONFORMANCE := bin/conformance
+FOCUS  ?=
+PROCS  ?= 4
+REPORT ?= $(CONFORMANCE)/report
+ORACLE ?=
+
+# Programs of the pinned module. They are built once: `make clean` removes them.
+$(CONFORMANCE)/e2e.test:
+	@mkdir -p $(CONFORMANCE)
+	cd test/conformance && go test -vet=off -mod=mod -c -o ../../$@ k8s.io/kubernetes/test/e2e
+
+$(CONFORMANCE)/agnhost:
+	@mkdir -p $(CONFORMANCE)
+	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -trimpath -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/test/images/agnhost
+
+$(CONFORMANCE)/conformance: $(wildcard test/conformance/*/*.go test/conformance/cmd/*/*.go)
+	@mkdir -p $(CONFORMANCE)
+	cd test/conformance && go build -mod=mod -o ../../$@ ./cmd/conformance
+
+.PHONY: conformance
+conformance: build $(CONFORMANCE)/e2e.test $(CONFORMANCE)/agnhost $(CONFORMANCE)/conformance ## run upstream's suite: FOCUS=regexp PROCS=4 REPORT=dir KUBECONFIG=cluster (a fresh podo when empty); updates docs/conformance.md
+	@tools/deps nftables busybox-static dash curl bind9-dnsutils iproute2 socat
+	@report=$$(realpath -m $(REPORT)); cd test/conformance; \
+		../../$(CONFORMANCE)/conformance run -focus '$(FOCUS)' -procs $(PROCS) -report $$report $(if $(KUBECONFIG),-kubeconfig '$(KUBECONFIG)') $(CONFORMANCE_FLAGS) && status=0 || status=$$?; \
+		../../$(CONFORMANCE)/conformance board $$report ../../docs/conformance.md; exit $$status
+
+.PHONY: conformance-diff
+conformance-diff: $(CONFORMANCE)/conformance ## name every test whose result differs between the reports OLD=dir and NEW=dir
+	$(CONFORMANCE)/conformance diff $(OLD) $(NEW)
+
+.PHONY: oracle
+oracle: ## compare the registry and the scheduler with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
+	cd test/conformance && go test -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
