@@ -46,7 +46,7 @@ func ValidateEphemeral(pod, old *v1.Pod) field.ErrorList {
 		case !ok:
 			e.Forbidden(p, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name))
 		case !equality.Semantic.DeepEqual(was, *is):
-			e.Forbidden(p, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(was, *is)))
+			e.Forbidden(p, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(check.Shown(was), check.Shown(*is))))
 		}
 	}
 	return e.List()

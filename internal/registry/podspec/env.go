@@ -167,6 +167,9 @@ func (v *validator) fieldRef(p *field.Path, r *v1.ObjectFieldSelector, supported
 		return
 	}
 	path, key, subscripted := SplitSubscript(r.FieldPath)
+	if path == "spec.host" {
+		path = "spec.nodeName" // as it was called before v1
+	}
 	// Some fields have older names, or are known and offered nowhere.
 	switch {
 	case subscripted && path == "metadata.annotations":
