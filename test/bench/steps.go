@@ -88,14 +88,14 @@ func measureSingle(ctx context.Context, p *product, o options, f *figures) error
 		if err != nil {
 			return err
 		}
-		if err := deletePods(ctx, c, name); err != nil {
+		if err := errors.Join(deletePods(ctx, c, name), fl.settle(ctx)); err != nil {
 			return err
 		}
 		b, err := fl.start(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := fl.stop(ctx, name); err != nil {
+		if err := errors.Join(fl.stop(ctx, name), fl.settle(ctx)); err != nil {
 			return err
 		}
 		if i >= warmUp {
@@ -128,14 +128,14 @@ func measureBatch(ctx context.Context, p *product, o options, f *figures) error 
 		if err != nil {
 			return err
 		}
-		if err := deletePods(ctx, c, names...); err != nil {
+		if err := errors.Join(deletePods(ctx, c, names...), fl.settle(ctx)); err != nil {
 			return err
 		}
 		b, err := fl.start(ctx, names...)
 		if err != nil {
 			return err
 		}
-		if err := fl.stop(ctx, names...); err != nil {
+		if err := errors.Join(fl.stop(ctx, names...), fl.settle(ctx)); err != nil {
 			return err
 		}
 		ours, floor = append(ours, d), append(floor, b)
