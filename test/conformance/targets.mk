@@ -33,3 +33,18 @@ conformance-diff: $(CONFORMANCE)/conformance ## name every test whose result dif
 .PHONY: oracle
 oracle: ## compare the registry and the scheduler with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
 	cd test/conformance && go test -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
+
+# Upstream's own components, for `make bench PEER=upstream`. Dependencies are this module's: some are a little newer than upstream's.
+PEER_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
+PEER_PROGRAMS := $(addprefix $(CONFORMANCE)/,kube-apiserver kube-controller-manager kube-scheduler kubelet)
+
+$(PEER_PROGRAMS):
+	@mkdir -p $(CONFORMANCE)
+	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -ldflags '$(PEER_LDFLAGS)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
+
+$(CONFORMANCE)/etcd:
+	@mkdir -p $(CONFORMANCE)
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o $@ go.etcd.io/etcd/server/v3
+
+.PHONY: peer
+peer: $(PEER_PROGRAMS) $(CONFORMANCE)/etcd ## build upstream's components, to measure against (about 5 minutes)
