@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 spec.configSource is deprecated, and an API server still drops it and warns of it.
+
 package registry
 
 import (
