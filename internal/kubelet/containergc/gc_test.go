@@ -167,7 +167,7 @@ func (f *fakeRuntime) do(what, id string) error {
 }
 
 func (f *fakeRuntime) RemoveContainer(_ context.Context, id string) error { return f.do("rm", id) }
-func (f *fakeRuntime) StopPodSandbox(_ context.Context, id string) error { return f.do("stop", id) }
+func (f *fakeRuntime) StopPodSandbox(_ context.Context, id string) error  { return f.do("stop", id) }
 
 func (f *fakeRuntime) RemovePodSandbox(_ context.Context, id string) error { return f.do("rmp", id) }
 
