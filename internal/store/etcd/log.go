@@ -77,9 +77,13 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce
 }
 
-// usual is what etcd complains of at every start of a lone member with its data on a unix socket: nothing is wrong then.
+// usual is what etcd complains of at every start and every orderly stop of a lone member on a unix socket: nothing is wrong then. (A
+// start that really fails is an error of its own.)
 var usual = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"setting up serving from embedded etcd failed.":                                        true, // its listeners were closed
+	"stopping insecure grpc server due to error":                                           true, // the same
+	"stopped insecure grpc server due to error":                                            true, // the same
 	"simple token is not cryptographically signed":                                         true,
 	"Failed to detect schema version":                                                      true, // before its first snapshot
 	"failed to update storage version":                                                     true, // the same
