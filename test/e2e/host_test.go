@@ -15,6 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"podo.dev/podo/internal/runtime"
 )
 
 // kill9 podo | containerd | shim POD | container POD CONTAINER: kill -9 by process id, and wait until it is gone.
@@ -160,8 +162,10 @@ func (c *cluster) kubectl(args ...string) (string, error) {
 	return string(out), err
 }
 
-// leftovers lists what a stopped server must not leave on the host.
+// leftovers lists what a stopped server must not leave on the host: processes, mounts (network namespaces are some), its bridge, cgroups,
+// firewall table and volatile folder.
 func leftovers(dir string) []string {
+	l := runtime.LayoutFor(dir)
 	var left []string
 	for _, p := range processes() {
 		if p.pid != os.Getpid() && strings.Contains(p.cmdline, dir) && !strings.Contains(p.cmdline, "e2e.test") {
@@ -170,10 +174,19 @@ func leftovers(dir string) []string {
 	}
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
 		for _, line := range strings.Split(string(mounts), "\n") {
-			if strings.Contains(line, dir) {
+			if strings.Contains(line, dir) || strings.Contains(line, l.Run+"/") {
 				left = append(left, "mount: "+line)
 			}
 		}
+	}
+	for _, pattern := range []string{
+		l.Run, "/sys/class/net/" + l.Bridge, "/sys/fs/cgroup/podo-" + l.ID, "/sys/fs/cgroup/*/podo-" + l.ID,
+	} {
+		found, _ := filepath.Glob(pattern)
+		left = append(left, found...)
+	}
+	if tables, err := exec.Command("nft", "list", "tables").Output(); err != nil || strings.Contains(string(tables), l.Table) {
+		left = append(left, fmt.Sprintf("nftables table %s (%v)", l.Table, err))
 	}
 	return left
 }
