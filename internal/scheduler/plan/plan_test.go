@@ -193,8 +193,12 @@ func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) 
 		left := func(used, have int64) int64 { return max(0, (have-used)*100/have) }
 		score := (left(cpu, haveCPU) + left(memory, haveMemory)) / 2
 		if cpuOf(p, 0) != 0 || memoryOf(p, 0) != 0 {
-			a, b := math.Min(1, float64(rawCPU)/float64(haveCPU)), math.Min(1, float64(rawMemory)/float64(haveMemory))
-			score += int64((1 - math.Abs(a-b)/2) * 100)
+			balance := func(cpu, memory int64) int64 {
+				a, b := math.Min(1, float64(cpu)/float64(haveCPU)), math.Min(1, float64(memory)/float64(haveMemory))
+				return int64((1 - math.Abs((a-b)/2)) * 100)
+			}
+			// Better balance than before is above 75, worse below.
+			score += 50 + (50+balance(rawCPU, rawMemory)-balance(rawCPU-cpuOf(p, 0), rawMemory-memoryOf(p, 0)))/2
 		}
 		taints := int64(100)
 		if mostSoft > 0 {

