@@ -27,21 +27,30 @@ var guarded = []struct {
 	inUse func(*v1.PodSpec) bool
 	drop  func(*v1.PodSpec)
 }{
-	{gate.PodLevelResources,
+	{
+		gate.PodLevelResources,
 		func(s *v1.PodSpec) bool {
 			return s.Resources != nil && len(s.Resources.Requests)+len(s.Resources.Limits) > 0
 		},
-		func(s *v1.PodSpec) { s.Resources = nil }},
-	{gate.GenericWorkload,
+		func(s *v1.PodSpec) { s.Resources = nil },
+	},
+	{
+		gate.GenericWorkload,
 		func(s *v1.PodSpec) bool { return s.SchedulingGroup != nil },
-		func(s *v1.PodSpec) { s.SchedulingGroup = nil }},
-	{gate.EvictionRequestAPI,
+		func(s *v1.PodSpec) { s.SchedulingGroup = nil },
+	},
+	{
+		gate.EvictionRequestAPI,
 		func(s *v1.PodSpec) bool { return len(s.EvictionResponders) > 0 },
-		func(s *v1.PodSpec) { s.EvictionResponders = nil }},
-	{gate.HostnameOverride,
+		func(s *v1.PodSpec) { s.EvictionResponders = nil },
+	},
+	{
+		gate.HostnameOverride,
 		func(s *v1.PodSpec) bool { return s.HostnameOverride != nil },
-		func(s *v1.PodSpec) { s.HostnameOverride = nil }},
-	{gate.ContainerStopSignals,
+		func(s *v1.PodSpec) { s.HostnameOverride = nil },
+	},
+	{
+		gate.ContainerStopSignals,
 		podspec.AnyContainer(func(c *v1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.StopSignal != nil }),
 		podspec.EachContainer(func(c *v1.Container) {
 			if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
@@ -51,18 +60,24 @@ var guarded = []struct {
 			if *c.Lifecycle == (v1.Lifecycle{}) {
 				c.Lifecycle = nil
 			}
-		})},
-	{gate.H2CContainerProbe,
+		}),
+	},
+	{
+		gate.H2CContainerProbe,
 		podspec.AnyHTTPGet(func(h *v1.HTTPGetAction) bool { return h.Protocol != nil }),
-		podspec.EachHTTPGet(func(h *v1.HTTPGetAction) { h.Protocol = nil })},
-	{gate.GRPCContainerProbeTLS,
+		podspec.EachHTTPGet(func(h *v1.HTTPGetAction) { h.Protocol = nil }),
+	},
+	{
+		gate.GRPCContainerProbeTLS,
 		podspec.AnyProbe(func(p *v1.Probe) bool { return p.GRPC != nil && p.GRPC.Mode != nil }),
 		podspec.EachProbe(func(p *v1.Probe) {
 			if p.GRPC != nil {
 				p.GRPC.Mode = nil
 			}
-		})},
-	{gate.VolumeBindMountOptions,
+		}),
+	},
+	{
+		gate.VolumeBindMountOptions,
 		podspec.AnyContainer(func(c *v1.Container) bool {
 			for i := range c.VolumeMounts {
 				if len(c.VolumeMounts[i].BindMountOptions) > 0 {
@@ -75,21 +90,29 @@ var guarded = []struct {
 			for i := range c.VolumeMounts {
 				c.VolumeMounts[i].BindMountOptions = nil
 			}
-		})},
-	{gate.EmptyDirVolumeMode,
+		}),
+	},
+	{
+		gate.EmptyDirVolumeMode,
 		podspec.AnyVolume(func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Mode != nil }),
 		podspec.EachVolume(func(v *v1.Volume) {
 			if v.EmptyDir != nil {
 				v.EmptyDir.Mode = nil
 			}
-		})},
-	{gate.ClusterTrustBundleProjection,
+		}),
+	},
+	{
+		gate.ClusterTrustBundleProjection,
 		podspec.AnySource(func(s *v1.VolumeProjection) bool { return s.ClusterTrustBundle != nil }),
-		podspec.EachSource(func(s *v1.VolumeProjection) { s.ClusterTrustBundle = nil })},
-	{gate.PodCertificateProjection,
+		podspec.EachSource(func(s *v1.VolumeProjection) { s.ClusterTrustBundle = nil }),
+	},
+	{
+		gate.PodCertificateProjection,
 		podspec.AnySource(func(s *v1.VolumeProjection) bool { return s.PodCertificate != nil }),
-		podspec.EachSource(func(s *v1.VolumeProjection) { s.PodCertificate = nil })},
-	{gate.AtomicWriteVolumeUserFields,
+		podspec.EachSource(func(s *v1.VolumeProjection) { s.PodCertificate = nil }),
+	},
+	{
+		gate.AtomicWriteVolumeUserFields,
 		podspec.AnyVolume(func(v *v1.Volume) bool {
 			for _, u := range fileOwners(v) {
 				if *u != nil {
@@ -102,7 +125,8 @@ var guarded = []struct {
 			for _, u := range fileOwners(v) {
 				*u = nil
 			}
-		})},
+		}),
+	},
 }
 
 // fileOwners points at every field of a volume that names the user who owns a file. Where more than one type is given, which is
