@@ -45,7 +45,8 @@ func (v *validator) linux(p *field.Path) {
 func (v *validator) unset(why string, fields ...struct {
 	at  *field.Path
 	set bool
-}) {
+},
+) {
 	for _, f := range fields {
 		if f.set {
 			v.Forbidden(f.at, why)
