@@ -52,8 +52,13 @@ func (b Builder) Build() ([]string, error) {
 		name string
 		make func(base []archive.File) (archive.Image, error)
 	}{
-		{"agnhost:2.66.1", b.agnhost}, {"agnhost:2.55", b.agnhost}, {"busybox:1.37.0-2", b.busybox},
-		{"nonewprivs:1.4", b.nonewprivs}, {"nonroot:1.5", b.nonroot}, {"kitten:1.8", b.page}, {"nautilus:1.8", b.page},
+		{"agnhost:2.66.1", b.agnhost},
+		{"agnhost:2.55", b.agnhost},
+		{"busybox:1.37.0-2", b.busybox},
+		{"nonewprivs:1.4", b.nonewprivs},
+		{"nonroot:1.5", b.nonroot},
+		{"kitten:1.8", b.page},
+		{"nautilus:1.8", b.page},
 		{"regression-issue-74839:1.5", b.regression},
 	} {
 		file := filepath.Join(b.Out, strings.NewReplacer(":", "-", "/", "-").Replace(im.name)+".tar")
