@@ -396,8 +396,10 @@ func (m *mutator) mapKey(name string) string {
 func pick[T any](m *mutator, from []T) T { return from[m.IntN(len(from))] }
 
 var (
-	integers = []int64{0, 0, 1, 1, 2, 3, 10, 30, 80, 443, 8080, 100, 101, 644, 420, 0o777, 0o1000, 1000, 65535, 65536, -1, -2, -1000,
-		math.MaxInt32, math.MaxInt32 + 1, math.MaxInt64, math.MinInt32, 1 << 40, 2147483000, 600, 3600}
+	integers = []int64{
+		0, 0, 1, 1, 2, 3, 10, 30, 80, 443, 8080, 100, 101, 644, 420, 0o777, 0o1000, 1000, 65535, 65536, -1, -2, -1000,
+		math.MaxInt32, math.MaxInt32 + 1, math.MaxInt64, math.MinInt32, 1 << 40, 2147483000, 600, 3600,
+	}
 	quantities = []string{"0", "1", "2", "100m", "1m", "1Gi", "64Mi", "128Mi", "2Mi", "3Mi", "1.5", "500", "-1", "-100m", "0.0001", "1k", "1e3", "10Gi", "1500m"}
 	long       = strings.Repeat("a", 300)
 	texts      = []string{
