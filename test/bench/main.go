@@ -24,7 +24,9 @@ type options struct {
 	images string
 	runs   int
 	batch  int
-	report string
+	// objects is how many pods the API's figures are taken with.
+	objects int
+	report  string
 }
 
 func main() {
@@ -33,6 +35,7 @@ func main() {
 	flag.StringVar(&o.images, "images", "bin/images", "folder with busybox.tar")
 	flag.IntVar(&o.runs, "runs", 20, "single pods measured, on each side")
 	flag.IntVar(&o.batch, "batch", 50, "pods started at once")
+	flag.IntVar(&o.objects, "objects", 5000, "pods in the API for LIST and deletecollection")
 	flag.StringVar(&o.report, "report", "", "also write the figures as JSON to this file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
@@ -59,7 +62,7 @@ func run(ctx context.Context, o options) (err error) {
 	// Whatever happened, the machine is left as it was; the clean-up has its own time.
 	defer func() { err = errors.Join(err, p.remove()) }()
 	for _, step := range []func(context.Context, *product, options, *figures) error{
-		measureBoot, measureIdle, measureSingle, measureBatch, measureKill,
+		measureBoot, measureIdle, measureSingle, measureBatch, measureKill, measureAPI,
 	} {
 		if err := step(ctx, p, o, &figs); err != nil {
 			return err
