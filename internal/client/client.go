@@ -24,13 +24,14 @@ type Ref struct {
 
 // The resources of the core group that components write, for readable calls: client.Pods.At("ns", "name").Sub("status").
 var (
-	Pods       = Resource{Resource: "pods"}
-	Nodes      = Resource{Resource: "nodes"}
-	Namespaces = Resource{Resource: "namespaces"}
-	Events     = Resource{Resource: "events"}
-	ConfigMaps = Resource{Resource: "configmaps"}
-	Secrets    = Resource{Resource: "secrets"}
-	Leases     = Resource{Group: "coordination.k8s.io", Resource: "leases"}
+	Pods            = Resource{Resource: "pods"}
+	Nodes           = Resource{Resource: "nodes"}
+	Namespaces      = Resource{Resource: "namespaces"}
+	Events          = Resource{Resource: "events"}
+	ConfigMaps      = Resource{Resource: "configmaps"}
+	Secrets         = Resource{Resource: "secrets"}
+	ServiceAccounts = Resource{Resource: "serviceaccounts"}
+	Leases          = Resource{Group: "coordination.k8s.io", Resource: "leases"}
 )
 
 // Resource is a kind of object.

@@ -333,7 +333,7 @@ func (r resource) remove(description, id, action string) operation {
 		params: []string{metaPackage + "DeleteOptions"}, body: metaPackage + "DeleteOptions", optionalBody: true,
 		result: metaPackage + "Status", results: []int{200, 202}, produces: plain,
 	}
-	if r.Resource == "pods" { // whose deletion answers with the pod
+	if r.ReturnsDeleted {
 		op.result = model(r.New())
 	}
 	return op

@@ -51,7 +51,8 @@ func podKind() *Kind {
 			"ephemeralcontainers": update(podobject.PrepareEphemeral, podobject.ValidateEphemeral),
 			"resize":              update(podobject.PrepareResize, podobject.ValidateResize),
 		},
-		Graceful: func(obj runtime.Object, o *metav1.DeleteOptions) int64 { return podobject.Grace(of(obj), o) },
+		Graceful:       func(obj runtime.Object, o *metav1.DeleteOptions) int64 { return podobject.Grace(of(obj), o) },
+		ReturnsDeleted: true,
 
 		Selectable:    podFields,
 		Columns:       podobject.Columns(),

@@ -49,6 +49,8 @@ type Kind struct {
 	// Graceful, when set, decides how a deletion proceeds: it edits obj (deletionTimestamp and grace are set by the
 	// verbs from the returned value) and returns the seconds of grace; 0 deletes at once.
 	Graceful func(obj runtime.Object, o *metav1.DeleteOptions) (graceSeconds int64)
+	// ReturnsDeleted says that the answer to a deletion is the object, not a Status.
+	ReturnsDeleted bool
 
 	// Selectable are the fields that a fieldSelector may name, metadata.name and metadata.namespace included.
 	Selectable func(obj runtime.Object) fields.Set

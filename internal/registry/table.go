@@ -15,6 +15,7 @@ var table = []*Kind{
 	nodeKind(),
 	podKind(),
 	secretKind(),
+	serviceAccountKind(),
 	leaseKind(),
 }
 

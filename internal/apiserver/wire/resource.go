@@ -252,16 +252,13 @@ func (c *call) delete(u user.Info) error {
 	if cascade := o.OrphanDependents; !deleted && cascade != nil && !*cascade {
 		code = http.StatusAccepted
 	}
-	if deleted && !returnsDeleted[c.kind.Resource] {
+	if deleted && !c.kind.ReturnsDeleted {
 		c.status(code, deletedStatus(c, out))
 		return nil
 	}
 	c.object(code, out, nil)
 	return nil
 }
-
-// returnsDeleted are the kinds whose deletion answers with the object, not with a Status.
-var returnsDeleted = map[string]bool{"pods": true}
 
 func deletedStatus(c *call, obj runtime.Object) *metav1.Status {
 	m := partialOf(obj)

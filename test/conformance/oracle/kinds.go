@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/node"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 	"k8s.io/kubernetes/pkg/registry/core/secret"
+	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
 
 	"podo.dev/podo/internal/registry"
 )
@@ -59,5 +60,6 @@ var Kinds = []Kind{
 	{Podo: podo("", "events"), Create: event.Strategy, Update: updates(event.Strategy), Attrs: event.GetAttrs},
 	{Podo: podo("", "configmaps"), Create: configmap.Strategy, Update: updates(configmap.Strategy), Attrs: configmap.GetAttrs},
 	{Podo: podo("", "secrets"), Create: secret.Strategy, Update: updates(secret.Strategy), Attrs: secret.GetAttrs},
+	{Podo: podo("", "serviceaccounts"), Create: serviceaccount.Strategy, Update: updates(serviceaccount.Strategy)},
 	{Podo: podo("coordination.k8s.io", "leases"), Create: lease.Strategy, Update: updates(lease.Strategy)},
 }
