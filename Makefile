@@ -102,6 +102,8 @@ bench: build images ## measure against the runtime's floor, in one run, as ratio
 	@tools/deps nftables
 	go run ./test/bench
 
+include test/conformance/targets.mk
+
 .PHONY: clean
 clean: ## remove what was built; the cluster's data stays
 	rm -rf bin internal/runtime/payload/data/*.zst internal/runtime/payload/data/manifest.json

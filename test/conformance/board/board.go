@@ -73,7 +73,7 @@ func Markdown(tests []suite.Test, results map[string]suite.Result, about suite.A
 	fmt.Fprintf(&b, "**%d of %d pass**, %d fail, %d did not run.\n\n", all.Passed, all.Total(), all.Failed, all.NotRun)
 	fmt.Fprintf(&b, "- date: %s\n- commit: %s\n- server: %s\n- command: `%s`\n", about.Date.UTC().Format("2006-01-02 15:04"), about.Commit, about.Server, about.Command)
 	for _, s := range about.StandIn {
-		fmt.Fprintf(&b, "- not served by the cluster, answered by a stand-in: %s\n", s)
+		fmt.Fprintf(&b, "- not there in the cluster, and stood in for: %s\n", s)
 	}
 	b.WriteString("\nA test that needs a resource which the cluster does not serve is not run, and counts as not run.\n")
 	b.WriteString("\n## By group\n\n")

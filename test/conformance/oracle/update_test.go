@@ -101,6 +101,9 @@ func root(m *mutator, endpoint string, obj runtime.Object) any {
 			if n := len(o.Spec.InitContainers); n > 0 && m.IntN(3) == 0 {
 				list = o.Spec.InitContainers
 			}
+			if len(list) == 0 {
+				return obj
+			}
 			return &list[m.IntN(len(list))].Resources
 		case "":
 			return &o.Spec

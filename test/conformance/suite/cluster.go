@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,9 @@ type Cluster struct {
 	Server     string // its version
 	Served     map[string]bool
 	StandIn    []string
-	close      func()
+	// Accounts says that namespaces get a default service account and the cluster's CA, which the suite waits for before each test.
+	Accounts bool
+	close    func()
 }
 
 // Close ends what Open started.
@@ -64,6 +67,15 @@ func Open(kubeconfig, dir string) (*Cluster, error) {
 			c.Served[name] = true
 		}
 	}
+	c.Accounts = c.Served["serviceaccounts"]
+	for _, path := range []string{"serviceaccounts/default", "configmaps/kube-root-ca.crt"} {
+		if _, err := d.RESTClient().Get().AbsPath("/api/v1/namespaces/default/" + path).DoRaw(context.Background()); err != nil {
+			c.Accounts = false
+		}
+	}
+	if !c.Accounts {
+		c.StandIn = append(c.StandIn, "the default service account and CA of each namespace: the suite is told not to wait for them")
+	}
 	if c.Served["services"] {
 		return c, nil
 	}
@@ -101,7 +113,7 @@ func (c *Cluster) standIn(cfg *rest.Config, dir string) error {
 		proxy.ServeHTTP(w, r)
 	}))
 	c.close = server.Close
-	c.StandIn = append(c.StandIn, "GET services/kubernetes, for the suite's own set-up")
+	c.StandIn = append(c.StandIn, "the Service kubernetes, read by the suite's own set-up")
 	k := clientcmdapi.NewConfig()
 	k.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
 	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{}

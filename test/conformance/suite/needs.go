@@ -48,6 +48,7 @@ var needs = []need{
 	{"auth/podcertificaterequest", nil, "podcertificaterequests.certificates.k8s.io"},
 	{"auth/certificates", nil, "certificatesigningrequests.certificates.k8s.io"},
 	{"auth/service_accounts", nil, "serviceaccounts"},
+	{"auth/service_accounts", regexp.MustCompile(`API token|projected|RunAsUser|DefaultUser|InClusterConfig|OIDC|TokenReview`), "tokenreviews.authentication.k8s.io"},
 	{"auth/subjectreviews", nil, "subjectaccessreviews.authorization.k8s.io"},
 	{"common/node/runtimeclass", nil, "runtimeclasses.node.k8s.io"},
 	{"common/node/podtemplates", nil, "podtemplates"},

@@ -186,7 +186,7 @@ func (c Config) args(t Test, report string) []string {
 	return []string{
 		"--kubeconfig=" + c.Cluster.Kubeconfig, "--kubectl-path=" + c.Kubectl, "--provider=skeleton",
 		"--minStartupPods=-1", "--allowed-not-ready-nodes=-1",
-		fmt.Sprintf("--e2e-verify-service-account=%v", c.Cluster.Served["serviceaccounts"]),
+		fmt.Sprintf("--e2e-verify-service-account=%v", c.Cluster.Accounts),
 		"--ginkgo.focus=^" + regexp.QuoteMeta(t.Name) + "$", "--ginkgo.json-report=" + report, "--ginkgo.no-color",
 		"--ginkgo.timeout=" + c.PerTest.String(), "--ginkgo.grace-period=15s",
 	}

@@ -117,9 +117,6 @@ func runSuite(ctx context.Context, args []string) (err error) {
 	}
 	report := suite.Report{Dir: *dir}
 	about := suite.About{Date: time.Now(), Commit: commit(), Command: strings.TrimSpace("make conformance FOCUS='" + *focus + "'"), Server: cluster.Server, StandIn: cluster.StandIn}
-	if !cluster.Served["serviceaccounts"] {
-		about.StandIn = append(about.StandIn, "serviceaccounts: the suite is told not to wait for a namespace's default account")
-	}
 	if err := report.SaveAbout(about); err != nil {
 		return err
 	}
