@@ -1,0 +1,143 @@
+package suite
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+func TestMissingNamesWhatATestNeeds(t *testing.T) {
+	served := map[string]bool{"pods": true, "services": true}
+	for _, c := range []struct {
+		name, file string
+		want       []string
+	}{
+		{"[sig-node] Pods should be submitted and removed [Conformance]", "test/e2e/common/node/pods.go", nil},
+		{"[sig-apps] Job should run [Conformance]", "test/e2e/apps/job.go", []string{"jobs.batch"}},
+		{"[sig-network] Services should serve [Conformance]", "test/e2e/network/service.go", nil},
+		{"[sig-network] Ingress API should support [Conformance]", "test/e2e/network/ingress.go", []string{"ingresses.networking.k8s.io"}},
+	} {
+		if got := Missing(Test{Name: c.name, File: c.file}, served); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	hostPort := Test{Name: "[sig-network] HostPort validates that there is no conflict [Conformance]", File: "test/e2e/network/hostport.go"}
+	if got := Missing(hostPort, map[string]bool{"pods": true}); got != nil {
+		t.Errorf("%s: %v, want nothing", hostPort.Name, got)
+	}
+}
+
+// ginkgo's report of one test, as its JSON has it.
+const reports = `[{"SpecReports":[
+	{"LeafNodeType":"SynchronizedBeforeSuite","State":"passed"},
+	{"LeafNodeType":"It","State":"skipped"},
+	{"LeafNodeType":"It","State":"STATE","RunTime":1500000000,"Failure":{"Message":"no\n  pod","Location":{"FileName":"/x/test/e2e/common/a.go","LineNumber":7}}}]}]`
+
+func TestJudgeReadsTheVerdict(t *testing.T) {
+	for state, want := range map[string]Result{
+		"passed":   {State: Passed, Seconds: 1.5},
+		"failed":   {State: Failed, Reason: "no pod", Where: "common/a.go:7"},
+		"timedout": {State: Failed, Reason: "timed out: no pod", Where: "common/a.go:7"},
+		"skipped":  {State: NotRun, Reason: "skips itself: no pod"},
+	} {
+		var parsed []specReport
+		if err := json.Unmarshal([]byte(strings.Replace(reports, "STATE", state, 1)), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		var r Result
+		judge(&r, parsed)
+		if r != want {
+			t.Errorf("%s: %+v, want %+v", state, r, want)
+		}
+	}
+	var r Result
+	judge(&r, nil)
+	if r.State != Failed || r.Reason == "" {
+		t.Errorf("a report without the test: %+v", r)
+	}
+}
+
+func TestReportGoesOn(t *testing.T) {
+	r := Report{Dir: t.TempDir()}
+	for _, one := range []Result{{Name: "a", State: Failed}, {Name: "b", State: Passed}, {Name: "a", State: Passed}} {
+		if err := r.Append(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A run that was killed while it wrote.
+	f, err := os.OpenFile(filepath.Join(r.Dir, "results.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"name":"c","sta`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	got, _, err := r.Load()
+	if err != nil || len(got) != 2 || got["a"].State != Passed {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestStandInAnswersOneRequest(t *testing.T) {
+	asked := []string{}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/version":
+			w.Write([]byte(`{"gitVersion":"v1.37.2"}`))
+		case "/api":
+			w.Write([]byte(`{"kind":"APIVersions","versions":["v1"]}`))
+		case "/apis":
+			w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+		case "/api/v1":
+			w.Write([]byte(`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod","verbs":["get"]}]}`))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer api.Close()
+	dir := t.TempDir()
+	k := clientcmdapi.NewConfig()
+	k.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL}
+	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
+	k.CurrentContext = "x"
+	file := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*k, file); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(file, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Server != "v1.37.2" || !c.Served["pods"] || c.Served["services"] || c.Accounts || len(c.StandIn) != 2 {
+		t.Errorf("%+v", c)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{kubernetesService: http.StatusOK, "/api/v1/namespaces/default/services/other": http.StatusNotFound} {
+		resp, err := http.Get(cfg.Host + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	if slices.Contains(asked, kubernetesService) {
+		t.Error("the stand-in's request went on to the cluster")
+	}
+}
