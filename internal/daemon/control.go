@@ -25,6 +25,8 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/rootca"
+	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/openapi"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
@@ -105,6 +107,8 @@ func (s *server) controlComponents() []component.Component {
 		c.store,
 		component.Func("view", c.view.Run),
 		component.Func("namespaces", s.controller(s.newNamespaces)),
+		component.Func("service-accounts", s.controller(s.newServiceAccounts)),
+		component.Func("root-ca", s.controller(s.newRootCA)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("scheduler", s.runScheduler),
@@ -157,6 +161,14 @@ func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.L
 
 func (s *server) newPodGC(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return podgc.New(s.control.view, c, s.log)
+}
+
+func (s *server) newServiceAccounts(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return serviceaccounts.New(s.control.view, c, s.log)
+}
+
+func (s *server) newRootCA(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return rootca.New(s.control.view, c, s.certs.CAPEM(), s.log)
 }
 
 // runAPIServer serves the wire on loopback and the node's address.

@@ -111,6 +111,12 @@ func TestRules(t *testing.T) {
 		{res(scheduler, "list", "", "secrets", "", "ns", ""), false},
 		{res(control, "delete", "", "configmaps", "", "ns", "x"), true},
 		{res(control, "create", "", "pods", "exec", "ns", "p1"), false},
+		{res(control, "create", "", "serviceaccounts", "", "ns", ""), true},
+		{res(control, "create", "", "configmaps", "", "ns", ""), true},
+		{res(control, "update", "", "configmaps", "", "ns", "kube-root-ca.crt"), true},
+		{res(control, "create", "", "serviceaccounts", "token", "ns", "default"), false},
+		{res(node, "get", "", "serviceaccounts", "", "ns", "default"), false},
+		{res(node, "create", "", "serviceaccounts", "token", "ns", "default"), false},
 		{res(control, "impersonate", "", "users", "", "", "x"), false},
 	} {
 		if got, reason := z.Authorize(t.Context(), c.a); got != c.want {
