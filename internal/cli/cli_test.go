@@ -94,3 +94,20 @@ func TestKubectlKeepsItsOwnArguments(t *testing.T) {
 		}
 	}
 }
+
+func TestWhereKubectlFindsNoCluster(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for list, want := range map[string]bool{there: false, "/none:" + there: false, "/none": true, "/none:/nor": true} {
+		if got := noneExists(list); got != want {
+			t.Errorf("noneExists(%q) = %t", list, got)
+		}
+	}
+	for args, want := range map[string]bool{"get pods": false, "get --kubeconfig=x": true, "-s http://x get pods": true, "get pods --server x": true} {
+		if got := namesCluster(strings.Fields(args)); got != want {
+			t.Errorf("namesCluster(%q) = %t", args, got)
+		}
+	}
+}

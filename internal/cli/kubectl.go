@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,12 +28,18 @@ func newKubectl() *cobra.Command {
 			child := exec.Command(kubectl, args...)
 			child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			child.Env = os.Environ()
-			if os.Getenv("KUBECONFIG") == "" {
-				child.Env = append(child.Env, "KUBECONFIG="+daemon.Dirs{Root: dir}.Kubeconfig())
+			config, from := os.Getenv("KUBECONFIG"), "KUBECONFIG"
+			if config == "" {
+				config, from = daemon.Dirs{Root: dir}.Kubeconfig(), "--data-dir"
+				child.Env = append(child.Env, "KUBECONFIG="+config)
 			}
 			err = child.Run() // signals reach it by itself: it is in our process group
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
+				// Afterwards, since much of kubectl needs no cluster. Alone it would only speak of localhost:8080.
+				if noneExists(config) && !namesCluster(args) {
+					cmd.PrintErrf("podo: no cluster: %s (from %s) does not exist: start one with `podo up`, or name one with --kubeconfig or --data-dir\n", config, from)
+				}
 				return exitError{exit.ExitCode()}
 			}
 			return err
@@ -50,4 +58,22 @@ func splitDataDir(args []string, dir string) (string, []string) {
 		}
 	}
 	return dir, args
+}
+
+// noneExists says whether no file of a kubeconfig list is there.
+func noneExists(list string) bool {
+	for _, f := range filepath.SplitList(list) {
+		if _, err := os.Stat(f); err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// namesCluster says whether kubectl's own arguments say where the cluster is.
+func namesCluster(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return name == "--kubeconfig" || name == "--server" || name == "-s"
+	})
 }
