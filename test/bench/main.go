@@ -3,7 +3,7 @@
 //
 //	figure <name> <value> <unit>
 //
-// See shared figures in docs/performance.md. It leaves nothing behind, also after an interrupt.
+// docs/performance.md keeps them. It leaves nothing behind, also after an interrupt.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +27,7 @@ type options struct {
 	batch  int
 	// objects is how many pods the API's figures are taken with.
 	objects int
+	only    string
 	report  string
 }
 
@@ -36,6 +38,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 20, "single pods measured, on each side")
 	flag.IntVar(&o.batch, "batch", 50, "pods started at once")
 	flag.IntVar(&o.objects, "objects", 5000, "pods in the API for LIST and deletecollection")
+	flag.StringVar(&o.only, "only", "", "measure only what matches this regular expression: idle, single, batch, kill, api")
 	flag.StringVar(&o.report, "report", "", "also write the figures as JSON to this file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
@@ -50,6 +53,10 @@ func run(ctx context.Context, o options) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("containers need root")
 	}
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
 	podo, err := filepath.Abs(o.podo)
 	if err != nil {
 		return err
@@ -61,11 +68,22 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	// Whatever happened, the machine is left as it was; the clean-up has its own time.
 	defer func() { err = errors.Join(err, p.remove()) }()
-	for _, step := range []func(context.Context, *product, options, *figures) error{
-		measureBoot, measureIdle, measureSingle, measureBatch, measureKill, measureAPI,
+	for _, s := range []struct {
+		name string
+		run  func(context.Context, *product, options, *figures) error
+	}{
+		{"boot", measureBoot}, // always: it starts the server
+		{"idle", measureIdle},
+		{"single", measureSingle},
+		{"batch", measureBatch},
+		{"kill", measureKill},
+		{"api", measureAPI},
 	} {
-		if err := step(ctx, p, o, &figs); err != nil {
-			return err
+		if s.name != "boot" && !only.MatchString(s.name) {
+			continue
+		}
+		if err := s.run(ctx, p, o, &figs); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	if o.report == "" {
