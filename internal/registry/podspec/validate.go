@@ -1,3 +1,9 @@
+// Package podspec is what the API accepts as a pod's spec, wherever it stands: in a Pod or in a workload's template; one file
+// a theme. Package podfill fills what was left out and drops what a feature gate switches off. Both are pure. Field paths and
+// message texts are upstream's; where upstream's path is odd (a "mountPropagation" without the mount's index), so is this one,
+// because clients match on it.
+//
+// Order of a create: podfill.Default, podfill.Drop, Validate. Validate expects defaulted objects.
 package podspec
 
 import (
