@@ -1,6 +1,6 @@
 module podo.dev/podo
 
-go 1.26.8
+go 1.26.6
 
 require (
 	github.com/containerd/containerd/api v1.12.0
