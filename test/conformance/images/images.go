@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -26,8 +27,9 @@ var Missing = map[string]string{
 }
 
 const (
-	registry = "registry.k8s.io/e2e-test-images/"
-	path     = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	registry = "registry.k8s.io/"
+	tests    = registry + "e2e-test-images/"
+	search   = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // Builder makes the images into a folder.
@@ -49,28 +51,29 @@ func (b Builder) Build() ([]string, error) {
 	}
 	var files []string
 	for _, im := range []struct {
-		name string
+		ref  string
 		make func(base []archive.File) (archive.Image, error)
 	}{
-		{"agnhost:2.66.1", b.agnhost},
-		{"agnhost:2.55", b.agnhost},
-		{"busybox:1.37.0-2", b.busybox},
-		{"nonewprivs:1.4", b.nonewprivs},
-		{"nonroot:1.5", b.nonroot},
-		{"kitten:1.8", b.page},
-		{"nautilus:1.8", b.page},
-		{"regression-issue-74839:1.5", b.regression},
+		{registry + "pause:3.10.2", b.pause},
+		{tests + "agnhost:2.66.1", b.agnhost},
+		{tests + "agnhost:2.55", b.agnhost},
+		{tests + "busybox:1.37.0-2", b.busybox},
+		{tests + "nonewprivs:1.4", b.nonewprivs},
+		{tests + "nonroot:1.5", b.nonroot},
+		{tests + "kitten:1.8", b.page},
+		{tests + "nautilus:1.8", b.page},
+		{tests + "regression-issue-74839:1.5", b.regression},
 	} {
-		file := filepath.Join(b.Out, strings.NewReplacer(":", "-", "/", "-").Replace(im.name)+".tar")
+		file := filepath.Join(b.Out, strings.ReplaceAll(path.Base(im.ref), ":", "-")+".tar")
 		files = append(files, file)
 		if _, err := os.Stat(file); err == nil {
 			continue
 		}
 		img, err := im.make(userland)
 		if err != nil {
-			return nil, fmt.Errorf("image %s: %w", im.name, err)
+			return nil, fmt.Errorf("image %s: %w", im.ref, err)
 		}
-		img.Ref, img.Arch = registry+im.name, runtime.GOARCH
+		img.Ref, img.Arch = im.ref, runtime.GOARCH
 		if err := archive.Write(file, img); err != nil {
 			return nil, err
 		}
@@ -151,8 +154,20 @@ func (b Builder) shell(base []archive.File) []archive.File {
 	return files
 }
 
+// pause is the program of the product's own sandbox image.
+func (b Builder) pause([]archive.File) (archive.Image, error) {
+	out := filepath.Join(b.Work, "pause")
+	if text, err := exec.Command("gcc", "-Os", "-static", "-nostdlib", "-s", "-o", out, "../../tools/pause/pause.c").CombinedOutput(); err != nil {
+		return archive.Image{}, fmt.Errorf("gcc: %w\n%s", err, text)
+	}
+	data, err := os.ReadFile(out)
+	return archive.Image{
+		Files: []archive.File{{Path: "/pause", Mode: 0o755, Data: data}}, Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
+	}, err
+}
+
 func (b Builder) busybox(base []archive.File) (archive.Image, error) {
-	return archive.Image{Files: b.shell(base), Config: v1.Config{Env: []string{path}, Cmd: []string{"sh"}}}, nil
+	return archive.Image{Files: b.shell(base), Config: v1.Config{Env: []string{search}, Cmd: []string{"sh"}}}, nil
 }
 
 func (b Builder) agnhost(base []archive.File) (archive.Image, error) {
@@ -167,7 +182,7 @@ func (b Builder) agnhost(base []archive.File) (archive.Image, error) {
 	)
 	files = append(files, b.fromHost("curl", "dig", "bash", "ss", "socat")...)
 	return archive.Image{Files: files, Config: v1.Config{
-		Env: []string{path}, Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
+		Env: []string{search}, Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
 		ExposedPorts: map[string]struct{}{"80/tcp": {}, "5000/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}},
 	}}, nil
 }
@@ -181,19 +196,19 @@ func (b Builder) page(base []archive.File) (archive.Image, error) {
 }
 
 func (b Builder) nonroot(base []archive.File) (archive.Image, error) {
-	return archive.Image{Files: base, Config: v1.Config{Env: []string{path}, Cmd: []string{"sh"}, User: "1234"}}, nil
+	return archive.Image{Files: base, Config: v1.Config{Env: []string{search}, Cmd: []string{"sh"}, User: "1234"}}, nil
 }
 
 func (b Builder) nonewprivs(base []archive.File) (archive.Image, error) {
 	data, err := b.program("nonewprivs")
 	files := append(append([]archive.File{}, base...), archive.File{Path: "/usr/local/bin/nnp", Mode: os.ModeSetuid | 0o755, Data: data})
-	return archive.Image{Files: files, Config: v1.Config{Env: []string{path}, Cmd: []string{"nnp"}}}, err
+	return archive.Image{Files: files, Config: v1.Config{Env: []string{search}, Cmd: []string{"nnp"}}}, err
 }
 
 func (b Builder) regression(base []archive.File) (archive.Image, error) {
 	data, err := b.program("regression-issue-74839")
 	files := append(append([]archive.File{}, base...), archive.File{Path: "/regression-issue-74839", Mode: 0o755, Data: data})
-	return archive.Image{Files: files, Config: v1.Config{Env: []string{path}, Entrypoint: []string{"/regression-issue-74839"}}}, err
+	return archive.Image{Files: files, Config: v1.Config{Env: []string{search}, Entrypoint: []string{"/regression-issue-74839"}}}, err
 }
 
 // program builds one of upstream's test programs from the pinned module.
