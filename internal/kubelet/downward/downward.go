@@ -44,7 +44,7 @@ func Field(pod *v1.Pod, path string, facts Facts) (string, error) {
 		return lines(pod.Annotations), nil
 	case "metadata.labels":
 		return lines(pod.Labels), nil
-	case "spec.nodeName":
+	case "spec.nodeName", "spec.host": // the older name, which the API still takes
 		return pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
 		return pod.Spec.ServiceAccountName, nil

@@ -28,7 +28,7 @@ var facts = Facts{
 
 func TestField(t *testing.T) {
 	for path, want := range map[string]string{
-		"metadata.name": "p", "metadata.namespace": "ns", "metadata.uid": "u", "spec.nodeName": "n", "spec.serviceAccountName": "sa",
+		"metadata.name": "p", "metadata.namespace": "ns", "metadata.uid": "u", "spec.nodeName": "n", "spec.host": "n", "spec.serviceAccountName": "sa",
 		"metadata.labels": "a=\"say \\\"hi\\\"\"\nb=\"2\"", "metadata.annotations": `example.com/x="y"`,
 		"metadata.labels['b']": "2", "metadata.annotations['example.com/x']": "y", "metadata.labels['none']": "",
 		"status.hostIP": "10.0.0.1", "status.hostIPs": "10.0.0.1,fd00::1", "status.podIP": "10.1.0.2", "status.podIPs": "10.1.0.2,fd00::2",
