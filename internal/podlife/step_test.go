@@ -323,6 +323,38 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// A container that cannot be created is tried with growing waits, although its image is there each time, and shows why throughout.
+func TestCreateFailuresBackOff(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	tries, broken := 0, true
+	w.fail = func(e Effect) *Failure {
+		if _, ok := e.(CreateContainer); !ok || !broken {
+			return nil
+		}
+		tries++
+		return &Failure{Reason: "CreateContainerConfigError", Message: "configmap \"cfg\" not found"}
+	}
+	w.step(Tick{})
+	w.until(time.Minute)
+	if tries < 6 || tries > 9 { // after 0.5, 1, 2, 4, 8, 15, 15, 15 s
+		t.Errorf("%d tries in a minute", tries)
+	}
+	told := 0
+	for _, e := range w.events {
+		if e.Reason == "Failed" {
+			told++
+		}
+	}
+	if got := w.cstatus("m").State.Waiting; got == nil || got.Reason != "CreateContainerConfigError" || told != tries {
+		t.Errorf("%+v, told %d times of %d", got, told, tries)
+	}
+	broken = false
+	w.until(2 * time.Minute)
+	if w.cstatus("m").State.Running == nil {
+		t.Errorf("%+v", w.cstatus("m"))
+	}
+}
+
 func TestActiveDeadline(t *testing.T) {
 	p := newPod(v1.RestartPolicyAlways, "m")
 	d := int64(60)

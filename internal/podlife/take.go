@@ -58,8 +58,11 @@ func (m *mover) takeImage(e ImageReady) {
 		return
 	}
 	if e.Fail == nil {
-		c.Stage, c.ImageRef, c.pull, c.retry = Pulled, e.Ref, backoff{}, retry{}
-		if c.Reason != "CrashLoopBackOff" { // that one shows until the container runs again
+		// retry stays: an image that is there says nothing about why the container could not be created, and every new try of that
+		// comes by here. So does what is shown of such a failure, and CrashLoopBackOff: until the container runs.
+		c.Stage, c.ImageRef, c.pull = Pulled, e.Ref, backoff{}
+		switch c.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable":
 			c.Reason, c.Message = "", ""
 		}
 		return
@@ -92,9 +95,7 @@ func (m *mover) takeCreated(e ContainerCreated) {
 		return
 	}
 	reason := either(e.Fail.Reason != "", e.Fail.Reason, "CreateContainerError")
-	if c.Reason != reason || c.Message != e.Fail.Message {
-		m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+e.Fail.Message)
-	}
+	m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+e.Fail.Message)
 	c.Reason, c.Message = reason, e.Fail.Message
 	c.retry.failed(m.cfg, e.Fail, m.now)
 	c.Stage = Waiting
