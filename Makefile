@@ -61,10 +61,10 @@ up: build images ## start a cluster, import the images and run examples/hello.ya
 	@tools/deps nftables
 	bin/podo up --data-dir $(DATA_DIR) $(UP)
 	bin/podo image import --data-dir $(DATA_DIR) bin/images/*.tar
-	bin/podo kubectl --data-dir $(DATA_DIR) apply -f examples/hello.yaml
-	bin/podo kubectl --data-dir $(DATA_DIR) wait --for=condition=Ready pod/hello --timeout=60s
+	env -u KUBECONFIG bin/podo kubectl --data-dir $(DATA_DIR) apply -f examples/hello.yaml
+	env -u KUBECONFIG bin/podo kubectl --data-dir $(DATA_DIR) wait --for=condition=Ready pod/hello --timeout=60s
 	@echo
-	@bin/podo kubectl --data-dir $(DATA_DIR) get pod hello -o wide
+	@env -u KUBECONFIG bin/podo kubectl --data-dir $(DATA_DIR) get pod hello -o wide
 	@echo
 	@echo 'A container runs. Next:'
 	@echo '  bin/podo kubectl logs hello'

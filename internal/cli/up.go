@@ -158,6 +158,9 @@ Use it:
   podo timeline%[1]s pod/NAME     # every stage of a pod, with times
   podo down%[1]s
 `, flag, daemon.Dirs{Root: cfg.DataDir}.Kubeconfig())
+	if env := os.Getenv("KUBECONFIG"); env != "" && env != (daemon.Dirs{Root: cfg.DataDir}).Kubeconfig() {
+		fmt.Fprintf(out, "\nKUBECONFIG is set to %s and wins over --data-dir: unset it, or export the one above.\n", env)
+	}
 }
 
 func joinComma(parts []string) string {

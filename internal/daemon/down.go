@@ -150,6 +150,11 @@ func lastRun(d Dirs) (run, error) {
 
 // stopPods stops every container of this node with grace, then the sandboxes, which returns their networks.
 func stopPods(ctx context.Context, ran run, grace time.Duration) (int, error) {
+	if socket, ok := strings.CutPrefix(ran.Endpoint, "unix://"); ok && ran.Embedded {
+		if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
+			return 0, nil // containerd never started, or has been cleaned away: there is no pod
+		}
+	}
 	rt, err := containerd.New(ran.Endpoint)
 	if err != nil {
 		return 0, err
