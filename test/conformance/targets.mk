@@ -21,7 +21,7 @@ $(CONFORMANCE)/conformance: $(wildcard test/conformance/*/*.go test/conformance/
 
 .PHONY: conformance
 conformance: build $(CONFORMANCE)/e2e.test $(CONFORMANCE)/agnhost $(CONFORMANCE)/conformance ## run upstream's suite: FOCUS=regexp PROCS=4 REPORT=dir KUBECONFIG=cluster (a fresh podo when empty); updates docs/conformance.md
-	@tools/deps nftables busybox-static dash curl bind9-dnsutils iproute2 socat
+	@tools/deps nftables busybox-static bash curl bind9-dnsutils iproute2 socat
 	@report=$$(realpath -m $(REPORT)); cd test/conformance; \
 		../../$(CONFORMANCE)/conformance run -focus '$(FOCUS)' -procs $(PROCS) -report $$report $(if $(KUBECONFIG),-kubeconfig '$(KUBECONFIG)') $(CONFORMANCE_FLAGS) && status=0 || status=$$?; \
 		../../$(CONFORMANCE)/conformance board $$report ../../docs/conformance.md; exit $$status

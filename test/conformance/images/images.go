@@ -144,11 +144,11 @@ func (b Builder) fromHost(names ...string) []archive.File {
 	return files
 }
 
-// shell is Debian's dash: busybox's drops names of the environment that are no identifiers, which tests of expansion set.
+// shell is bash: busybox's shell and dash drop names of the environment that are no identifiers, which tests of ConfigMaps set.
 func (b Builder) shell(base []archive.File) []archive.File {
 	files := append([]archive.File{}, base...)
-	files = append(files, b.fromHost("dash")...)
-	if p, err := exec.LookPath("dash"); err == nil {
+	files = append(files, b.fromHost("bash")...)
+	if p, err := exec.LookPath("bash"); err == nil {
 		files = append(files, archive.File{Path: "/bin/sh", Link: p})
 	}
 	return files
@@ -180,7 +180,7 @@ func (b Builder) agnhost(base []archive.File) (archive.Image, error) {
 		archive.File{Path: "/agnhost-2", Link: "agnhost"},
 		archive.File{Path: "/uploads", Mode: os.ModeDir | 0o777},
 	)
-	files = append(files, b.fromHost("curl", "dig", "bash", "ss", "socat")...)
+	files = append(files, b.fromHost("curl", "dig", "ss", "socat")...)
 	return archive.Image{Files: files, Config: v1.Config{
 		Env: []string{search}, Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
 		ExposedPorts: map[string]struct{}{"80/tcp": {}, "5000/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}},

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -67,6 +69,15 @@ func Open(kubeconfig, dir string) (*Cluster, error) {
 			c.Served[name] = true
 		}
 	}
+	var nodes v1.NodeList
+	raw, err := d.RESTClient().Get().AbsPath("/api/v1/nodes").DoRaw(context.Background())
+	if err == nil {
+		err = json.Unmarshal(raw, &nodes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	c.Served[TwoNodes] = len(nodes.Items) > 1
 	c.Accounts = c.Served["serviceaccounts"]
 	for _, path := range []string{"serviceaccounts/default", "configmaps/kube-root-ca.crt"} {
 		if _, err := d.RESTClient().Get().AbsPath("/api/v1/namespaces/default/" + path).DoRaw(context.Background()); err != nil {

@@ -12,6 +12,9 @@ type need struct {
 	resources string         // as discovery names them, resource or resource.group, separated by spaces
 }
 
+// TwoNodes stands among the resources of a cluster that has a second node to put pods on.
+const TwoNodes = "a-second-node"
+
 // needs has a line for everything beyond pods, nodes, namespaces, events, configmaps, secrets and leases. A test that is in no
 // line runs on every cluster. Where the table is incomplete, a test fails and says which resource it did not find: the board groups
 // such failures together, which is the hint to add a line.
@@ -34,6 +37,9 @@ var needs = []need{
 	{"apimachinery/aggregator", nil, "apiservices.apiregistration.k8s.io"},
 	{"apimachinery/storage_version", nil, "storageversionmigrations.storagemigration.k8s.io"},
 	{"apimachinery/table_conversion", nil, "subjectaccessreviews.authorization.k8s.io"},
+	{"apimachinery/aggregated_discovery", nil, "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+	{"apimachinery/discovery", regexp.MustCompile(`locate the groupVersion`), "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+	{"architecture/", nil, TwoNodes},
 	{"apps/cronjob", nil, "cronjobs.batch"},
 	{"apps/job", nil, "jobs.batch"},
 	{"apps/daemon_set", nil, "daemonsets.apps"},
@@ -56,6 +62,7 @@ var needs = []need{
 	{"common/network/networking", nil, "services"},
 	{"dra/", nil, "resourceclaims.resource.k8s.io"},
 	{"instrumentation/events", nil, "events.events.k8s.io"},
+	{"kubectl/kubectl", regexp.MustCompile(`Kubectl label`), "replicationcontrollers services"},
 	{"kubectl/kubectl", regexp.MustCompile(`Update Demo|Kubectl describe|Kubectl expose|Kubectl patch`), "replicationcontrollers"},
 	{"kubectl/kubectl", regexp.MustCompile(`Guestbook|diff`), "deployments.apps"},
 	{"kubectl/kubectl", regexp.MustCompile(`Guestbook|cluster-info|Kubectl expose`), "services"},

@@ -101,6 +101,8 @@ func TestStandInAnswersOneRequest(t *testing.T) {
 			w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
 		case "/api/v1":
 			w.Write([]byte(`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod","verbs":["get"]}]}`))
+		case "/api/v1/nodes":
+			w.Write([]byte(`{"kind":"NodeList","apiVersion":"v1","items":[{}]}`))
 		default:
 			http.NotFound(w, r)
 		}
@@ -120,7 +122,7 @@ func TestStandInAnswersOneRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if c.Server != "v1.37.2" || !c.Served["pods"] || c.Served["services"] || c.Accounts || len(c.StandIn) != 2 {
+	if c.Server != "v1.37.2" || !c.Served["pods"] || c.Served["services"] || c.Served[TwoNodes] || c.Accounts || len(c.StandIn) != 2 {
 		t.Errorf("%+v", c)
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
