@@ -16,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -170,6 +172,36 @@ func TestLogs(t *testing.T) {
 	b := make([]byte, 10)
 	if _, err := io.ReadFull(s, b); err != nil || string(b) != "log of /co" {
 		t.Errorf("%q %v", b, err)
+	}
+}
+
+// TestLogsOverWebSocket is how upstream's suite and browsers read a log.
+func TestLogsOverWebSocket(t *testing.T) {
+	w := newWorld(t)
+	w.withKubelet()
+	cfg := w.config(pki.Admin)
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"binary.k8s.io"}}
+	u := w.url("p", "log", map[string][]string{"container": {"c"}})
+	u.Scheme = "wss"
+	conn, _, err := dialer.DialContext(w.ctx, u.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var text []byte
+	for {
+		_, piece, err := conn.ReadMessage()
+		if err != nil {
+			break // the end of the log ends the connection
+		}
+		text = append(text, piece...)
+	}
+	if string(text) != "log of /containerLogs/default/p/c \n" {
+		t.Errorf("%q", text)
 	}
 }
 

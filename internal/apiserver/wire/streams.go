@@ -63,6 +63,10 @@ func (c *call) log(u user.Info) error {
 	if res.StatusCode/100 != 2 {
 		return kubeletError(res, pod.Name)
 	}
+	if wsstream.IsWebSocketRequest(c.r) {
+		// A browser's way to follow a log: one message for each piece, whole or in base64 by the protocol that it asked for.
+		return wsstream.NewReader(res.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(c.w, c.r)
+	}
 	c.header()
 	c.w.Header().Set("Content-Type", "text/plain")
 	c.w.WriteHeader(http.StatusOK)
