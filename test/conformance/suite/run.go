@@ -163,6 +163,9 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 	cmd.WaitDelay = 20 * time.Second
 	start := time.Now()
 	out, runErr := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a `kubectl proxy` that a test left behind, if any
+	}
 	r.Seconds = time.Since(start).Seconds()
 	r.At = time.Now()
 	if ctx.Err() != nil {
