@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,7 +106,7 @@ func startServer(flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File,
 		if f.Name != "data-dir" && f.Name != "wait" {
 			value := f.Value.String()
 			if s, ok := f.Value.(pflag.SliceValue); ok {
-				value = joinComma(s.GetSlice())
+				value = strings.Join(s.GetSlice(), ",")
 			}
 			args = append(args, "--"+f.Name+"="+value)
 		}
@@ -161,15 +162,4 @@ Use it:
 	if env := os.Getenv("KUBECONFIG"); env != "" && env != (daemon.Dirs{Root: cfg.DataDir}).Kubeconfig() {
 		fmt.Fprintf(out, "\nKUBECONFIG is set to %s and wins over --data-dir: unset it, or export the one above.\n", env)
 	}
-}
-
-func joinComma(parts []string) string {
-	s := ""
-	for i, p := range parts {
-		if i > 0 {
-			s += ","
-		}
-		s += p
-	}
-	return s
 }

@@ -16,10 +16,8 @@ func (d Dirs) PKI() string        { return d.path("pki") }
 func (d Dirs) Kubeconfig() string { return d.path("kubeconfig") }
 func (d Dirs) Etcd() string       { return d.path("etcd") }
 func (d Dirs) Bin() string        { return d.path("bin") }
-func (d Dirs) Containerd() string { return d.path("containerd") }
 func (d Dirs) Kubelet() string    { return d.path("kubelet") }
 func (d Dirs) Timeline() string   { return d.path("timeline") }
-func (d Dirs) PIDFile() string    { return d.path("podo.pid") }
 func (d Dirs) Log() string        { return d.path("log", "podo.log") }
 
 // PodLogs is the kubelet's podLogsDir when its configuration names none (docs/decisions/0004).
