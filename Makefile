@@ -23,7 +23,7 @@ IMAGES := bin/images/busybox.tar bin/images/hello.tar
 
 .PHONY: help
 help: ## list the targets
-	@echo 'Podo, a Kubernetes cluster in one binary. Needs Linux, root, Go 1.26 and gcc; Debian packages are installed when missing.'
+	@echo 'Podo, a Kubernetes cluster in one binary. Needs Linux, root, Go 1.26.8 or newer and gcc; Debian packages are installed when missing.'
 	@echo 'Elsewhere install: gcc, pkg-config, libseccomp with its static library, nftables, a static busybox at /bin/busybox.'
 	@echo
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
