@@ -6,14 +6,18 @@ PROCS  ?= 4
 REPORT ?= $(CONFORMANCE)/report
 ORACLE ?=
 
+# Compiled as the product is, so that packages which both have are compiled once.
+conformance conformance-ci conformance-images conformance-diff oracle peer: export CGO_ENABLED := 0
+conformance conformance-ci conformance-images conformance-diff oracle peer: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+
 # Programs of the pinned module. They are built once: `make clean` removes them.
 $(CONFORMANCE)/e2e.test:
 	@mkdir -p $(CONFORMANCE)
-	cd test/conformance && go test -vet=off -mod=mod -c -o ../../$@ k8s.io/kubernetes/test/e2e
+	cd test/conformance && go test -vet=off -mod=mod -ldflags '-s -w' -c -o ../../$@ k8s.io/kubernetes/test/e2e
 
 $(CONFORMANCE)/agnhost:
 	@mkdir -p $(CONFORMANCE)
-	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -trimpath -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/test/images/agnhost
+	cd test/conformance && go build -mod=mod -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/test/images/agnhost
 
 $(CONFORMANCE)/conformance: $(wildcard test/conformance/*/*.go test/conformance/cmd/*/*.go)
 	@mkdir -p $(CONFORMANCE)
@@ -40,11 +44,11 @@ PEER_PROGRAMS := $(addprefix $(CONFORMANCE)/,kube-apiserver kube-controller-mana
 
 $(PEER_PROGRAMS):
 	@mkdir -p $(CONFORMANCE)
-	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -ldflags '$(PEER_LDFLAGS)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
+	cd test/conformance && go build -mod=mod -ldflags '$(PEER_LDFLAGS)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
 
 $(CONFORMANCE)/etcd:
 	@mkdir -p $(CONFORMANCE)
-	CGO_ENABLED=0 go build -ldflags '-s -w' -o $@ go.etcd.io/etcd/server/v3
+	go build -ldflags '-s -w' -o $@ go.etcd.io/etcd/server/v3
 
 .PHONY: peer
 peer: $(PEER_PROGRAMS) $(CONFORMANCE)/etcd ## build upstream's components, to measure against (about 5 minutes)
