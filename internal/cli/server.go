@@ -64,6 +64,7 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the external etcd")
 	f.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
 	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")
+	f.BoolVar(&c.DisableScheduler, "disable-scheduler", c.DisableScheduler, "run no scheduler: pods wait for one of your own to bind them")
 	f.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity: 0 normal, 2 more, 4 one line for every stage of every pod")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 }

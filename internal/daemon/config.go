@@ -30,6 +30,7 @@ type Config struct {
 	EtcdCertFile             string
 	EtcdKeyFile              string
 	ContainerRuntimeEndpoint string // empty: the embedded containerd
+	DisableScheduler         bool   // pods wait until somebody else binds them
 	Verbosity                int
 	LogFormat                string // text or json
 }

@@ -102,7 +102,7 @@ func (s *server) newStore() (interface {
 // controlComponents in the order of their start. The API server comes last, so that whoever reaches it finds everything running.
 func (s *server) controlComponents() []component.Component {
 	c := &s.control
-	return []component.Component{
+	all := []component.Component{
 		component.Func("timeline", s.timeline.Run),
 		c.store,
 		component.Func("view", c.view.Run),
@@ -111,10 +111,11 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("root-ca", s.controller(s.newRootCA)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
-		component.Func("scheduler", s.runScheduler),
-		component.Func("apiserver", s.runAPIServer),
-		component.Func("certificates", s.keepCertificates),
 	}
+	if !s.cfg.DisableScheduler {
+		all = append(all, component.Func("scheduler", s.runScheduler))
+	}
+	return append(all, component.Func("apiserver", s.runAPIServer), component.Func("certificates", s.keepCertificates))
 }
 
 // keepCertificates renews certificates before they expire; whoever uses one asks for it at each handshake. The admin kubeconfig holds a
