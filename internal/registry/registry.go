@@ -66,6 +66,9 @@ type Kind struct {
 	TTL func(obj runtime.Object) time.Duration
 	// NotCached says that the view keeps no decoded copy (events): reads go to the store.
 	NotCached bool
+	// Unstored says that a creation is answered and nothing is kept (reviews): only GVK to NewList, Verbs (create), Default and
+	// Validate count.
+	Unstored bool
 	// Subresources that are served otherwise than through Updates, for discovery: "binding", "log", "exec", ...
 	Subresources []Subresource
 }

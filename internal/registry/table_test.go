@@ -17,6 +17,12 @@ func TestTable(t *testing.T) {
 		if registry.Lookup(k.GroupResource()) != k || registry.ByGVK(k.GVK) != k {
 			t.Errorf("%s is not found", k.GVK)
 		}
+		if k.Unstored {
+			if !slices.Equal(k.Verbs, []string{"create"}) || k.Dir != "" {
+				t.Errorf("%s is not stored, and can be more than created", k.GVK)
+			}
+			continue
+		}
 		for _, obj := range []struct {
 			kind string
 			is   func() []schema.GroupVersionKind

@@ -137,8 +137,11 @@ func New(c Config) (*View, error) {
 	}
 	v.retained.max = c.Retained
 	first := &state{}
-	for i, k := range c.Kinds {
-		t := newTable(k, i)
+	for _, k := range c.Kinds {
+		if k.Unstored {
+			continue
+		}
+		t := newTable(k, len(v.tables))
 		t.hist = &history{
 			maxChanges: c.HistoryChanges, maxBytes: c.HistoryBytes, maxAge: c.HistoryAge,
 			dropped: func(ch Change) {

@@ -35,8 +35,11 @@ type Attributes struct {
 	Object runtime.Object // nil on Delete
 	Old    runtime.Object // nil on Create
 	DryRun bool
+	// Warn tells the client something although the write succeeds; never nil behind the verbs.
+	Warn func(text string)
 
 	conds []store.Cond
+	ops   []store.Op
 }
 
 // Require makes the write conditional on what a rule has read: key must still be at revision when the write commits.
@@ -47,7 +50,16 @@ func (a *Attributes) Require(key string, revision int64) {
 // Conds are the conditions that rules required.
 func (a *Attributes) Conds() []store.Cond { return a.conds }
 
-// Mutator edits objects; Validator judges them. A rule is either or both.
+// Write adds op to the write's own transaction, so that what a rule keeps beside the object (an address taken, a quota's usage)
+// changes with it or not at all. A rule that writes a key must Require the revision at which it read it. The verbs start with fresh
+// Attributes when a transaction's conditions failed; a dry run drops what was added.
+func (a *Attributes) Write(op store.Op) { a.ops = append(a.ops, op) }
+
+// Ops are the writes that rules added.
+func (a *Attributes) Ops() []store.Op { return a.ops }
+
+// Mutator edits objects; Validator judges them; Remover hears, after both, that the write takes Old out of the store for good (a
+// deletion that waits for nothing, or an update that takes the last finalizer away). A rule is any of them.
 type (
 	Mutator interface {
 		Mutate(ctx context.Context, a *Attributes) error
@@ -55,9 +67,12 @@ type (
 	Validator interface {
 		Validate(ctx context.Context, a *Attributes) error
 	}
+	Remover interface {
+		Remove(ctx context.Context, a *Attributes) error
+	}
 )
 
-// Chain is an ordered list of Mutators and Validators.
+// Chain is an ordered list of Mutators, Validators and Removers.
 type Chain []any
 
 // Mutate runs the mutating rules.
@@ -77,6 +92,18 @@ func (c Chain) Validate(ctx context.Context, a *Attributes) error {
 	for _, p := range c {
 		if v, ok := p.(Validator); ok {
 			if err := v.Validate(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Remove tells the rules that want to know that the object goes.
+func (c Chain) Remove(ctx context.Context, a *Attributes) error {
+	for _, p := range c {
+		if r, ok := p.(Remover); ok {
+			if err := r.Remove(ctx, a); err != nil {
 				return err
 			}
 		}

@@ -36,6 +36,9 @@ func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj run
 	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
 		return nil, err
 	}
+	if k.Unstored {
+		return v.review(ctx, u, k, ref, obj)
+	}
 	m := accessor(obj)
 	if err := placeIn(k, &ref, m); err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	ref.Name = m.GetName()
-	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun}
+	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
@@ -141,7 +144,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	}
 	for range writeTries {
 		conds := append([]store.Cond{{Key: key}}, a.Conds()...)
-		res, err := v.c.Store.Txn(ctx, conds, []store.Op{op})
+		res, err := v.c.Store.Txn(ctx, conds, append([]store.Op{op}, a.Ops()...))
 		if err != nil {
 			return nil, storeError(err)
 		}
@@ -161,14 +164,17 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	return nil, apierrors.NewConflict(k.GroupResource(), m.GetName(), fmt.Errorf("what admission depends on kept changing"))
 }
 
-// readmit runs the mutating rules once more after their conditions failed. They have edited the object already and are
-// idempotent; only what they read matters now.
+// readmit runs the rules once more after their conditions failed. They have edited the object already and are idempotent; only
+// what they read, require and write matters now.
 func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnResult) (*admit.Attributes, error) {
 	if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
 		return nil, viewError(err)
 	}
-	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun}
-	return next, v.chain.Mutate(ctx, next)
+	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun, Warn: func(string) {}}
+	if err := v.chain.Mutate(ctx, next); err != nil {
+		return nil, err
+	}
+	return next, v.chain.Validate(ctx, next)
 }
 
 // exists is the refusal of a taken name; it says so when the name is only still taken.

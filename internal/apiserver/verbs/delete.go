@@ -95,7 +95,7 @@ func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref cli
 	if err := preconditions(k, cur.Meta, d.Preconditions); err != nil {
 		return wanted{}, err
 	}
-	a := &admit.Attributes{Op: admit.Delete, User: u, Kind: k, Ref: ref, Old: cur.Object, DryRun: o.DryRun}
+	a := &admit.Attributes{Op: admit.Delete, User: u, Kind: k, Ref: ref, Old: cur.Object, DryRun: o.DryRun, Warn: o.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return wanted{}, err
 	}
@@ -120,6 +120,12 @@ func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref cli
 		markDeleting(m, v.c.Now())
 	}
 	w.remove = !held(w.obj) && (!graceful || grace(m) == 0)
+	if w.remove {
+		if err := v.chain.Remove(ctx, a); err != nil {
+			return wanted{}, err
+		}
+	}
+	w.conds, w.ops = a.Conds(), a.Ops()
 	return w, w.finish(k, cur)
 }
 

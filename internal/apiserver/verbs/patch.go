@@ -53,25 +53,53 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 		return nil, err
 	}
 	return v.guarded(ctx, u, k, ref, guard{rules: rules, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-		obj, strict, err := apply(k, cur)
+		obj, err := p.evaluate(apply, k, cur, &o)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.judge(strict, &o); err != nil {
-			return nil, err
-		}
-		m := accessor(obj)
-		if m.GetName() == "" {
-			m.SetName(ref.Name)
-		}
-		if rv := m.GetResourceVersion(); rv != "" && rv != accessor(cur).GetResourceVersion() {
+		if rv := accessor(obj).GetResourceVersion(); rv != "" && rv != accessor(cur).GetResourceVersion() {
 			return nil, conflict(k.GroupResource(), ref.Name)
-		}
-		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
-			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, otherUID(uid, accessor(cur).GetUID()))
 		}
 		return obj, nil
 	})
+}
+
+// Apply is the patch as a function of the object: what cur, of the kind k, becomes by it before any rule sees it, and what a strict
+// decoder has to say of that. cur is only read.
+func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, warnings []string, err error) {
+	apply, err := p.compile()
+	if err != nil {
+		return nil, nil, err
+	}
+	obj, err = p.evaluate(apply, k, cur, &Options{Warn: func(text string) { warnings = append(warnings, text) }})
+	return obj, warnings, err
+}
+
+func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o *Options) (runtime.Object, error) {
+	obj, strict, err := apply(k, cur)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.judge(strict, o); err != nil {
+		return nil, err
+	}
+	return obj, samePlace(k, accessor(obj), accessor(cur))
+}
+
+// samePlace refuses a patch that moves the object. What it takes away of a namespace is put back; a name is not.
+func samePlace(k *registry.Kind, m, was metav1.Object) error {
+	if !k.Namespaced || m.GetNamespace() == "" {
+		m.SetNamespace(was.GetNamespace())
+	}
+	switch {
+	case m.GetNamespace() != was.GetNamespace():
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	case m.GetName() == "":
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", was.GetName()))
+	case m.GetName() != was.GetName():
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), was.GetName()))
+	}
+	return nil
 }
 
 // applied is a patch's result: the object, and what a strict decoder has to say about it.

@@ -196,6 +196,7 @@ type wanted struct {
 	obj    runtime.Object
 	value  []byte
 	conds  []store.Cond
+	ops    []store.Op // what admission writes beside it
 	same   bool // nothing to write
 	remove bool // the last finalizer is gone, or deletion needs no grace
 	stage  timeline.Stage
@@ -214,7 +215,7 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return wanted{}, err
 	}
-	a := &admit.Attributes{Op: admit.Update, User: u, Kind: k, Ref: ref, Object: obj, Old: cur.Object, DryRun: g.DryRun}
+	a := &admit.Attributes{Op: admit.Update, User: u, Kind: k, Ref: ref, Object: obj, Old: cur.Object, DryRun: g.DryRun, Warn: g.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return wanted{}, err
 	}
@@ -248,7 +249,13 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if g.rules.Warnings != nil {
 		g.warn(g.rules.Warnings(obj, cur.Object))
 	}
-	w := wanted{obj: obj, conds: a.Conds(), remove: old.GetDeletionTimestamp() != nil && zeroGrace(old) && !held(obj)}
+	w := wanted{obj: obj, remove: old.GetDeletionTimestamp() != nil && zeroGrace(old) && !held(obj)}
+	if w.remove {
+		if err := v.chain.Remove(ctx, a); err != nil {
+			return wanted{}, err
+		}
+	}
+	w.conds, w.ops = a.Conds(), a.Ops()
 	return w, w.encode(k, cur)
 }
 
@@ -283,11 +290,16 @@ func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w
 	} else if k.TTL != nil {
 		op.TTL = k.TTL(w.obj)
 	}
-	res, err := v.c.Store.Txn(ctx, append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), []store.Op{op})
+	res, err := v.c.Store.Txn(ctx, append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), append([]store.Op{op}, w.ops...))
 	if err != nil {
 		return nil, store.KV{}, storeError(err)
 	}
 	if !res.OK {
+		if res.Found[0].ModRevision == cur.Rev { // what admission read has changed: let it see that
+			if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
+				return nil, store.KV{}, viewError(err)
+			}
+		}
 		return nil, res.Found[0], nil
 	}
 	m := accessor(w.obj)

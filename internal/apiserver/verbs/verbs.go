@@ -47,6 +47,8 @@ type Config struct {
 	Authorizer authz.Authorizer
 	// Admission is run after the built-in rules.
 	Admission admit.Chain
+	// Reviews answer the creation of kinds that are not stored.
+	Reviews map[schema.GroupResource]Review
 	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
 	Append timeline.Append
 	Now    func() time.Time
@@ -77,11 +79,14 @@ type Options struct {
 }
 
 func (o *Options) warn(texts []string) {
-	if o.Warn == nil {
-		return
-	}
 	for _, t := range texts {
-		o.Warn(t)
+		o.warning(t)
+	}
+}
+
+func (o *Options) warning(text string) {
+	if o.Warn != nil {
+		o.Warn(text)
 	}
 }
 

@@ -46,7 +46,7 @@ func New(c Config) (*loop.Loop, error) {
 		return []view.Key{c.Old.Key}
 	}}}
 	for _, kind := range c.Kinds {
-		if kind.Namespaced && !kind.NotCached {
+		if kind.Namespaced && !kind.NotCached && !kind.Unstored {
 			watches = append(watches, loop.Watch{Resource: kind.GroupResource(), Keys: contentKeys})
 		}
 	}
@@ -131,7 +131,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 // content lists what the view holds of a namespace.
 func (k *controller) content(s view.Snapshot, namespace string) (out []Content) {
 	for _, kind := range k.c.Kinds {
-		if !kind.Namespaced || kind.NotCached {
+		if !kind.Namespaced || kind.NotCached || kind.Unstored {
 			continue
 		}
 		c := Content{Resource: kind.GroupResource()}

@@ -1,0 +1,42 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+)
+
+// Review answers the creation of an object of an unstored kind: obj, defaulted and validated, is the answer's to fill. u may
+// create it.
+type Review func(ctx context.Context, u user.Info, obj runtime.Object) (runtime.Object, error)
+
+// review serves a kind that is not stored: it is answered, also in a dry run, which changes nothing either way.
+func (v *Verbs) review(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
+	answer := v.c.Reviews[k.GroupResource()]
+	if answer == nil {
+		return nil, apierrors.NewInternalError(errors.New("nobody answers " + k.Resource + " here"))
+	}
+	if err := placeIn(k, &ref, accessor(obj)); err != nil {
+		return nil, err
+	}
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	if k.Validate != nil {
+		if errs := k.Validate(obj); len(errs) > 0 {
+			return nil, apierrors.NewInvalid(k.GVK.GroupKind(), accessor(obj).GetName(), errs)
+		}
+	}
+	out, err := answer(ctx, u, obj)
+	if err != nil {
+		return nil, err
+	}
+	out.GetObjectKind().SetGroupVersionKind(k.GVK)
+	return out, nil
+}
