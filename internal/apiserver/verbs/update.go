@@ -197,8 +197,8 @@ type wanted struct {
 	value  []byte
 	conds  []store.Cond
 	ops    []store.Op // what admission writes beside it
-	same   bool // nothing to write
-	remove bool // the last finalizer is gone, or deletion needs no grace
+	same   bool       // nothing to write
+	remove bool       // the last finalizer is gone, or deletion needs no grace
 	stage  timeline.Stage
 }
 
