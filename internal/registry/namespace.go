@@ -36,17 +36,20 @@ func namespaceKind() *Kind {
 					of(obj).Status = of(old).Status
 				},
 				Validate:           func(obj, _ runtime.Object) field.ErrorList { return namespaceFinalizers(of(obj), false) },
+				Resets:             []string{"status"},
 				AllowUnconditional: true,
 			},
 			"status": {
 				Prepare:            func(obj, old runtime.Object) { of(obj).Spec = of(old).Spec },
 				Validate:           func(obj, _ runtime.Object) field.ErrorList { return validateNamespaceStatus(of(obj)) },
+				Resets:             []string{"spec"},
 				AllowUnconditional: true,
 			},
 			// finalize is how a namespace lets go of the last thing that holds it; PUT only.
 			"finalize": {
 				Prepare:            func(obj, old runtime.Object) { of(obj).Status = of(old).Status },
 				Validate:           func(obj, _ runtime.Object) field.ErrorList { return namespaceFinalizers(of(obj), true) },
+				Resets:             []string{"status"},
 				AllowUnconditional: true,
 			},
 		},

@@ -53,6 +53,7 @@ func nodeKind() *Kind {
 					return append(validateNode(of(obj)), validateNodeUpdate(of(obj), of(old))...)
 				},
 				Warnings:           func(obj, _ runtime.Object) []string { return nodeWarnings(of(obj)) },
+				Resets:             []string{"status"},
 				AllowUnconditional: true,
 			},
 			"status": {
@@ -66,6 +67,7 @@ func nodeKind() *Kind {
 					}
 				},
 				Validate:           func(obj, old runtime.Object) field.ErrorList { return validateNodeUpdate(of(obj), of(old)) },
+				Resets:             []string{"spec"},
 				AllowUnconditional: true,
 			},
 		},

@@ -25,7 +25,10 @@ func podKind() *Kind {
 		}
 	}
 	status := update(podobject.PrepareStatus, podobject.ValidateStatus)
+	status.Resets = []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}
 	status.Warnings = func(obj, _ runtime.Object) []string { return podobject.StatusWarnings(of(obj)) }
+	whole := update(podobject.PrepareUpdate, podobject.ValidateUpdate)
+	whole.Resets = []string{"status"}
 	core := func(name, kind string, verbs ...string) Subresource {
 		return Subresource{Name: name, GVK: v1.SchemeGroupVersion.WithKind(kind), Verbs: verbs}
 	}
@@ -46,7 +49,7 @@ func podKind() *Kind {
 		Validate:         func(obj runtime.Object) field.ErrorList { return podobject.ValidateCreate(of(obj)) },
 		Warnings:         func(obj runtime.Object) []string { return podobject.Warnings(of(obj)) },
 		Updates: map[string]Update{
-			"":                    update(podobject.PrepareUpdate, podobject.ValidateUpdate),
+			"":                    whole,
 			"status":              status,
 			"ephemeralcontainers": update(podobject.PrepareEphemeral, podobject.ValidateEphemeral),
 			"resize":              update(podobject.PrepareResize, podobject.ValidateResize),

@@ -88,6 +88,9 @@ type Update struct {
 	Validate func(obj, old runtime.Object) field.ErrorList
 	// Warnings, when set, tells what of an accepted change is unwise.
 	Warnings func(obj, old runtime.Object) []string
+	// Resets are the fields that a write through this endpoint does not change, whatever is sent ("status",
+	// "metadata.ownerReferences"): its writer does not come to own them. Those of the object itself ("") hold for its creation too.
+	Resets []string
 	// AllowCreate lets a PUT to a missing name create it; AllowUnconditional lets one without resourceVersion pass.
 	AllowCreate        bool
 	AllowUnconditional bool
