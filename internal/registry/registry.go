@@ -24,6 +24,8 @@ type Kind struct {
 	Namespaced bool
 	// Dir is the folder under /registry/ where etcd keeps it ("pods", "minions", "leases").
 	Dir string
+	// Deprecated, when set, is the warning that every request for the kind is answered with.
+	Deprecated string
 	// Verbs served, in discovery's order (create, delete, deletecollection, get, list, patch, update, watch).
 	Verbs []string
 

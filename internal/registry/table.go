@@ -10,13 +10,16 @@ import (
 // share the rows.
 var table = []*Kind{
 	configMapKind(),
+	endpointsKind(),
 	eventKind(),
 	namespaceKind(),
 	nodeKind(),
 	podKind(),
 	secretKind(),
 	serviceAccountKind(),
+	serviceKind(),
 	leaseKind(),
+	endpointSliceKind(),
 }
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.

@@ -29,6 +29,9 @@ func (c *call) resource(u user.Info) {
 		c.unknown(u)
 		return
 	}
+	if c.kind.Deprecated != "" {
+		c.warn.add(c.kind.Deprecated)
+	}
 	if c.special(u) {
 		return
 	}
