@@ -11,6 +11,11 @@ SEED     ?= 0
 STEPS    ?= 300
 # Flags for `podo up`, for example UP="--https-port 7443"
 UP       ?=
+# What bench measures besides podo and the floor (upstream: upstream's own components), which groups, how often, and further flags.
+PEER     ?=
+ONLY     ?=
+RUNS     ?=
+BENCH    ?=
 # Packages of the unit lane: all of this module but those with a lane of their own.
 UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | grep -v -e /internal/sim$$ -e /internal/warm$$)
 # Where the real lane's time goes is containers, not processors: stories run side by side.
@@ -28,7 +33,8 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n STEPS=n for sim, RUN=regexp for unit and e2e'
+	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n STEPS=n for sim, RUN=regexp for unit and e2e,'
+	@echo '  PEER=upstream ONLY=regexp RUNS=n BENCH="flags of bin/bench" for bench'
 
 # The product, vet, staticcheck and the real lane are compiled alike, so that each package is compiled once for all of them and once
 # more for the race detector.
@@ -103,9 +109,10 @@ check: ## vet, staticcheck, gofumpt and the project's own analyzers
 	$(if $(wildcard tools/analyzers),go run ./tools/analyzers ./...)
 
 .PHONY: bench
-bench: build images ## measure against the runtime's floor, in one run, as ratios: needs root and a quiet machine
+bench: build images $(if $(filter upstream,$(PEER)),peer) ## measure against the runtime's floor, and PEER=upstream: needs root and a quiet machine (ONLY=regexp RUNS=n)
 	@tools/deps nftables
-	go run ./test/bench
+	go build -o bin/bench ./test/bench
+	exec bin/bench -report bin/bench.json $(if $(filter upstream,$(PEER)),-peer $(CONFORMANCE)) $(if $(ONLY),-only '$(ONLY)') $(if $(RUNS),-runs $(RUNS)) $(BENCH)
 
 include test/conformance/targets.mk
 

@@ -7,12 +7,13 @@ REPORT ?= $(CONFORMANCE)/report
 ORACLE ?=
 
 # Compiled as the product is, so that packages which both have are compiled once.
-conformance conformance-ci conformance-images conformance-diff oracle peer: export CGO_ENABLED := 0
-conformance conformance-ci conformance-images conformance-diff oracle peer: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export CGO_ENABLED := 0
+conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 
 # Programs of the pinned module. They are built once: `make clean` removes them.
 $(CONFORMANCE)/e2e.test:
 	@mkdir -p $(CONFORMANCE)
+	@awk '/^MemAvailable:/ && $$2 < 3500000 { print "Building upstream'"'"'s suite needs 3.5 GB of memory, " int($$2/1000) " MB are free: end other programs."; exit 1 }' /proc/meminfo
 	cd test/conformance && go test -vet=off -mod=mod -ldflags '-s -w' -c -o ../../$@ k8s.io/kubernetes/test/e2e
 
 $(CONFORMANCE)/agnhost:
@@ -23,32 +24,55 @@ $(CONFORMANCE)/conformance: $(wildcard test/conformance/*/*.go test/conformance/
 	@mkdir -p $(CONFORMANCE)
 	cd test/conformance && go build -mod=mod -o ../../$@ ./cmd/conformance
 
+CONFORMANCE_TOOLS := $(addprefix $(CONFORMANCE)/,e2e.test agnhost conformance)
+# Programs of this machine that the images hold, and libraries of those.
+CONFORMANCE_DEPS := nftables busybox-static bash curl bind9-dnsutils bind9-host iproute2 socat netcat-openbsd hostname libpcre2-8-0 libssl3
+# A cluster is tested only when it is named on make's command line, never because the shell happens to know it.
+ON_CLUSTER = $(if $(filter command,$(firstword $(origin KUBECONFIG))),-kubeconfig '$(abspath $(KUBECONFIG))')
+
 .PHONY: conformance
-conformance: build $(CONFORMANCE)/e2e.test $(CONFORMANCE)/agnhost $(CONFORMANCE)/conformance ## run upstream's suite: FOCUS=regexp PROCS=4 REPORT=dir KUBECONFIG=cluster (a fresh podo when empty); updates docs/conformance.md
-	@tools/deps nftables busybox-static bash curl bind9-dnsutils iproute2 socat
-	@report=$$(realpath -m $(REPORT)); cd test/conformance; \
-		../../$(CONFORMANCE)/conformance run -focus '$(FOCUS)' -procs $(PROCS) -report $$report $(if $(KUBECONFIG),-kubeconfig '$(KUBECONFIG)') $(CONFORMANCE_FLAGS) && status=0 || status=$$?; \
-		../../$(CONFORMANCE)/conformance board $$report ../../docs/conformance.md; exit $$status
+conformance: build $(CONFORMANCE_TOOLS) ## run upstream's suite: FOCUS=regexp PROCS=4 REPORT=dir KUBECONFIG=cluster (a fresh podo when not given)
+	@tools/deps $(CONFORMANCE_DEPS)
+	@cd test/conformance && exec ../../$(CONFORMANCE)/conformance run -focus '$(subst ','\'',$(value FOCUS))' -procs $(PROCS) \
+		-report '$(abspath $(REPORT))' -board '$(abspath $(or $(BOARD),$(REPORT)/board.md))' $(ON_CLUSTER) $(CONFORMANCE_FLAGS)
+
+# The names are in quick.txt with the reason of each. Whatever does not pass, or does not run, fails.
+.PHONY: conformance-ci
+conformance-ci: build $(CONFORMANCE_TOOLS) ## run the few quick tests of upstream's suite that guard what works
+	@tools/deps $(CONFORMANCE_DEPS)
+	@rm -rf $(CONFORMANCE)/ci
+	@cd test/conformance && exec ../../$(CONFORMANCE)/conformance run -only quick.txt -procs $(PROCS) -report ../../$(CONFORMANCE)/ci -per-test 90s -in-all 4m
+
+.PHONY: conformance-board
+conformance-board: $(CONFORMANCE)/conformance ## write docs/conformance.md from REPORT=dir
+	cd test/conformance && ../../$(CONFORMANCE)/conformance board '$(abspath $(REPORT))' ../../docs/conformance.md
+
+.PHONY: conformance-images
+conformance-images: $(CONFORMANCE)/agnhost $(CONFORMANCE)/conformance ## make the suite's images into bin/conformance/images, for a cluster of your own
+	@tools/deps $(CONFORMANCE_DEPS)
+	cd test/conformance && ../../$(CONFORMANCE)/conformance images
 
 .PHONY: conformance-diff
 conformance-diff: $(CONFORMANCE)/conformance ## name every test whose result differs between the reports OLD=dir and NEW=dir
-	$(CONFORMANCE)/conformance diff $(OLD) $(NEW)
+	$(CONFORMANCE)/conformance diff '$(OLD)' '$(NEW)'
 
 .PHONY: oracle
 oracle: ## compare the registry and the scheduler with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
 	cd test/conformance && go test -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
 
 # Upstream's own components, for `make bench PEER=upstream`. Dependencies are this module's: some are a little newer than upstream's.
+# They are compiled as e2e.test is, so that what both need is compiled once.
 PEER_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
-PEER_PROGRAMS := $(addprefix $(CONFORMANCE)/,kube-apiserver kube-controller-manager kube-scheduler kubelet)
+PEER_NAMES := kube-apiserver kube-controller-manager kube-scheduler kubelet
+PEER_PROGRAMS := $(addprefix $(CONFORMANCE)/,$(PEER_NAMES))
 
-$(PEER_PROGRAMS):
+$(PEER_PROGRAMS) &:
 	@mkdir -p $(CONFORMANCE)
-	cd test/conformance && go build -mod=mod -ldflags '$(PEER_LDFLAGS)' -o ../../$@ k8s.io/kubernetes/cmd/$(@F)
+	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -trimpath -ldflags '$(PEER_LDFLAGS)' -o ../../$(CONFORMANCE)/ $(addprefix k8s.io/kubernetes/cmd/,$(PEER_NAMES))
 
 $(CONFORMANCE)/etcd:
 	@mkdir -p $(CONFORMANCE)
-	go build -ldflags '-s -w' -o $@ go.etcd.io/etcd/server/v3
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@ go.etcd.io/etcd/server/v3
 
 .PHONY: peer
-peer: $(PEER_PROGRAMS) $(CONFORMANCE)/etcd ## build upstream's components, to measure against (about 5 minutes)
+peer: $(PEER_PROGRAMS) $(CONFORMANCE)/etcd ## build upstream's components, to measure against (5 to 10 minutes)

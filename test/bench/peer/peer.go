@@ -1,6 +1,7 @@
 // Package peer runs upstream's own components on this machine, as the yardstick of a benchmark: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler and kubelet at their defaults, on a containerd like the product's own in a data folder of
-// its own. They listen on loopback and the node's address. Stop ends and removes everything that Start made.
+// kube-controller-manager, kube-scheduler and kubelet, on a containerd like the product's own in a data folder of its own. They run at
+// their defaults but where a default only holds them back here: no leader election, and no client-side limit for the scheduler and the
+// controllers. They listen on loopback. Stop ends and removes everything that was made.
 package peer
 
 import (
@@ -14,10 +15,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 
 	"podo.dev/podo/internal/cri/containerd"
@@ -57,21 +59,20 @@ const NodeName = "peer"
 
 // Peer is a running upstream cluster.
 type Peer struct {
-	Kubeconfig string        // the administrator's
-	Boot       time.Duration // from the start of etcd to a node that is Ready
+	Kubeconfig string // the administrator's
 
 	cfg       Config
+	bundle    *pki.Bundle
+	host      *hostState // what a kubelet changes outside its folder
 	runtime   *runtime.Runtime
 	stopWatch context.CancelFunc // ends the supervision of containerd, not containerd
 	watched   chan error
+	ports     ports
 	procs     []*process // in the order of their start
-	url       string
-	api, kube int
-	bundle    *pki.Bundle
 }
 
-// Start brings everything up and waits until the node is Ready. On an error nothing is left.
-func Start(ctx context.Context, cfg Config) (_ *Peer, err error) {
+// New makes certificates and starts containerd; Up starts upstream's programs. On an error nothing is left.
+func New(ctx context.Context, cfg Config) (_ *Peer, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -84,20 +85,54 @@ func Start(ctx context.Context, cfg Config) (_ *Peer, err error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, err
 	}
+	if p.ports, err = freePorts(); err != nil {
+		return nil, err
+	}
 	if err := p.certificates(); err != nil {
+		return nil, err
+	}
+	if p.host, err = rememberHost("/podo-" + filepath.Base(cfg.DataDir)); err != nil {
 		return nil, err
 	}
 	if err := p.startRuntime(ctx); err != nil {
 		return nil, fmt.Errorf("peer: containerd: %w", err)
 	}
-	began := time.Now()
-	for _, step := range []func(context.Context) error{p.startEtcd, p.startAPIServer, p.startControllers, p.startKubelet, p.waitForNode} {
+	return p, nil
+}
+
+// Up starts the five programs, and returns when the node is Ready and pods can be made. containerd runs already.
+func (p *Peer) Up(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{p.startEtcd, p.startAPIServer, p.startControllers, p.startScheduler, p.startKubelet, p.waitForNode} {
 		if err := step(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	p.Boot = time.Since(began)
-	return p, nil
+	return nil
+}
+
+// Down ends the five programs in the reverse order of their start. Containers and data stay.
+func (p *Peer) Down() error {
+	var errs []error
+	for i := len(p.procs) - 1; i >= 0; i-- {
+		errs = append(errs, p.procs[i].stop())
+	}
+	p.procs = nil
+	return errors.Join(errs...)
+}
+
+// Suspend ends the scheduler and the controllers; what it returns starts them again, the scheduler first.
+func (p *Peer) Suspend() (scheduler, controllers func(context.Context) error, err error) {
+	for _, name := range []string{"kube-scheduler", "kube-controller-manager"} {
+		i := slices.IndexFunc(p.procs, func(proc *process) bool { return proc.name == name })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("peer: %s does not run", name)
+		}
+		if err := p.procs[i].stop(); err != nil {
+			return nil, nil, err
+		}
+		p.procs = slices.Delete(p.procs, i, i+1)
+	}
+	return p.startScheduler, p.startControllers, nil
 }
 
 func (p *Peer) dir(name string) string { return filepath.Join(p.cfg.DataDir, name) }
@@ -126,6 +161,19 @@ func (p *Peer) certificates() error {
 			return err
 		}
 	}
+	p.Kubeconfig = p.dir("admin.kubeconfig")
+	for name, file := range map[pki.Name]string{
+		pki.Admin: "admin", pki.Node: "kubelet", pki.Scheduler: "scheduler", pki.ControllerManager: "controllers",
+	} {
+		if err := bundle.WriteKubeconfig(name, p.url(), p.dir(file+".kubeconfig")); err != nil {
+			return err
+		}
+	}
+	return p.tokenKey()
+}
+
+// tokenKey signs the tokens of service accounts.
+func (p *Peer) tokenKey() error {
 	tokens, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -165,6 +213,7 @@ func (p *Peer) startRuntime(ctx context.Context) error {
 	case <-ready:
 		return nil
 	case err := <-p.watched:
+		p.watched <- err // Stop waits for it
 		return fmt.Errorf("it ended: %w", err)
 	case <-ctx.Done():
 		return ctx.Err()
@@ -174,39 +223,24 @@ func (p *Peer) startRuntime(ctx context.Context) error {
 // Endpoint is the CRI endpoint of the peer's containerd, for images to be imported.
 func (p *Peer) Endpoint() string { return p.runtime.Endpoint() }
 
-// Processes are the peer's programs and their process ids, for footprints.
-func (p *Peer) Processes() map[string]int {
-	out := map[string]int{}
-	for _, proc := range p.procs {
-		out[proc.name] = proc.cmd.Process.Pid
-	}
-	return out
+// Processes match the command lines of the peer's programs, containerd and its shims among them.
+func (p *Peer) Processes() *regexp.Regexp {
+	return regexp.MustCompile(regexp.QuoteMeta(p.cfg.DataDir) + "/|" + regexp.QuoteMeta(p.runtime.Layout().Run) + "/")
 }
 
-// Stop ends every program in the reverse order of their start, removes the containers and all data. It has a time limit of its own.
+// Stop ends every program, removes the containers and all data, and puts back what was changed on the host. It has a time limit of its own.
 func (p *Peer) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var errs []error
-	for i := len(p.procs) - 1; i >= 0; i-- {
-		errs = append(errs, p.procs[i].stop())
-	}
-	p.procs = nil
-	if p.runtime != nil {
-		errs = append(errs, p.runtime.Cleanup(ctx))
-	}
+	errs := []error{p.Down()}
 	if p.stopWatch != nil {
 		p.stopWatch()
+		<-p.watched
+		errs = append(errs, p.runtime.Cleanup(ctx))
+	}
+	if p.host != nil {
+		errs = append(errs, p.host.restore())
 	}
 	errs = append(errs, unmountBelow(p.cfg.DataDir))
 	return errors.Join(append(errs, os.RemoveAll(p.cfg.DataDir))...)
-}
-
-// get asks the API server as administrator.
-func (p *Peer) get(ctx context.Context, path string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	return p.client().Do(r)
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -76,8 +74,9 @@ func (proc *process) tail() string {
 	return string(b)
 }
 
+// stop ends it, by force after ten seconds. It may have ended already.
 func (proc *process) stop() error {
-	_ = proc.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = proc.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-proc.ended:
 		return nil
@@ -86,15 +85,6 @@ func (proc *process) stop() error {
 	err := proc.cmd.Process.Kill()
 	<-proc.ended
 	return err
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // unmountBelow takes away what a kubelet mounted for pods, deepest first, so that the folder can be removed.
@@ -115,5 +105,3 @@ func unmountBelow(dir string) error {
 	}
 	return errors.Join(errs...)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

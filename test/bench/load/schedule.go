@@ -1,0 +1,156 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Scheduling against nodes that are objects only. Nobody keeps them alive, so their pods bear every taint; and nobody runs those.
+
+const fakeLabel = "bench.podo.dev/fake"
+
+// makers is how many clients lay the work out: that is not measured.
+const makers = 16
+
+func fakeNode(i int) *v1.Node {
+	size := v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("32"), v1.ResourceMemory: resource.MustParse("128Gi"), v1.ResourcePods: resource.MustParse("110"),
+	}
+	name := fmt.Sprintf("fake-%d", i)
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			fakeLabel: "", v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), v1.LabelOSStable: "linux",
+		}},
+		Status: v1.NodeStatus{
+			Capacity: size, Allocatable: size,
+			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now()}},
+		},
+	}
+}
+
+// waiting is a pod for a fake node.
+func (c *Client) waiting(name string, gated bool) *v1.Pod {
+	pod := c.pod(name)
+	pod.Labels = map[string]string{"app": "bench"}
+	pod.Spec.NodeSelector = map[string]string{fakeLabel: ""}
+	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("100Mi")}
+	if gated {
+		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: fakeLabel}}
+	}
+	return pod
+}
+
+// Layout makes nodes and pods that wait for a scheduler; gated ones wait for Ungate.
+func (c Cluster) Layout(ctx context.Context, nodes, pods int, gated bool) error {
+	_, _, err := c.many(ctx, makers, nodes, func(ctx context.Context, client *Client, i int) error {
+		_, err := client.CoreV1().Nodes().Create(ctx, fakeNode(i), metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, _, err = c.many(ctx, makers, pods, func(ctx context.Context, client *Client, i int) error {
+		_, err := client.pods().Create(ctx, client.waiting(waitingName(i), gated), metav1.CreateOptions{})
+		return err
+	})
+	return err
+}
+
+func waitingName(i int) string { return fmt.Sprintf("waiting-%d", i) }
+
+// Ungate takes the gates of so many pods away: for a cluster whose scheduler cannot be stopped. It is as much work for the API as
+// binding is.
+func (c Cluster) Ungate(ctx context.Context, pods int) error {
+	patch, err := json.Marshal([]map[string]string{{"op": "remove", "path": "/spec/schedulingGates"}})
+	if err != nil {
+		return err
+	}
+	_, _, err = c.many(ctx, makers, pods, func(ctx context.Context, client *Client, i int) error {
+		_, err := client.pods().Patch(ctx, waitingName(i), types.JSONPatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	return err
+}
+
+// Unlay takes nodes and pods away.
+func (c Cluster) Unlay(ctx context.Context) error {
+	if _, err := c.Clear(ctx); err != nil {
+		return err
+	}
+	return c.with(func(client *Client) error { return client.clearNodes(ctx) })
+}
+
+func (c *Client) clearNodes(ctx context.Context) error {
+	return c.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: fakeLabel})
+}
+
+// Bound is how many pods were bound in a second, between two looks: the first that saw any bound, and the last binding. So the start
+// of a scheduler is not counted, nor what it bound before anybody could look.
+type Bound struct {
+	PerSecond float64
+	Counted   int // pods bound between the two looks
+}
+
+// Binding watches until n pods are bound. The API may still be starting.
+func (c Cluster) Binding(ctx context.Context, n int) (Bound, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	client, err := c.Dial()
+	if err != nil {
+		return Bound{}, err
+	}
+	defer client.Close()
+	var list *v1.PodList
+	var first time.Time // not after the look that follows
+	for {
+		first = time.Now()
+		if list, err = client.pods().List(ctx, metav1.ListOptions{}); err == nil {
+			break
+		}
+		if Pause(ctx, 2*time.Millisecond) != nil {
+			return Bound{}, fmt.Errorf("no list of pods: %w", err)
+		}
+	}
+	w, err := client.pods().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return Bound{}, err
+	}
+	defer w.Stop()
+	bound := map[string]bool{}
+	for i := range list.Items {
+		if list.Items[i].Spec.NodeName != "" {
+			bound[list.Items[i].Name] = true
+		}
+	}
+	before := len(bound)
+	if before == n {
+		return Bound{}, fmt.Errorf("all %d pods were bound before anybody could look: take more", n)
+	}
+	for event := range w.ResultChan() {
+		pod, ok := event.Object.(*v1.Pod)
+		if !ok || event.Type == watch.Deleted {
+			return Bound{}, fmt.Errorf("watch: %s %v", event.Type, event.Object)
+		}
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		bound[pod.Name] = true
+		if before == 0 {
+			before, first = 1, time.Now()
+		}
+		if len(bound) == n {
+			counted := n - before
+			return Bound{float64(counted) / time.Since(first).Seconds(), counted}, nil
+		}
+	}
+	return Bound{}, fmt.Errorf("%d of %d pods were bound when the watch ended: %w", len(bound), n, context.Cause(ctx))
+}
