@@ -17,6 +17,7 @@ func (d Dirs) Kubeconfig() string { return d.path("kubeconfig") }
 func (d Dirs) Etcd() string       { return d.path("etcd") }
 func (d Dirs) Bin() string        { return d.path("bin") }
 func (d Dirs) Kubelet() string    { return d.path("kubelet") }
+func (d Dirs) Manifests() string  { return d.path("manifests") }
 func (d Dirs) Timeline() string   { return d.path("timeline") }
 func (d Dirs) Log() string        { return d.path("log", "podo.log") }
 

@@ -31,6 +31,7 @@ import (
 	"podo.dev/podo/internal/kubelet/hook"
 	"podo.dev/podo/internal/kubelet/images"
 	"podo.dev/podo/internal/kubelet/logs"
+	"podo.dev/podo/internal/kubelet/mirror"
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/probe"
@@ -67,6 +68,7 @@ type agent struct {
 	specs   *spec.Builder
 	images  *images.Manager
 	probes  *probe.Manager
+	mirrors *mirror.Keeper
 	gc      *containergc.Collector
 	rotator *logs.Rotator
 	server  *kubeletserver.Server
@@ -100,6 +102,7 @@ func (s *server) runKubelet(ctx context.Context, ready func()) error {
 	start("node status", a.node.Run, nothing)
 	start("status manager", a.status.Run, nothing)
 	start("volume manager", a.volumes.Run, nothing)
+	start("mirror pods", a.mirrors.Run, nothing)
 	start("kubelet", a.kubelet.Run, sync.OnceFunc(func() { close(working) }))
 	start("server", a.server.Run, nothing)
 	start("container collector", a.gc.Run, nothing)
@@ -328,6 +331,11 @@ func (a *agent) buildKubelet() error {
 	if err != nil {
 		return err
 	}
+	if c.StaticPodPath == s.dirs.Manifests() {
+		if err := os.MkdirAll(c.StaticPodPath, 0o700); err != nil {
+			return err
+		}
+	}
 	life := podlife.Defaults()
 	life.HostIPs = []string{s.cfg.NodeIP}
 	if p := c.CrashLoopBackOff.MaxContainerRestartPeriod; p != nil {
@@ -335,7 +343,8 @@ func (a *agent) buildKubelet() error {
 	}
 	a.kubelet, err = kubelet.New(kubelet.Config{
 		Node: s.cfg.NodeName, Life: life, Runtime: s.node.runtime,
-		Sources:     []kubelet.Source{source.API{View: s.control.view, Node: s.cfg.NodeName, Log: a.log().of("source")}},
+		Sources:     a.sources(),
+		Mirror:      func(name types.NamespacedName) { a.mirrors.Wake(name) },
 		Checkpoints: checkpoints, Reporter: a.status,
 		Admission: admit.Checker{Node: a.thisNode, Rules: admit.Rules{OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor()}},
 		Volumes:   a.volumes, Images: a.images, Cgroups: a.cgroups, Specs: a.specs,
@@ -343,7 +352,31 @@ func (a *agent) buildKubelet() error {
 		Event: a.event, NodeEvent: a.nodeEvent, Gone: func(*v1.Pod) { a.gc.Poke() },
 		Append: a.append, Log: a.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration,
 	})
+	if err != nil {
+		return err
+	}
+	a.mirrors, err = mirror.New(mirror.Config{Client: a.client, Node: a.thisNode, Pods: a.kubelet, Log: a.log().of("mirror")})
 	return err
+}
+
+// sources are where the node's pods come from: the API, a folder of manifests, and, when configured, a web server.
+func (a *agent) sources() []kubelet.Source {
+	s, c := a.s, a.s.node.config
+	log := a.log().of("source")
+	problem := func(origin string, err error) {
+		log.Error("a manifest cannot be used", "from", origin, "err", err)
+		a.nodeEvent(v1.EventTypeWarning, "FailedStaticPod", origin+": "+err.Error())
+	}
+	all := []kubelet.Source{
+		source.API{View: s.control.view, Node: s.cfg.NodeName, Log: log},
+		source.File{Path: c.StaticPodPath, Node: s.cfg.NodeName, Every: c.FileCheckFrequency.Duration, Problem: problem, Log: log},
+	}
+	if c.StaticPodURL != "" {
+		all = append(all, source.URL{
+			URL: c.StaticPodURL, Header: c.StaticPodURLHeader, Node: s.cfg.NodeName, Every: c.HTTPCheckFrequency.Duration, Problem: problem, Log: log,
+		})
+	}
+	return all
 }
 
 // thisNode is the Node object as the API has it, nil while there is none.

@@ -94,6 +94,9 @@ func (s *server) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
 	if c.PodLogsDir == def.PodLogsDir && !strings.Contains(string(text), "podLogsDir") {
 		c.PodLogsDir = s.dirs.PodLogs()
 	}
+	if c.StaticPodPath == "" {
+		c.StaticPodPath = s.dirs.Manifests()
+	}
 	if c.HealthzPort != nil && *c.HealthzPort == *def.HealthzPort && !strings.Contains(string(text), "healthzPort") {
 		port := int32(s.cfg.healthzPort())
 		c.HealthzPort = &port

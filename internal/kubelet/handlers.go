@@ -23,7 +23,11 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 	var fresh []*v1.Pod
 	for _, p := range pods {
 		h.k.pods.Set(p)
-		if podmanager.IsMirror(p) || h.r.workers.Known(p.UID) {
+		if podmanager.IsMirror(p) {
+			h.mirrored(p)
+			continue
+		}
+		if h.r.workers.Known(p.UID) {
 			continue
 		}
 		saved := h.r.saved[p.UID]
@@ -34,19 +38,36 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 			continue
 		}
 		h.r.workers.Restore(p, saved, seen, false)
+		h.k.mirror(p)
 	}
 	for _, p := range fresh {
 		h.r.workers.Update(p)
+		h.k.mirror(p)
 	}
+}
+
+// mirrored takes a mirror pod as the API has it now: it says nothing about what is wanted, and what it says about the static
+// pod is compared with what that is.
+func (h *handlers) mirrored(m *v1.Pod) {
+	h.k.mirror(m)
+	static := h.k.pods.Named(m.Namespace, m.Name)
+	if static == nil || !podmanager.IsStatic(static) || m.DeletionTimestamp != nil {
+		return
+	}
+	shown := *static
+	shown.Status = m.Status
+	h.k.cfg.Reporter.Refresh(&shown)
 }
 
 // HandlePodUpdates passes on what is wanted now.
 func (h *handlers) HandlePodUpdates(pods []*v1.Pod) {
 	for _, p := range pods {
 		h.k.pods.Set(p)
-		if !podmanager.IsMirror(p) {
-			h.r.workers.Update(p)
+		if podmanager.IsMirror(p) {
+			h.mirrored(p)
+			continue
 		}
+		h.r.workers.Update(p)
 		h.k.cfg.Reporter.Refresh(p)
 	}
 }
@@ -58,6 +79,7 @@ func (h *handlers) HandlePodRemoves(pods []*v1.Pod) {
 		if !podmanager.IsMirror(p) {
 			h.r.workers.Remove(p)
 		}
+		h.k.mirror(p)
 	}
 }
 

@@ -45,7 +45,7 @@ type Checkpoints interface {
 	Load() (map[types.UID]*podlife.Saved, []state.Damaged, error)
 }
 
-// Config is what a Kubelet needs. Hooks, Probes, NodeEvent and Gone may be nil.
+// Config is what a Kubelet needs. Hooks, Probes, NodeEvent, Gone and Mirror may be nil.
 type Config struct {
 	Node        string
 	Life        *podlife.Config
@@ -65,7 +65,9 @@ type Config struct {
 	// NodeEvent tells users about the node. May be nil.
 	NodeEvent func(eventType, reason, message string)
 	// Gone is told of each pod of which nothing is left, logs aside. It must not block.
-	Gone   func(pod *v1.Pod)
+	Gone func(pod *v1.Pod)
+	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
+	Mirror func(name types.NamespacedName)
 	Append timeline.Append
 	Log    *slog.Logger
 	// PLEG times and the worker's bounds; zero values take the modules' defaults.
@@ -171,6 +173,7 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel,
 		Gone: func(p *v1.Pod) {
 			c.Reporter.Forget(p.UID)
+			k.mirror(p)
 			if c.Gone != nil {
 				c.Gone(p)
 			}
@@ -255,6 +258,36 @@ func (k *Kubelet) Collectable() (pods map[types.UID]bool, complete bool) {
 		pods[s.Pod.UID] = s.Stage >= podlife.Finished && s.Pod.DeletionTimestamp != nil
 	}
 	return pods, r.synced.Load()
+}
+
+// Static implements mirror.Pods.
+func (k *Kubelet) Static(name types.NamespacedName) (pod *v1.Pod, ending bool) {
+	r := k.run.Load()
+	if r == nil {
+		return nil, true // nothing is known yet
+	}
+	holder := r.workers.Holder(name.Namespace, name.Name)
+	p := k.pods.Named(name.Namespace, name.Name)
+	if p == nil || !podmanager.IsStatic(p) || holder != p.UID && r.workers.Known(holder) {
+		return nil, holder != ""
+	}
+	return p, false
+}
+
+// Mirror implements mirror.Pods.
+func (k *Kubelet) Mirror(name types.NamespacedName) *v1.Pod {
+	return k.pods.MirrorNamed(name.Namespace, name.Name)
+}
+
+// mirror wakes who keeps the mirrors, when p is a static pod, the mirror of one, or what is left of one that went while no
+// kubelet ran.
+func (k *Kubelet) mirror(p *v1.Pod) {
+	if k.cfg.Mirror == nil {
+		return
+	}
+	if podmanager.IsMirror(p) || podmanager.IsStatic(p) || k.pods.MirrorNamed(p.Namespace, p.Name) != nil {
+		k.cfg.Mirror(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+	}
 }
 
 // Workers are the pods as their workers have them, for pages and tests.

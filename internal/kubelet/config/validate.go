@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -56,6 +57,12 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	check(c.CgroupRoot == "" || filepath.IsAbs(c.CgroupRoot), "cgroupRoot: %q must begin with a slash", c.CgroupRoot)
 	check(filepath.IsAbs(c.PodLogsDir) && filepath.Clean(c.PodLogsDir) == strings.TrimSuffix(c.PodLogsDir, "/"),
 		"podLogsDir: %q must be an absolute, normalized path", c.PodLogsDir)
+	check(c.StaticPodPath == "" || filepath.IsAbs(c.StaticPodPath), "staticPodPath: %q must begin with a slash", c.StaticPodPath)
+	u, err := url.Parse(c.StaticPodURL)
+	check(err == nil && (c.StaticPodURL == "" || u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")),
+		"staticPodURL: %q must be a URL of http or https", c.StaticPodURL)
+	check(c.FileCheckFrequency.Duration > 0, "fileCheckFrequency must be greater than 0")
+	check(c.HTTPCheckFrequency.Duration > 0, "httpCheckFrequency must be greater than 0")
 	n := c.MaxParallelImagePulls
 	check(n == nil || *n >= 1, "maxParallelImagePulls must be a positive number")
 	check(n == nil || *n == 1 || !*c.SerializeImagePulls, "maxParallelImagePulls cannot be larger than 1 unless serializeImagePulls is false")

@@ -90,22 +90,9 @@ func (m *Manager) All() []*v1.Pod {
 	return out
 }
 
-// Mirror is the mirror pod of a static one, or nil.
-func (m *Manager) Mirror(p *v1.Pod) *v1.Pod {
+// MirrorNamed is the mirror pod of that name, or nil.
+func (m *Manager) MirrorNamed(namespace, name string) *v1.Pod {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.mirrors[FullName(p)]
-}
-
-// Orphans are mirror pods whose static pod has gone.
-func (m *Manager) Orphans() []*v1.Pod {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	var out []*v1.Pod
-	for name, p := range m.mirrors {
-		if _, ok := m.names[name]; !ok {
-			out = append(out, p)
-		}
-	}
-	return out
+	return m.mirrors[namespace+"/"+name]
 }

@@ -191,6 +191,13 @@ func (w *Workers) Known(uid types.UID) bool {
 	return w.pods[uid] != nil
 }
 
+// Holder is the pod that uses a name and has not ended; "" when none does.
+func (w *Workers) Holder(namespace, name string) types.UID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.names[namespace+"/"+name]
+}
+
 // Snapshot is a pod as its worker has it.
 type Snapshot struct {
 	Pod   *v1.Pod // shared, not to be changed

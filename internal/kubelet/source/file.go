@@ -1,0 +1,194 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// settle is how long a folder must be quiet before it is read: whoever writes a manifest is then done with it.
+const settle = 50 * time.Millisecond
+
+// File is the source of the static pods that are written down in a folder (or one file) of this machine, one a file. Names that
+// begin with a dot are passed over. A file that cannot be read as a pod keeps the pod that it had before: a slip of the pen ends
+// nothing; removing the file does.
+type File struct {
+	Path, Node string
+	// Every is how often the folder is read without having heard of a change: it repairs what inotify missed.
+	Every time.Duration
+	// Problem is told of each file that cannot be used, once for each of its contents.
+	Problem func(origin string, err error)
+	Log     *slog.Logger
+}
+
+// written is a file as it was last read.
+type written struct {
+	size int64
+	at   time.Time
+	pod  *v1.Pod // nil while it never was one
+}
+
+// Run tells changes on out until ctx ends.
+func (f File) Run(ctx context.Context, out chan<- Change) error {
+	s := &set{source: "file", out: out, pods: map[types.UID]*v1.Pod{}}
+	files := map[string]*written{}
+	events, end := f.watch()
+	defer end()
+	every := time.NewTicker(f.Every)
+	defer every.Stop()
+	for synced := false; ; {
+		pods := unnamed(f.read(files), func(p *v1.Pod) {
+			f.Log.Warn("two static pods have one name; the one of the file that comes later is passed over", "pod", p.Namespace+"/"+p.Name)
+		})
+		if !s.become(ctx, pods) || !synced && !s.send(ctx, Synced, nil) {
+			return nil
+		}
+		synced = true
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		case <-events:
+			if !f.quiet(ctx, events) {
+				return nil
+			}
+		}
+	}
+}
+
+// watch tells of changes in the folder. One that cannot be watched is only read now and again.
+func (f File) watch() (events <-chan fsnotify.Event, end func()) {
+	w, err := fsnotify.NewBufferedWatcher(64)
+	if err == nil {
+		dir := f.Path
+		if fi, serr := os.Stat(dir); serr == nil && !fi.IsDir() {
+			dir = filepath.Dir(dir) // editors replace files
+		}
+		if err = w.Add(dir); err != nil {
+			_ = w.Close()
+		}
+	}
+	if err != nil {
+		f.Log.Warn("the folder of static pods cannot be watched; it is read now and again", "path", f.Path, "every", f.Every, "err", err)
+		return nil, func() {}
+	}
+	return w.Events, func() { _ = w.Close() }
+}
+
+// quiet returns once nothing has happened for a moment; false when ctx has ended.
+func (f File) quiet(ctx context.Context, events <-chan fsnotify.Event) bool {
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case _, ok := <-events:
+			if !ok {
+				events = nil
+			}
+			t.Reset(settle)
+		case <-t.C:
+			return true
+		}
+	}
+}
+
+// read is the pods of all files, in the order of their paths. Files that did not change are not read again.
+func (f File) read(files map[string]*written) []*v1.Pod {
+	paths, err := f.paths()
+	if err != nil {
+		f.Log.Warn("the folder of static pods cannot be read; its pods go on as they are", "path", f.Path, "err", err)
+	}
+	var pods []*v1.Pod
+	for _, path := range paths {
+		w := files[path]
+		if w == nil {
+			w = &written{size: -1}
+			files[path] = w
+		}
+		if err == nil {
+			f.refresh(path, w)
+		}
+		if w.pod != nil {
+			pods = append(pods, w.pod)
+		}
+	}
+	if err == nil {
+		for path := range files {
+			if !slices.Contains(paths, path) {
+				delete(files, path)
+			}
+		}
+		return pods
+	}
+	for _, w := range files {
+		if w.pod != nil {
+			pods = append(pods, w.pod)
+		}
+	}
+	return pods
+}
+
+// paths are the files that there are. A place that does not exist has none.
+func (f File) paths() ([]string, error) {
+	fi, err := os.Stat(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return []string{f.Path}, nil
+	}
+	entries, err := os.ReadDir(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+			out = append(out, filepath.Join(f.Path, e.Name()))
+		}
+	}
+	return out, nil
+}
+
+func (f File) refresh(path string, w *written) {
+	fi, err := os.Stat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() == w.size && fi.ModTime().Equal(w.at) {
+		return // gone again: the folder's next event says so
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		var pod *v1.Pod
+		var ignored []error
+		pod, ignored, err = manifest{Source: "file", Node: f.Node, Origin: path, Now: time.Now()}.pod(text)
+		if len(ignored) > 0 {
+			f.Log.Warn("a static pod has fields that no pod has; they are passed over", "file", path, "fields", errors.Join(ignored...))
+		}
+		if err == nil {
+			w.pod = pod
+		}
+	}
+	w.size, w.at = fi.Size(), fi.ModTime()
+	if err != nil {
+		text := "no pod is made of it"
+		if w.pod != nil {
+			text = "the pod that it described before goes on"
+		}
+		f.Problem(path, fmt.Errorf("%w: %s", err, text))
+	}
+}

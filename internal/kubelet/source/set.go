@@ -1,0 +1,75 @@
+package source
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// set is what a source of static pods has told, and tells what changes.
+type set struct {
+	source string
+	out    chan<- Change
+	pods   map[types.UID]*v1.Pod
+}
+
+// become tells how the set turns into pods: what goes first, so that a changed manifest, which is another pod of the same name,
+// does not wait for itself. false says that ctx has ended.
+func (s *set) become(ctx context.Context, pods []*v1.Pod) bool {
+	want := map[types.UID]*v1.Pod{}
+	for _, p := range pods {
+		want[p.UID] = p
+	}
+	for uid, p := range s.pods {
+		if want[uid] == nil {
+			delete(s.pods, uid)
+			if !s.send(ctx, Remove, p) {
+				return false
+			}
+		}
+	}
+	for _, p := range pods {
+		old := s.pods[p.UID]
+		if old == p {
+			continue
+		}
+		s.pods[p.UID] = p
+		op := Add
+		if old != nil {
+			p.CreationTimestamp = old.CreationTimestamp
+			p.Annotations[seenAnnotation] = old.Annotations[seenAnnotation]
+			if op = classify(old, p); op == Reconcile {
+				continue
+			}
+		}
+		if !s.send(ctx, op, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *set) send(ctx context.Context, op Op, p *v1.Pod) bool {
+	select {
+	case s.out <- Change{Source: s.source, Op: op, Pod: p}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// unnamed leaves out pods whose name an earlier one has; twice is told of those.
+func unnamed(pods []*v1.Pod, twice func(p *v1.Pod)) []*v1.Pod {
+	names := map[types.NamespacedName]bool{}
+	return slices.DeleteFunc(pods, func(p *v1.Pod) bool {
+		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		taken := names[name]
+		if taken {
+			twice(p)
+		}
+		names[name] = true
+		return taken
+	})
+}

@@ -1,0 +1,226 @@
+package source
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"podo.dev/podo/internal/registry"
+)
+
+// Annotations of static pods, as upstream has them.
+const (
+	sourceAnnotation = "kubernetes.io/config.source"
+	hashAnnotation   = "kubernetes.io/config.hash"
+	seenAnnotation   = "kubernetes.io/config.seen"
+)
+
+// maxManifest bounds a manifest, as upstream does.
+const maxManifest = 10 << 20
+
+// manifest makes static pods of what is written at one place.
+type manifest struct {
+	Source string // file or http
+	Node   string
+	Origin string // the file's path, or the URL
+	Now    time.Time
+}
+
+// pod reads one pod. ignored are fields that the type does not have.
+func (m manifest) pod(text []byte) (pod *v1.Pod, ignored []error, err error) {
+	raw, err := oneDocument(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	pod = &v1.Pod{}
+	if ignored, err = kjson.UnmarshalStrict(raw, pod); err != nil {
+		return nil, nil, err
+	}
+	if pod.APIVersion != "v1" || pod.Kind != "Pod" {
+		return nil, nil, fmt.Errorf("apiVersion %q and kind %q: a static pod is a Pod of v1", pod.APIVersion, pod.Kind)
+	}
+	return pod, ignored, m.finish(pod)
+}
+
+// pods reads one pod or a list of them.
+func (m manifest) pods(text []byte) (pods []*v1.Pod, err error) {
+	raw, err := oneDocument(text)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		metav1.TypeMeta
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, err
+	}
+	if list.Kind != "PodList" && list.Kind != "List" {
+		pod, _, err := m.pod(raw)
+		return []*v1.Pod{pod}, err
+	}
+	for i, item := range list.Items {
+		pod := &v1.Pod{}
+		if _, err := kjson.UnmarshalStrict(item, pod); err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", i, err)
+		}
+		pod.APIVersion, pod.Kind = "v1", "Pod" // which items of a PodList need not say
+		if err := m.finish(pod); err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", i, err)
+		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+func oneDocument(text []byte) ([]byte, error) {
+	if len(text) > maxManifest {
+		return nil, fmt.Errorf("it has more than %d bytes", maxManifest)
+	}
+	text = bytes.TrimPrefix(bytes.TrimSpace(text), []byte("---\n"))
+	if bytes.Contains(text, []byte("\n---\n")) {
+		return nil, errors.New("it has more than one document: put each pod into a file of its own")
+	}
+	return yaml.YAMLToJSON(text)
+}
+
+// finish makes a pod this node's: named for it, bound to it, known by a UID that is the hash of what is written and where, so
+// that the same manifest is the same pod after a restart, and a changed one is another.
+func (m manifest) finish(pod *v1.Pod) error {
+	if pod.Name == "" {
+		return errors.New("invalid pod: name is needed for the pod")
+	}
+	if pod.UID == "" {
+		written, err := json.Marshal(pod)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(fmt.Appendf(written, "host:%s %s:%s", m.Node, m.Source, m.Origin))
+		pod.UID = types.UID(hex.EncodeToString(sum[:16]))
+	}
+	pod.Name += "-" + strings.ToLower(m.Node)
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	pod.CreationTimestamp = metav1.NewTime(m.Now)
+	pod.Spec.NodeName = m.Node
+	pod.Annotations = maps.Clone(pod.Annotations)
+	for key, value := range map[string]string{
+		sourceAnnotation: m.Source, hashAnnotation: string(pod.UID), seenAnnotation: m.Now.Format(time.RFC3339Nano),
+	} {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+	}
+	if m.Source == "file" && !slices.ContainsFunc(pod.Spec.Tolerations, toleratesEviction) {
+		// What this machine itself is told to run is not driven off it.
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
+	}
+	kind := registry.Lookup(schema.GroupResource{Resource: "pods"})
+	kind.Default(pod)
+	kind.PrepareForCreate(pod)
+	if errs := kind.CheckCreate(pod); len(errs) > 0 {
+		return fmt.Errorf("invalid pod: %w", errs.ToAggregate())
+	}
+	if what := reference(&pod.Spec); what != "" {
+		return fmt.Errorf("static pods may not reference %s", what)
+	}
+	return nil
+}
+
+func toleratesEviction(t v1.Toleration) bool {
+	return t.Key == "" && t.Operator == v1.TolerationOpExists && (t.Effect == v1.TaintEffectNoExecute || t.Effect == "")
+}
+
+// reference names the first kind of API object that the pod depends on: a static pod runs without the API, so that it may
+// depend on none.
+func reference(spec *v1.PodSpec) string {
+	env := func(c *v1.Container) string {
+		for _, e := range c.Env {
+			switch {
+			case e.ValueFrom == nil:
+			case e.ValueFrom.SecretKeyRef != nil:
+				return "secrets"
+			case e.ValueFrom.ConfigMapKeyRef != nil:
+				return "configmaps"
+			}
+		}
+		for _, e := range c.EnvFrom {
+			switch {
+			case e.SecretRef != nil:
+				return "secrets"
+			case e.ConfigMapRef != nil:
+				return "configmaps"
+			}
+		}
+		return ""
+	}
+	switch {
+	case spec.ServiceAccountName != "":
+		return "serviceaccounts"
+	case len(spec.ImagePullSecrets) > 0:
+		return "secrets"
+	}
+	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			if what := env(&list[i]); what != "" {
+				return what
+			}
+		}
+	}
+	if len(spec.ResourceClaims) > 0 {
+		return "resourceclaims"
+	}
+	for i := range spec.Volumes {
+		if what := volumeReference(&spec.Volumes[i]); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+func volumeReference(v *v1.Volume) string {
+	switch {
+	case v.ConfigMap != nil:
+		return "configmaps (via configmap volumes)"
+	case v.Secret != nil:
+		return "secrets (via secret volumes)"
+	case v.CSI != nil:
+		return "csidrivers (via CSI volumes)"
+	case v.PersistentVolumeClaim != nil:
+		return "persistentvolumeclaims"
+	case v.Ephemeral != nil:
+		return "persistentvolumeclaims (via ephemeral volumes)"
+	case v.AzureFile != nil:
+		return "secrets (via azureFile volumes)"
+	case v.Projected == nil:
+		return ""
+	}
+	for _, s := range v.Projected.Sources {
+		switch {
+		case s.ConfigMap != nil:
+			return "configmaps (via projected volumes)"
+		case s.Secret != nil:
+			return "secrets (via projected volumes)"
+		case s.ServiceAccountToken != nil:
+			return "serviceaccounts (via projected volumes)"
+		case s.ClusterTrustBundle != nil:
+			return "clustertrustbundles"
+		case s.PodCertificate != nil:
+			return "podcertificates"
+		}
+	}
+	return ""
+}
