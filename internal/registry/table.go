@@ -10,16 +10,17 @@ import (
 // share the rows.
 var table = []*Kind{
 	configMapKind(),
-	endpointsKind(),
 	eventKind(),
+	limitRangeKind(),
 	namespaceKind(),
 	nodeKind(),
 	podKind(),
+	resourceQuotaKind(),
 	secretKind(),
 	serviceAccountKind(),
-	serviceKind(),
+	priorityClassKind(),
 	leaseKind(),
-	endpointSliceKind(),
+	runtimeClassKind(),
 }
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.

@@ -30,7 +30,9 @@ var packages = []string{
 	"k8s.io/api/coordination/v1",
 	"k8s.io/api/core/v1",
 	"k8s.io/api/events/v1",
+	"k8s.io/api/node/v1",
 	"k8s.io/api/policy/v1",
+	"k8s.io/api/scheduling/v1",
 }
 
 // dump is the program that runs in the temporary module, with the generated package beside it.

@@ -42,6 +42,12 @@ func IsExtended(name v1.ResourceName) bool {
 	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
+// IsQuotaName says whether a quota knows the resource without a domain.
+func IsQuotaName(name v1.ResourceName) bool {
+	return slices.Contains(measured, name) && name != "storage" || slices.Contains(countable, name) || IsHugePages(name) ||
+		strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
+}
+
 // CanOvercommit says whether a limit may differ from the request.
 func CanOvercommit(name v1.ResourceName) bool { return IsNative(name) && !IsHugePages(name) }
 

@@ -25,6 +25,12 @@ var oldLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
+// OldNodeLabel tells what is said of a node's label that was renamed or dropped.
+func OldNodeLabel(key string) (msg string, old bool) {
+	msg, old = oldLabels[key]
+	return msg, old
+}
+
 // warner collects what is accepted but unwise.
 type warner struct{ out []string }
 

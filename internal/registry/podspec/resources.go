@@ -11,6 +11,13 @@ import (
 	"podo.dev/podo/internal/registry/check"
 )
 
+// Resources checks limits and requests by themselves, as those of a container.
+func Resources(p *field.Path, r *v1.ResourceRequirements, o Options) field.ErrorList {
+	v := &validator{o: o}
+	v.resources(p, r, v.ContainerResourceName)
+	return v.List()
+}
+
 // resources checks limits and requests; name checks which resources may stand there.
 func (v *validator) resources(p *field.Path, r *v1.ResourceRequirements, name func(*field.Path, v1.ResourceName)) {
 	limits, requests := p.Child("limits"), p.Child("requests")
