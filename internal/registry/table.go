@@ -10,6 +10,7 @@ import (
 // share the rows.
 var table = []*Kind{
 	configMapKind(),
+	endpointsKind(),
 	eventKind(),
 	limitRangeKind(),
 	namespaceKind(),
@@ -18,9 +19,11 @@ var table = []*Kind{
 	resourceQuotaKind(),
 	secretKind(),
 	serviceAccountKind(),
+	serviceKind(),
 	priorityClassKind(),
 	leaseKind(),
 	runtimeClassKind(),
+	endpointSliceKind(),
 }
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.
