@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// serviceAccountKind has no rules beyond its metadata's. Its subresource "token" comes with the tokens themselves.
+// serviceAccountKind has no rules beyond its metadata's.
 func serviceAccountKind() *Kind {
 	of := func(obj runtime.Object) *v1.ServiceAccount { return obj.(*v1.ServiceAccount) }
 	return &Kind{
@@ -34,8 +34,9 @@ func serviceAccountKind() *Kind {
 			Warnings:           func(obj, old runtime.Object) []string { return serviceAccountWarnings(of(obj), of(old)) },
 			AllowUnconditional: true,
 		}},
-		Selectable: metaFields,
-		Columns:    []metav1.TableColumnDefinition{nameColumn, ageColumn},
+		Subresources: []Subresource{{Name: "token", GVK: tokenRequestGVK, Verbs: []string{"create"}}},
+		Selectable:   metaFields,
+		Columns:      []metav1.TableColumnDefinition{nameColumn, ageColumn},
 		Row: func(obj runtime.Object, now time.Time) []any {
 			return []any{of(obj).Name, age(of(obj).CreationTimestamp, now)}
 		},

@@ -1,88 +1,85 @@
-// Package authn says who a request is from: the subject of a client certificate that the cluster's authority signed, or nobody.
+// Package authn says who a request is from. Credentials are asked for in order, and the first good ones count: a client certificate of
+// the cluster's authority, then a bearer token (from a static file, of a ServiceAccount, a bootstrap token). Who shows bad ones is
+// refused; who shows none is anonymous where that is allowed.
 package authn
 
 import (
-	"context"
-	"crypto/x509"
 	"errors"
-	"net"
+	"log/slog"
 	"net/http"
-	"sync"
-	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// ErrUnauthorized says that the credentials given are no good; a request without any is anonymous instead.
+// ErrUnauthorized says that the request's credentials are no good, or that it has none and needs some. Why stays here.
 var ErrUnauthorized = errors.New("Unauthorized") //nolint:staticcheck // upstream's text
-
-// X509 verifies client certificates.
-type X509 struct {
-	Roots *x509.CertPool
-	Now   func() time.Time // default time.Now
-}
 
 // anonymous is who has shown nothing.
 var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// connection remembers a connection's verdict: checking a signature for each request would cost more than the request.
-type connection struct {
-	once sync.Once
-	user user.Info
-	end  time.Time
-	err  error
+// Anonymous says on which paths a request without credentials is anybody's.
+type Anonymous func(path string) bool
+
+// Everywhere lets authorization decide what strangers may do; Nowhere refuses them at once.
+func Everywhere(string) bool { return true }
+
+// Nowhere is described at Everywhere.
+func Nowhere(string) bool { return false }
+
+// Health lets strangers ask whether the server is well, and nothing else.
+func Health(path string) bool { return path == "/livez" || path == "/readyz" || path == "/healthz" }
+
+// Config is what an Authenticator is made of. Certificates is required.
+type Config struct {
+	Certificates *X509
+	// Tokens are asked in order; the first that knows a token decides.
+	Tokens []authenticator.Token
+	// Audiences is who the API server is, for tokens that are reviewed without saying for whom.
+	Audiences []string
+	Anonymous Anonymous    // default Nowhere
+	Logger    *slog.Logger // may be nil
 }
 
-type connKey struct{}
+// Authenticator is described at the top of the package.
+type Authenticator struct {
+	c     Config
+	known authenticator.Request
+}
 
-// ConnContext is for http.Server.ConnContext.
-func ConnContext(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, &connection{})
+// New makes an Authenticator.
+func New(c Config) (*Authenticator, error) {
+	if c.Certificates == nil {
+		return nil, errors.New("authn: Config needs Certificates")
+	}
+	if c.Anonymous == nil {
+		c.Anonymous = Nowhere
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	tokens := tokenunion.New(c.Tokens...)
+	// The bearer-token authenticators take the token off the request, so that it goes no further.
+	all := union.New(c.Certificates, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	return &Authenticator{c, group.NewAuthenticatedGroupAdder(all)}, nil
 }
 
 // User is who r is from.
-func (x *X509) User(r *http.Request) (user.Info, error) {
-	if r.Header.Get("Authorization") != "" {
-		return nil, ErrUnauthorized // no kind of token is known yet: never let one pass as anonymous
-	}
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+func (a *Authenticator) User(r *http.Request) (user.Info, error) {
+	answer, ok, err := a.known.AuthenticateRequest(r)
+	switch {
+	case err != nil:
+		a.c.Logger.Debug("a request's credentials are no good", "path", r.URL.Path, "remote", r.RemoteAddr, "err", err)
+		return nil, ErrUnauthorized
+	case ok:
+		return answer.User, nil
+	case a.c.Anonymous(r.URL.Path):
 		return anonymous, nil
 	}
-	c, ok := r.Context().Value(connKey{}).(*connection)
-	if !ok {
-		c = &connection{}
-	}
-	c.once.Do(func() { c.user, c.end, c.err = x.verify(r.TLS.PeerCertificates) })
-	if c.err != nil || x.now().After(c.end) {
-		return nil, ErrUnauthorized
-	}
-	return c.user, nil
-}
-
-func (x *X509) now() time.Time {
-	if x.Now != nil {
-		return x.Now()
-	}
-	return time.Now()
-}
-
-func (x *X509) verify(chain []*x509.Certificate) (user.Info, time.Time, error) {
-	o := x509.VerifyOptions{
-		Roots:         x.Roots,
-		Intermediates: x509.NewCertPool(),
-		CurrentTime:   x.now(),
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	for _, c := range chain[1:] {
-		o.Intermediates.AddCert(c)
-	}
-	if _, err := chain[0].Verify(o); err != nil {
-		return nil, time.Time{}, err
-	}
-	s := chain[0].Subject
-	if s.CommonName == "" {
-		return nil, time.Time{}, errors.New("the certificate has no common name")
-	}
-	groups := append(append([]string(nil), s.Organization...), user.AllAuthenticated)
-	return &user.DefaultInfo{Name: s.CommonName, Groups: groups}, chain[0].NotAfter, nil
+	return nil, ErrUnauthorized
 }

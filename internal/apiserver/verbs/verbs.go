@@ -30,6 +30,7 @@ import (
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/tokens"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -49,6 +50,8 @@ type Config struct {
 	Admission admit.Chain
 	// Reviews answer the creation of kinds that are not stored.
 	Reviews map[schema.GroupResource]Review
+	// Tokens makes ServiceAccounts' tokens; nil serves none.
+	Tokens *tokens.Issuer
 	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
 	Append timeline.Append
 	Now    func() time.Time

@@ -21,6 +21,10 @@ import (
 
 // special serves subresources that are not a part of the object. It reports whether it has answered.
 func (c *call) special(u user.Info) bool {
+	if c.kind.Resource == "serviceaccounts" && c.info.Subresource == "token" && c.info.Name != "" {
+		c.token(u)
+		return true
+	}
 	if c.kind.Resource != "pods" || c.kind.GVK.Group != "" || c.info.Name == "" {
 		return false
 	}

@@ -60,6 +60,8 @@ type Config struct {
 	// Certificate is the serving certificate, asked for at each handshake; ClientCAs verify clients.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	ClientCAs   *x509.CertPool
+	// Authn says who a request is from. Default: clients' certificates, and whoever has none is anonymous.
+	Authn *authn.Authenticator
 	// Kubelets is how kubelets are spoken to (the API server's client certificate, the authority); KubeletPort is the port
 	// of nodes that do not tell theirs.
 	Kubelets    *tls.Config
@@ -94,7 +96,7 @@ func (c *Config) Validate() error {
 // Server is the component "apiserver".
 type Server struct {
 	c        Config
-	authn    authn.X509
+	authn    *authn.Authenticator
 	routes   map[string]http.Handler // exact paths
 	below    []Handler               // those with a trailing slash
 	kubelets *http.Transport
@@ -132,8 +134,14 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Authn == nil {
+		certificates := &authn.X509{Roots: c.ClientCAs, Now: c.Now}
+		if c.Authn, err = authn.New(authn.Config{Certificates: certificates, Anonymous: authn.Everywhere}); err != nil {
+			return nil, err
+		}
+	}
 	s := &Server{
-		c: c, authn: authn.X509{Roots: c.ClientCAs, Now: c.Now}, kubelets: kubeletTransport(c.Kubelets), metrics: m,
+		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), metrics: m,
 		flight: make(flight, maxInFlight),
 	}
 	return s, s.route()

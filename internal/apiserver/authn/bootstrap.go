@@ -1,0 +1,106 @@
+package authn
+
+import (
+	"context"
+	"crypto/subtle"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/view"
+)
+
+// Bootstrap authenticates the tokens with which new nodes make themselves known: each is a Secret in kube-system.
+type Bootstrap struct {
+	View   *view.View
+	Now    func() time.Time // default time.Now
+	Logger *slog.Logger     // may be nil
+}
+
+var _ authenticator.Token = (*Bootstrap)(nil)
+
+const (
+	bootstrapType   v1.SecretType = "bootstrap.kubernetes.io/token"
+	bootstrapPrefix               = "bootstrap-token-"
+	bootstrapUser                 = "system:bootstrap:"
+	bootstrapGroup                = "system:bootstrappers"
+)
+
+var (
+	bootstrapToken  = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
+	bootstrapGroups = regexp.MustCompile(`\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`)
+)
+
+// AuthenticateToken implements authenticator.Token. Who has a token that is no good any more learns no more than a stranger.
+func (b *Bootstrap) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	parts := bootstrapToken.FindStringSubmatch(token)
+	if parts == nil {
+		return nil, false, nil
+	}
+	id, secret := parts[1], parts[2]
+	e := b.View.Snapshot().Get(schema.GroupResource(client.Secrets), metav1.NamespaceSystem, bootstrapPrefix+id)
+	if e == nil {
+		return nil, false, nil
+	}
+	s := e.Object.(*v1.Secret)
+	now := time.Now()
+	if b.Now != nil {
+		now = b.Now()
+	}
+	groups, why := bootstrapper(s, id, secret, now)
+	if why != "" {
+		if b.Logger != nil {
+			b.Logger.Debug("a bootstrap token is not accepted", "secret", s.Name, "why", why)
+		}
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: bootstrapUser + id, Groups: groups}}, true, nil
+}
+
+// bootstrapper says which groups a Secret gives to who knows it, or why it is no good.
+func bootstrapper(s *v1.Secret, id, secret string, now time.Time) (groups []string, why string) {
+	switch {
+	case s.DeletionTimestamp != nil:
+		return nil, "it is being deleted"
+	case s.Type != bootstrapType:
+		return nil, "its type is another"
+	case subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(secret)) != 1:
+		return nil, "token-secret is another"
+	case string(s.Data["token-id"]) != id:
+		return nil, "token-id is another"
+	case bootstrapExpired(s, now):
+		return nil, "it has expired"
+	case string(s.Data["usage-bootstrap-authentication"]) != "true":
+		return nil, "it is not for authentication"
+	}
+	groups = []string{bootstrapGroup}
+	if extra := string(s.Data["auth-extra-groups"]); extra != "" {
+		for _, g := range strings.Split(extra, ",") {
+			if !bootstrapGroups.MatchString(g) {
+				return nil, "auth-extra-groups names a group that is none of bootstrappers"
+			}
+			groups = append(groups, g)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups), ""
+}
+
+// bootstrapExpired says that a Secret's time is over; one that cannot be read is.
+func bootstrapExpired(s *v1.Secret, now time.Time) bool {
+	text := string(s.Data["expiration"])
+	if text == "" {
+		return false
+	}
+	end, err := time.Parse(time.RFC3339, text)
+	return err != nil || !end.After(now)
+}

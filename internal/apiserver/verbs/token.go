@@ -1,0 +1,49 @@
+package verbs
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/tokens"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+)
+
+// CreateToken makes a token for the ServiceAccount that ref names. r becomes the verbs' own and is the answer. Nothing is stored, so
+// that a dry run is no different.
+func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r *authenticationv1.TokenRequest, o Options) (*authenticationv1.TokenRequest, error) {
+	ref = client.ServiceAccounts.At(ref.Namespace, ref.Name).Sub("token")
+	k, err := v.kind(ref.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+		return nil, err
+	}
+	if v.c.Tokens == nil {
+		return nil, apierrors.NewGenericServerResponse(404, "", ref.Resource, "", "404 page not found", 0, false)
+	}
+	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: r, DryRun: o.DryRun, Warn: o.warning}
+	if err := v.chain.Mutate(ctx, a); err != nil {
+		return nil, err
+	}
+	registry.DefaultTokenRequest(r)
+	// What the token is bound to may have been created a moment ago, by whoever asks.
+	now, err := v.c.View.Fresh(ctx)
+	if err != nil {
+		return nil, viewError(err)
+	}
+	out, err := v.c.Tokens.Issue(tokens.Request{
+		Namespace: ref.Namespace, Name: ref.Name, Object: r, Now: now,
+		Admit: func() error { return v.chain.Validate(ctx, a) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
+	return out, nil
+}

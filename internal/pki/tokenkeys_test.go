@@ -1,0 +1,68 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTokenKeysAreKeptAndRotated(t *testing.T) {
+	c := config(t, time.Now())
+	b := ensure(t, c)
+	read := func() TokenKeys {
+		t.Helper()
+		keys, err := b.TokenKeys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	same := func(a, b any) bool { return a.(*ecdsa.PublicKey).Equal(b) }
+	first := read()
+	if again := read(); !same(again.Signer.Public(), first.Signer.Public()) || len(again.Verify) != 1 {
+		t.Fatal("the key was made again without need")
+	}
+	if _, err := b.RotateTokenKey(); err != nil {
+		t.Fatal(err)
+	}
+	second := read()
+	if same(second.Signer.Public(), first.Signer.Public()) {
+		t.Error("after a rotation the old key still signs")
+	}
+	if len(second.Verify) != 2 || !same(second.Verify[0], second.Signer.Public()) || !same(second.Verify[1], first.Signer.Public()) {
+		t.Error("after a rotation both keys verify, the newest first")
+	}
+	path := filepath.Join(c.Dir, tokenKeysFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(data), "PRIVATE KEY-----"); n != 2 { // one BEGIN, one END
+		t.Errorf("the file has %d lines of private keys: that of an earlier key must be gone", n)
+	}
+	// An operator's RSA key in front signs.
+	own, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(own)})
+	if err := os.WriteFile(path, append(front, data...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if third := read(); !own.PublicKey.Equal(third.Signer.Public()) || len(third.Verify) != 3 {
+		t.Error("the key in front must sign, and the others verify")
+	}
+	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TokenKeys(); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
+		t.Errorf("a damaged file must be told with advice, got %v", err)
+	}
+}
