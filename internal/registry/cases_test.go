@@ -126,6 +126,10 @@ func outcome(t *testing.T, k *registry.Kind, words []string, base, patch string)
 // create is what the verbs do with a new object.
 func create(k *registry.Kind, obj runtime.Object) field.ErrorList {
 	m, _ := meta.Accessor(obj)
+	if k.Unstored {
+		k.Default(obj)
+		return k.Validate(obj)
+	}
 	m.SetUID("3f2c")
 	k.Default(obj)
 	k.PrepareForCreate(obj)

@@ -27,11 +27,13 @@ var packages = []string{
 	"k8s.io/apimachinery/pkg/version",
 	"k8s.io/api/autoscaling/v1",
 	"k8s.io/api/authentication/v1",
+	"k8s.io/api/authorization/v1",
 	"k8s.io/api/coordination/v1",
 	"k8s.io/api/core/v1",
 	"k8s.io/api/events/v1",
 	"k8s.io/api/node/v1",
 	"k8s.io/api/policy/v1",
+	"k8s.io/api/rbac/v1",
 	"k8s.io/api/scheduling/v1",
 }
 
