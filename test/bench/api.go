@@ -141,43 +141,47 @@ func (b *bench) read(ctx context.Context) error {
 func (b *bench) list(ctx context.Context) error {
 	const protobuf, json = "application/vnd.kubernetes.protobuf", "application/json"
 	for _, form := range []struct{ name, accept, encoding string }{
-		{"list.protobuf", protobuf, ""}, {"list.protobuf.plain", protobuf, "identity"},
-		{"list.json", json, ""}, {"list.json.plain", json, "identity"},
-		{"list.protobuf.decoded", "", ""},
+		{"list.protobuf", protobuf, ""},
+		{"list.protobuf.plain", protobuf, "identity"},
+		{"list.json", json, ""},
+		{"list.json.plain", json, "identity"},
 	} {
-		times, sizes := figures.Samples{}, figures.Samples{}
-		for i := range b.runs + warmUp {
-			for _, t := range b.targets {
-				took, size, err := listOnce(ctx, t.Cluster, form.accept, form.encoding)
-				if err != nil {
-					return fmt.Errorf("%s: %w", t.name, err)
-				}
-				if i < warmUp {
-					continue
-				}
-				times.Time(t.name, took)
-				if size > 0 {
-					sizes.Add(t.name, float64(size)/1e6)
-				}
-			}
+		var size int64
+		err := b.listed(ctx, form.name, func(ctx context.Context, l *load.Lister) (took time.Duration, err error) {
+			took, size, err = l.Raw(ctx, form.accept, form.encoding)
+			return took, err
+		})
+		if err != nil {
+			return err
 		}
-		b.book.Spread(form.name, times)
-		if form.encoding != "" {
-			b.book.Median(form.name+".size", "MB", sizes)
-		}
+		b.book.Add(form.name+".size", float64(size)/1e6, "MB")
 	}
-	return nil
+	return b.listed(ctx, "list.protobuf.decoded", func(ctx context.Context, l *load.Lister) (time.Duration, error) { return l.Decoded(ctx) })
 }
 
-func listOnce(ctx context.Context, c load.Cluster, accept, encoding string) (time.Duration, int64, error) {
-	l, err := c.NewLister(ctx)
-	if err != nil {
-		return 0, 0, err
+// listed lets the clusters take turns at one form of lists.
+func (b *bench) listed(ctx context.Context, name string, once func(context.Context, *load.Lister) (time.Duration, error)) error {
+	listers := map[*target]*load.Lister{}
+	for _, t := range b.targets {
+		l, err := t.NewLister()
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		listers[t] = l
 	}
-	defer l.Close()
-	if accept == "" {
-		took, err := l.Decoded(ctx)
-		return took, 0, err
+	times := figures.Samples{}
+	for i := range b.runs + warmUp { // the first connects, too
+		for _, t := range b.targets {
+			took, err := once(ctx, listers[t])
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			if i >= warmUp {
+				times.Time(t.name, took)
+			}
+		}
 	}
-	return l.Raw(ctx, accept, encoding)
+	b.book.Spread(name, times)
+	return nil
 }

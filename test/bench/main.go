@@ -46,7 +46,9 @@ type options struct {
 // numbers is a flag like 10,50,100.
 type numbers []int
 
-func (n *numbers) String() string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n), " ", ","), "[]") }
+func (n *numbers) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n), " ", ","), "[]")
+}
 
 func (n *numbers) Set(text string) error {
 	*n = nil

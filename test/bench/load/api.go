@@ -113,17 +113,10 @@ func (c *Client) clear(ctx context.Context) error {
 // Lister lists all pods of the namespace.
 type Lister struct{ client *Client }
 
-// NewLister connects.
-func (c Cluster) NewLister(ctx context.Context) (*Lister, error) {
+// NewLister makes one with a connection of its own.
+func (c Cluster) NewLister() (*Lister, error) {
 	client, err := c.Dial()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{}); err != nil {
-		client.Close()
-		return nil, err
-	}
-	return &Lister{client}, nil
+	return &Lister{client}, err
 }
 
 // Close gives the connection back.

@@ -3,14 +3,15 @@ package load
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Scheduling against nodes that are objects only. Nobody keeps them alive, so their pods bear every taint; and nobody runs those.
@@ -100,7 +101,7 @@ type Bound struct {
 	Counted   int // pods bound between the two looks
 }
 
-// Binding watches until n pods are bound. The API may still be starting.
+// Binding watches until n pods are bound. The API may be restarting until the first is.
 func (c Cluster) Binding(ctx context.Context, n int) (Bound, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -109,48 +110,64 @@ func (c Cluster) Binding(ctx context.Context, n int) (Bound, error) {
 		return Bound{}, err
 	}
 	defer client.Close()
-	var list *v1.PodList
-	var first time.Time // not after the look that follows
 	for {
-		first = time.Now()
-		if list, err = client.pods().List(ctx, metav1.ListOptions{}); err == nil {
-			break
+		look := binding{n: n, bound: map[string]bool{}}
+		err := look.run(ctx, client)
+		switch {
+		case err == nil:
+			return Bound{float64(n-look.before) / time.Since(look.first).Seconds(), n - look.before}, nil
+		case look.before > 0 || ctx.Err() != nil:
+			return Bound{}, fmt.Errorf("%d of %d pods were seen bound: %w", len(look.bound), n, err)
 		}
-		if Pause(ctx, 2*time.Millisecond) != nil {
-			return Bound{}, fmt.Errorf("no list of pods: %w", err)
+		if err := Pause(ctx, 2*time.Millisecond); err != nil {
+			return Bound{}, err
 		}
+	}
+}
+
+// binding is one list and watch.
+type binding struct {
+	n      int
+	bound  map[string]bool
+	before int       // bound at the first look that saw any
+	first  time.Time // not after that look
+}
+
+func (b *binding) run(ctx context.Context, client *Client) error {
+	b.first = time.Now()
+	list, err := client.pods().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		b.see(&list.Items[i])
+	}
+	if b.before = len(b.bound); b.before == b.n {
+		return errors.New("all were bound before anybody could look: take more")
 	}
 	w, err := client.pods().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
-		return Bound{}, err
+		return err
 	}
 	defer w.Stop()
-	bound := map[string]bool{}
-	for i := range list.Items {
-		if list.Items[i].Spec.NodeName != "" {
-			bound[list.Items[i].Name] = true
-		}
-	}
-	before := len(bound)
-	if before == n {
-		return Bound{}, fmt.Errorf("all %d pods were bound before anybody could look: take more", n)
-	}
 	for event := range w.ResultChan() {
 		pod, ok := event.Object.(*v1.Pod)
-		if !ok || event.Type == watch.Deleted {
-			return Bound{}, fmt.Errorf("watch: %s %v", event.Type, event.Object)
+		if !ok {
+			return apierrors.FromObject(event.Object)
 		}
-		if pod.Spec.NodeName == "" {
-			continue
+		b.see(pod)
+		if b.before == 0 && len(b.bound) > 0 {
+			b.before, b.first = 1, time.Now()
 		}
-		bound[pod.Name] = true
-		if before == 0 {
-			before, first = 1, time.Now()
-		}
-		if len(bound) == n {
-			counted := n - before
-			return Bound{float64(counted) / time.Since(first).Seconds(), counted}, nil
+		if len(b.bound) == b.n {
+			return nil
 		}
 	}
-	return Bound{}, fmt.Errorf("%d of %d pods were bound when the watch ended: %w", len(bound), n, context.Cause(ctx))
+	return errors.New("the watch ended")
+}
+
+func (b *binding) see(pod *v1.Pod) {
+	if pod.Spec.NodeName != "" {
+		b.bound[pod.Name] = true
+	}
 }
