@@ -12,9 +12,9 @@ import (
 //go:embed corpus/*.yaml
 var corpusFiles embed.FS
 
-// corpus reads the valid manifests of a kind, from corpus/<resource>.yaml.
+// corpus reads the valid manifests of a kind, from corpus/<name>.yaml.
 func (k Kind) corpus() ([]runtime.Object, error) {
-	b, err := corpusFiles.ReadFile("corpus/" + k.Podo.Resource + ".yaml")
+	b, err := corpusFiles.ReadFile("corpus/" + k.name() + ".yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (k Kind) corpus() ([]runtime.Object, error) {
 	for i, doc := range strings.Split(string(b), "\n---\n") {
 		obj := k.Podo.New()
 		if err := yaml.UnmarshalStrict([]byte(doc), obj); err != nil {
-			return nil, fmt.Errorf("corpus/%s.yaml, manifest %d: %w", k.Podo.Resource, i, err)
+			return nil, fmt.Errorf("corpus/%s.yaml, manifest %d: %w", k.name(), i, err)
 		}
 		k.complete(obj)
 		out = append(out, obj)

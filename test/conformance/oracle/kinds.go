@@ -6,26 +6,48 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
 
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
+	_ "k8s.io/kubernetes/pkg/apis/events/install"
+	_ "k8s.io/kubernetes/pkg/apis/node/install"
+	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
+	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
+	"k8s.io/kubernetes/pkg/registry/core/endpoint"
 	"k8s.io/kubernetes/pkg/registry/core/event"
+	"k8s.io/kubernetes/pkg/registry/core/limitrange"
 	"k8s.io/kubernetes/pkg/registry/core/namespace"
 	"k8s.io/kubernetes/pkg/registry/core/node"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/registry/core/podtemplate"
+	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
+	"k8s.io/kubernetes/pkg/registry/core/resourcequota"
 	"k8s.io/kubernetes/pkg/registry/core/secret"
+	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
+	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
+	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
+	"k8s.io/kubernetes/pkg/registry/rbac/role"
+	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
+	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
 
 	"podo.dev/podo/internal/registry"
 )
 
-// Kind is one kind on both sides. A new kind is a line in Kinds and a file in corpus/.
+// Kind is one kind on both sides.
 type Kind struct {
 	Podo   *registry.Kind
 	Create rest.RESTCreateStrategy
+	// Update are the rules of each endpoint that takes the whole object: "" and subresources.
 	Update map[string]rest.RESTUpdateStrategy
 	// Attrs are the selectable fields; nil where upstream takes the metadata's only.
 	Attrs func(obj runtime.Object) (labels.Set, fields.Set, error)
@@ -33,33 +55,92 @@ type Kind struct {
 	Grace rest.RESTGracefulDeleteStrategy
 }
 
-// updates is the table of a kind without subresources.
-func updates(s rest.RESTUpdateStrategy) map[string]rest.RESTUpdateStrategy {
-	return map[string]rest.RESTUpdateStrategy{"": s}
+// Kinds are the kinds that are compared: those of lines that Podo serves. A new kind is a line in lines and a file of valid
+// manifests, corpus/<name>.yaml.
+var Kinds = served(lines)
+
+// strategy is what most kinds have: the same rules for a creation and for an update.
+type strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
 }
 
-func podo(group, resource string) *registry.Kind {
+// line is a kind without subresources; grown by with and selected.
+func line(group, resource string, s strategy) Kind {
 	k := registry.Lookup(schema.GroupResource{Group: group, Resource: resource})
-	if k == nil {
-		panic("not served: " + resource)
-	}
+	return Kind{Podo: k, Create: s, Update: map[string]rest.RESTUpdateStrategy{"": s}}
+}
+
+// with adds the rules of a subresource.
+func (k Kind) with(subresource string, s rest.RESTUpdateStrategy) Kind {
+	k.Update[subresource] = s
 	return k
 }
 
-// Kinds are the kinds that are compared.
-var Kinds = []Kind{
-	{Podo: podo("", "pods"), Create: pod.Strategy, Attrs: pod.GetAttrs, Grace: pod.Strategy, Update: map[string]rest.RESTUpdateStrategy{
-		"": pod.Strategy, "status": pod.StatusStrategy, "ephemeralcontainers": pod.EphemeralContainersStrategy, "resize": pod.ResizeStrategy,
-	}},
-	{Podo: podo("", "nodes"), Create: node.Strategy, Attrs: node.GetAttrs, Update: map[string]rest.RESTUpdateStrategy{
-		"": node.Strategy, "status": node.StatusStrategy,
-	}},
-	{Podo: podo("", "namespaces"), Create: namespace.Strategy, Attrs: namespace.GetAttrs, Update: map[string]rest.RESTUpdateStrategy{
-		"": namespace.Strategy, "status": namespace.StatusStrategy, "finalize": namespace.FinalizeStrategy,
-	}},
-	{Podo: podo("", "events"), Create: event.Strategy, Update: updates(event.Strategy), Attrs: event.GetAttrs},
-	{Podo: podo("", "configmaps"), Create: configmap.Strategy, Update: updates(configmap.Strategy), Attrs: configmap.GetAttrs},
-	{Podo: podo("", "secrets"), Create: secret.Strategy, Update: updates(secret.Strategy), Attrs: secret.GetAttrs},
-	{Podo: podo("", "serviceaccounts"), Create: serviceaccount.Strategy, Update: updates(serviceaccount.Strategy)},
-	{Podo: podo("coordination.k8s.io", "leases"), Create: lease.Strategy, Update: updates(lease.Strategy)},
+// selected adds selectable fields.
+func (k Kind) selected(attrs storage.AttrFunc) Kind {
+	k.Attrs = attrs
+	return k
+}
+
+// graceful adds the rule for the grace of a deletion.
+func (k Kind) graceful(s rest.RESTGracefulDeleteStrategy) Kind {
+	k.Grace = s
+	return k
+}
+
+var lines = []Kind{
+	line("", "configmaps", configmap.Strategy).selected(configmap.GetAttrs),
+	line("", "endpoints", endpoint.Strategy),
+	line("", "events", event.Strategy).selected(event.GetAttrs),
+	line("", "limitranges", limitrange.Strategy),
+	line("", "namespaces", namespace.Strategy).with("status", namespace.StatusStrategy).with("finalize", namespace.FinalizeStrategy).
+		selected(namespace.GetAttrs),
+	line("", "nodes", node.Strategy).with("status", node.StatusStrategy).selected(node.GetAttrs),
+	line("", "persistentvolumeclaims", persistentvolumeclaim.Strategy).with("status", persistentvolumeclaim.StatusStrategy).
+		selected(persistentvolumeclaim.GetAttrs),
+	line("", "persistentvolumes", persistentvolume.Strategy).with("status", persistentvolume.StatusStrategy).
+		selected(persistentvolume.GetAttrs),
+	line("", "pods", pod.Strategy).with("status", pod.StatusStrategy).with("ephemeralcontainers", pod.EphemeralContainersStrategy).
+		with("resize", pod.ResizeStrategy).selected(pod.GetAttrs).graceful(pod.Strategy),
+	line("", "podtemplates", podtemplate.Strategy),
+	line("", "replicationcontrollers", replicationcontroller.Strategy).with("status", replicationcontroller.StatusStrategy).
+		selected(replicationcontroller.GetAttrs),
+	line("", "resourcequotas", resourcequota.Strategy).with("status", resourcequota.StatusStrategy),
+	line("", "secrets", secret.Strategy).selected(secret.GetAttrs),
+	line("", "serviceaccounts", serviceaccount.Strategy),
+	line("", "services", service.Strategy).with("status", service.StatusStrategy).selected(service.GetAttrs),
+	line("coordination.k8s.io", "leases", lease.Strategy),
+	line("discovery.k8s.io", "endpointslices", endpointslice.Strategy),
+	line("events.k8s.io", "events", event.Strategy).selected(event.GetAttrs),
+	line("node.k8s.io", "runtimeclasses", runtimeclass.Strategy),
+	line("rbac.authorization.k8s.io", "clusterrolebindings", clusterrolebinding.Strategy),
+	line("rbac.authorization.k8s.io", "clusterroles", clusterrole.Strategy),
+	line("rbac.authorization.k8s.io", "rolebindings", rolebinding.Strategy),
+	line("rbac.authorization.k8s.io", "roles", role.Strategy),
+	line("scheduling.k8s.io", "priorityclasses", priorityclass.Strategy),
+}
+
+// served leaves out the lines of kinds that are not served yet.
+func served(lines []Kind) []Kind {
+	var out []Kind
+	for _, k := range lines {
+		if k.Podo != nil {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// name is what the kind's subtests, its corpus and the flag -kind call it: "pods", "leases.coordination.k8s.io".
+func (k Kind) name() string { return k.Podo.GroupResource().String() }
+
+// kind finds one that is always served.
+func kind(name string) Kind {
+	for _, k := range Kinds {
+		if k.name() == name {
+			return k
+		}
+	}
+	panic("not compared: " + name)
 }

@@ -1,17 +1,8 @@
 package oracle
 
 import (
-	"go/ast"
-	"go/build"
-	"go/parser"
-	"go/token"
-	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,72 +19,11 @@ type mutator struct {
 	present []string // strings of the object being changed
 }
 
-func newMutator(seed uint64, enums map[string][]string) *mutator {
+func newMutator(seed uint64) (*mutator, error) {
 	m := &mutator{Rand: rand.New(rand.NewPCG(seed, 7))}
-	m.enums = map[reflect.Type][]string{}
-	for _, k := range Kinds {
-		m.resolve(reflect.TypeOf(k.Podo.New()).Elem(), enums, map[reflect.Type]bool{})
-	}
-	return m
-}
-
-// resolve ties the constants found in the sources to the types that the objects use.
-func (m *mutator) resolve(t reflect.Type, enums map[string][]string, seen map[reflect.Type]bool) {
-	if seen[t] {
-		return
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice:
-		m.resolve(t.Elem(), enums, seen)
-	case reflect.Map:
-		m.resolve(t.Key(), enums, seen)
-		m.resolve(t.Elem(), enums, seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			m.resolve(t.Field(i).Type, enums, seen)
-		}
-	case reflect.String:
-		if values := enums[t.Name()]; t.Name() != "string" && len(values) > 0 {
-			m.enums[t] = values
-		}
-	}
-}
-
-// constants reads the typed string constants of the API's sources: type name -> values.
-func constants() (map[string][]string, error) {
-	out := map[string][]string{}
-	for _, path := range []string{"k8s.io/api/core/v1", "k8s.io/api/coordination/v1"} {
-		p, err := build.Import(path, ".", build.FindOnly)
-		if err != nil {
-			return nil, err
-		}
-		src, err := os.ReadFile(filepath.Join(p.Dir, "types.go"))
-		if err != nil {
-			return nil, err
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), "types.go", src, 0)
-		if err != nil {
-			return nil, err
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			v, ok := n.(*ast.ValueSpec)
-			if !ok || len(v.Values) != 1 {
-				return true
-			}
-			name, ok := v.Type.(*ast.Ident)
-			if !ok {
-				return true
-			}
-			if lit, ok := v.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
-				if s, err := strconv.Unquote(lit.Value); err == nil {
-					out[name.Name] = append(out[name.Name], s)
-				}
-			}
-			return true
-		})
-	}
-	return out, nil
+	var err error
+	m.enums, err = enumerated()
+	return m, err
 }
 
 // slot is a place in an object that can be changed.
@@ -150,7 +80,7 @@ func (m *mutator) slots(v reflect.Value, name string, top bool, out []slot) []sl
 		}
 	case reflect.Map:
 		out = append(out, slot{v: v, name: name})
-		for _, k := range v.MapKeys() {
+		for _, k := range sortedKeys(v) { // in order, so that a seed makes the same cases every time
 			m.present = append(m.present, k.String())
 			out = append(out, slot{v: v, key: k, name: name})
 		}
@@ -394,77 +324,3 @@ func (m *mutator) mapKey(name string) string {
 }
 
 func pick[T any](m *mutator, from []T) T { return from[m.IntN(len(from))] }
-
-var (
-	integers = []int64{
-		0, 0, 1, 1, 2, 3, 10, 30, 80, 443, 8080, 100, 101, 644, 420, 0o777, 0o1000, 1000, 65535, 65536, -1, -2, -1000,
-		math.MaxInt32, math.MaxInt32 + 1, math.MaxInt64, math.MinInt32, 1 << 40, 2147483000, 600, 3600,
-	}
-	quantities = []string{"0", "1", "2", "100m", "1m", "1Gi", "64Mi", "128Mi", "2Mi", "3Mi", "1.5", "500", "-1", "-100m", "0.0001", "1k", "1e3", "10Gi", "1500m"}
-	long       = strings.Repeat("a", 300)
-	texts      = []string{
-		"", "a", "b", "x-y", "A", "a_b", "-a", "a-", "a.b", "a..b", "1", "1.2.3.4", "::1", "01.2.3.4", "10.0.0.0/8", "2001:db8::/64", "/abs", "/", "..",
-		"../x", "a/../b", "./a", "a/b", "a/b/c", "a:b", "a b", " a", "é", strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 253),
-		strings.Repeat("a", 254), long, "example.com/foo", "kubernetes.io/foo", "foo.k8s.io/bar", "Example.com/foo", "/foo", "foo/", "metadata.name",
-		"metadata.labels", "metadata.labels['a']", "metadata.annotations['A/b']", "metadata.annotations", "spec.nodeName", "status.podIP", "status.podIPs",
-		"limits.cpu", "requests.memory", "limits.hugepages-2Mi", "limits.foo", "localhost/x", "unconfined", "runtime/default", "http", "HTTP", "true",
-		"NodeName", "http://example.com", "https://example.com/x", "$(A)", "%", "*", "\x00", "a=b", "cpu", "memory", "Always", "None",
-	}
-	byField = map[string][]string{
-		"FieldPath":           {"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.labels['a']", "metadata.annotations['a']", "metadata.annotations['a b']", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "status.phase", "spec.bad", "metadata.labels['']"},
-		"Resource":            {"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.hugepages-2Mi", "requests.hugepages-1Gi", "limits.x", "requests.example.com/foo"},
-		"IP":                  {"1.2.3.4", "::1", "01.2.3.4", "fe80::1", "1.2.3", "::ffff:1.2.3.4", "127.0.0.1", "224.0.0.1"},
-		"IPs":                 {"1.2.3.4", "::1"},
-		"HostIP":              {"1.2.3.4", "::1", "127.0.0.1", "0.0.0.0", "01.2.3.4", "x"},
-		"PodIP":               {"1.2.3.4", "::1", "01.2.3.4", "x"},
-		"Nameservers":         {"1.2.3.4", "::1", "01.2.3.4", "x", "8.8.8.8"},
-		"Searches":            {"a.b", "a.b.", ".", "A.b", "a_b", "", "-a", long},
-		"MountPath":           {"/a", "/b", "a", "/a:b", "/", "..", "/var/run"},
-		"DevicePath":          {"/dev/a", "/a", "a/../b", ""},
-		"Path":                {"a", "/a", "a/b", "../a", "..", "..a", "a/..", "a/../b", "", "/x/../y", "ab:c", "./x"},
-		"SubPath":             {"a", "/a", "../a", "a/../b", "a/b", ""},
-		"SubPathExpr":         {"$(A)", "$(A)/b", "/a", "../a", ""},
-		"Image":               {"busybox", "busybox:1", "busybox:latest", "a/b@sha256:0000000000000000000000000000000000000000000000000000000000000000", " busybox", "BAD", ""},
-		"Key":                 {"a", "example.com/foo", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "kubernetes.io/hostname", "a b", "", "-a", "A_B", "metadata.name", "topology.kubernetes.io/zone", "beta.kubernetes.io/arch"},
-		"Operator":            {"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal", "bad"},
-		"TopologyKey":         {"kubernetes.io/hostname", "topology.kubernetes.io/zone", "a b", ""},
-		"Medium":              {"", "Memory", "HugePages", "HugePages-2Mi", "HugePages-1Gi", "HugePages-x", "bad"},
-		"Host":                {"example.com", "1.2.3.4", "a b", ""},
-		"HostPort":            {"80"},
-		"LocalhostProfile":    {"a", "/a", "../a", "a/b", "", " ", long},
-		"Hostname":            {"a", "a.b", "A", "-a", long},
-		"Subdomain":           {"a", "a.b", "A"},
-		"PriorityClassName":   {"a", "system-node-critical", "system-cluster-critical", "A_"},
-		"NodeName":            {"n1", "a.b", "A_", long},
-		"Audience":            {"a", ""},
-		"SignerName":          {"example.com/foo", "kubernetes.io/x", "a", "a/b/c", "kubernetes.io/kube-apiserver-client-pod"},
-		"KeyType":             {"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA"},
-		"Finalizers":          {"kubernetes", "foregroundDeletion", "orphan", "example.com/foo", "foo", "a b"},
-		"Driver":              {"csi.example.com", "a", "A.b", "", long},
-		"Type":                {"kubernetes.io/service-account-token", "kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth", "kubernetes.io/tls", "Opaque", "bootstrap.kubernetes.io/token", "Normal", "Warning", "x"},
-		"ProviderID":          {"a://b", "x"},
-		"PodCIDR":             {"10.0.0.0/24", "10.0.0.1/24", "fd00::/64", "x", "010.0.0.0/24"},
-		"PodCIDRs":            {"10.0.0.0/24", "fd00::/64", "x", "10.1.0.0/24"},
-		"ReportingController": {"example.com/foo", "kubelet", "a b", ""},
-		"ReportingInstance":   {"a", "", long},
-		"Action":              {"Pulled", "", long},
-		"Reason":              {"Started", "", long},
-	}
-	resourceNames    = []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi", "hugepages-x", "pods", "storage", "example.com/gpu", "bad name", "kubernetes.io/foo", "requests.cpu", "requests.example.com/gpu", "attachable-volumes-x", "scheduling.k8s.io/foo", "native.kubernetes.io/x", "Memory", ""}
-	annotationsKnown = []string{
-		"a", "example.com/foo", "kubernetes.io/config.mirror", "kubernetes.io/config.source", "container.apparmor.security.beta.kubernetes.io/a",
-		"container.apparmor.security.beta.kubernetes.io/c", "seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/c",
-		"security.alpha.kubernetes.io/sysctls", "controller.kubernetes.io/pod-deletion-cost", "scheduler.alpha.kubernetes.io/preferAvoidPods", "scheduler.alpha.kubernetes.io/tolerations",
-		"kubernetes.io/enforce-mountable-secrets", "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid", "pod.beta.kubernetes.io/init-containers",
-		"autoscaling.alpha.kubernetes.io/x", "A_b", "a b", "", "/x", "node.alpha.kubernetes.io/ttl", "volumes.kubernetes.io/controller-managed-attach-detach", "endpoints.kubernetes.io/over-capacity",
-		"batch.kubernetes.io/cronjob-scheduled-timestamp", "service.kubernetes.io/topology-mode",
-	}
-	labelKeys   = []string{"a", "app", "example.com/foo", "kubernetes.io/hostname", "node-role.kubernetes.io/worker", "kubernetes.io/role", "kubernetes.io/metadata.name", "beta.kubernetes.io/arch", "beta.kubernetes.io/os", "failure-domain.beta.kubernetes.io/zone", "a b", "", "-a", "A/b/c", long}
-	keysByField = map[string][]string{
-		"Limits": resourceNames, "Requests": resourceNames, "Capacity": resourceNames, "Allocatable": resourceNames, "Overhead": resourceNames, "AllocatedResources": resourceNames,
-		"Annotations": annotationsKnown, "Labels": labelKeys, "NodeSelector": labelKeys, "MatchLabels": labelKeys,
-		"Data":       {"a", "a.b", ".a", "..", "..a", "a/b", "", ".dockercfg", ".dockerconfigjson", "tls.crt", "tls.key", "ssh-privatekey", "username", "password"},
-		"BinaryData": {"a", "a.b", ".a", "..", "a/b", ""}, "StringData": {"a", "a/b", ".dockercfg", ".dockerconfigjson", "tls.crt", "username"},
-		"VolumeAttributes": {"a"},
-	}
-)

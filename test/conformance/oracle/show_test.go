@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
 )
@@ -14,130 +15,133 @@ import (
 // TestColumns compares what `kubectl get` shows: the columns, and each object's row.
 func TestColumns(t *testing.T) {
 	generator := printers.NewTableGenerator().With(printersinternal.AddHandlers)
-	for _, k := range Kinds {
-		t.Run(k.Podo.Resource, func(t *testing.T) {
-			m := mutatorFor(t)
-			pop := newPopulation(seeds(t, k))
-			var r Report
-			what := "row of " + k.Podo.Resource
-			differ := func(obj runtime.Object) []Difference {
-				up, err := generator.GenerateTable(k.internal(obj), printers.GenerateOptions{Wide: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				now := time.Now()
-				podo := obj.DeepCopyObject()
-				k.Podo.Default(podo)
-				var out []Difference
-				if d := compareJSON("columns", tree(up.ColumnDefinitions), tree(k.Podo.Columns)); len(d) > 0 {
-					out = append(out, d...)
-				}
-				cells := k.Podo.Row(podo, now)
-				for i := range max(len(cells), len(up.Rows[0].Cells)) {
-					name, u, p := fmt.Sprint("column ", i), "", ""
-					if i < len(up.Rows[0].Cells) {
-						name, u = up.ColumnDefinitions[i].Name, fmt.Sprintf("%v", up.Rows[0].Cells[i])
-					}
-					if i < len(cells) {
-						p = fmt.Sprintf("%v", cells[i])
-					}
-					if u != p {
-						out = append(out, Difference{Where: name, Upstream: u, Podo: p})
-					}
-				}
-				var conditions []metav1.TableRowCondition
-				if k.Podo.RowConditions != nil {
-					conditions = k.Podo.RowConditions(podo)
-				}
-				return append(out, compareJSON("conditions", tree(up.Rows[0].Conditions), tree(conditions))...)
+	each(t, func(t *testing.T, k Kind) {
+		m := mutatorFor(t)
+		pop := newPopulation(seeds(t, k))
+		var r Report
+		what := "row of " + k.name()
+		differ := func(obj runtime.Object) []Difference {
+			up, err := generator.GenerateTable(k.internal(obj), printers.GenerateOptions{Wide: true})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for end := time.Now().Add(budget() / 3); time.Now().Before(end); {
-				obj := k.stored(m, pop)
-				if obj == nil {
-					continue
-				}
-				if m.IntN(2) == 0 {
-					m.Mutate(root(m, "status", obj), changes(m))
-				}
-				r.ran()
-				r.found(what, differ(obj), k.smallest(what, obj, differ))
+			now := time.Now()
+			podo := obj.DeepCopyObject()
+			k.Podo.Default(podo)
+			var out []Difference
+			if d := compareJSON("columns", tree(up.ColumnDefinitions), tree(k.Podo.Columns)); len(d) > 0 {
+				out = append(out, d...)
 			}
-			r.fail(t)
-		})
-	}
+			cells := k.Podo.Row(podo, now)
+			for i := range max(len(cells), len(up.Rows[0].Cells)) {
+				name, u, p := fmt.Sprint("column ", i), "", ""
+				if i < len(up.Rows[0].Cells) {
+					name, u = up.ColumnDefinitions[i].Name, fmt.Sprintf("%v", up.Rows[0].Cells[i])
+				}
+				if i < len(cells) {
+					p = fmt.Sprintf("%v", cells[i])
+				}
+				if u != p {
+					out = append(out, Difference{Where: name, Upstream: u, Podo: p})
+				}
+			}
+			var conditions []metav1.TableRowCondition
+			if k.Podo.RowConditions != nil {
+				conditions = k.Podo.RowConditions(podo)
+			}
+			return append(out, compareJSON("conditions", tree(up.Rows[0].Conditions), tree(conditions))...)
+		}
+		for range rounds(1.0 / 3) {
+			obj := k.stored(m, pop)
+			if obj == nil {
+				continue
+			}
+			if m.IntN(2) == 0 {
+				m.Mutate(root(m, "status", obj), changes(m))
+			}
+			r.ran()
+			r.found(what, differ(obj), k.smallest(what, obj, differ))
+		}
+		r.fail(t)
+	})
 }
 
 // TestSelectable compares the fields that a fieldSelector may name, and their values.
 func TestSelectable(t *testing.T) {
-	for _, k := range Kinds {
-		if k.Attrs == nil {
-			continue
+	each(t, func(t *testing.T, k Kind) {
+		attrs := k.attrs()
+		m := mutatorFor(t)
+		pop := newPopulation(seeds(t, k))
+		var r Report
+		what := "selectable fields of " + k.name()
+		differ := func(obj runtime.Object) []Difference {
+			_, up, err := attrs(k.internal(obj))
+			if err != nil {
+				t.Fatal(err)
+			}
+			podo := obj.DeepCopyObject()
+			k.Podo.Default(podo)
+			return compareJSON("", tree(up), tree(k.Podo.Selectable(podo)))
 		}
-		t.Run(k.Podo.Resource, func(t *testing.T) {
-			m := mutatorFor(t)
-			pop := newPopulation(seeds(t, k))
-			var r Report
-			what := "selectable fields of " + k.Podo.Resource
-			differ := func(obj runtime.Object) []Difference {
-				_, up, err := k.Attrs(k.internal(obj))
-				if err != nil {
-					t.Fatal(err)
-				}
-				podo := obj.DeepCopyObject()
-				k.Podo.Default(podo)
-				return compareJSON("", tree(up), tree(k.Podo.Selectable(podo)))
+		for range rounds(1.0 / 6) {
+			obj := k.stored(m, pop)
+			if obj == nil {
+				continue
 			}
-			for end := time.Now().Add(budget() / 6); time.Now().Before(end); {
-				obj := k.stored(m, pop)
-				if obj == nil {
-					continue
-				}
-				m.Mutate(root(m, "status", obj), changes(m))
-				r.ran()
-				r.found(what, differ(obj), k.smallest(what, obj, differ))
-			}
-			r.fail(t)
-		})
+			m.Mutate(root(m, "status", obj), changes(m))
+			r.ran()
+			r.found(what, differ(obj), k.smallest(what, obj, differ))
+		}
+		r.fail(t)
+	})
+}
+
+// attrs are the selectable fields of the kind.
+func (k Kind) attrs() storage.AttrFunc {
+	switch {
+	case k.Attrs != nil:
+		return k.Attrs
+	case k.Podo.Namespaced:
+		return storage.DefaultNamespaceScopedAttr
 	}
+	return storage.DefaultClusterScopedAttr
 }
 
 // TestGrace compares how long a deletion waits.
 func TestGrace(t *testing.T) {
-	for _, k := range Kinds {
+	each(t, func(t *testing.T, k Kind) {
 		if k.Grace == nil {
-			continue
+			t.Skip("goes at once")
 		}
-		t.Run(k.Podo.Resource, func(t *testing.T) {
-			m := mutatorFor(t)
-			pop := newPopulation(seeds(t, k))
-			var r Report
-			what := "grace of " + k.Podo.Resource
-			for end := time.Now().Add(budget() / 6); time.Now().Before(end); {
-				obj := k.stored(m, pop)
-				if obj == nil {
-					continue
-				}
-				m.Mutate(root(m, []string{"status", ""}[m.IntN(2)], obj), changes(m))
-				o := metav1.DeleteOptions{}
-				if m.IntN(2) == 0 {
-					n := pick(m, integers)
-					o.GracePeriodSeconds = &n
-				}
-				differ := func(obj runtime.Object) []Difference {
-					up, ours := o.DeepCopy(), o.DeepCopy()
-					var grace int64
-					var w recorder
-					obj = obj.DeepCopyObject()
-					k.Podo.Default(obj)
-					if k.Grace.CheckGracefulDelete(k.requestContext("", "", &w), k.internal(obj), up) {
-						grace = *up.GracePeriodSeconds
-					}
-					return compareJSON("seconds", float64(grace), float64(k.Podo.Graceful(obj.DeepCopyObject(), ours)))
-				}
-				r.ran()
-				r.found(what, differ(obj), k.smallest(what, obj, differ))
+		m := mutatorFor(t)
+		pop := newPopulation(seeds(t, k))
+		var r Report
+		what := "grace of " + k.name()
+		for range rounds(1.0 / 6) {
+			obj := k.stored(m, pop)
+			if obj == nil {
+				continue
 			}
-			r.fail(t)
-		})
-	}
+			m.Mutate(root(m, []string{"status", ""}[m.IntN(2)], obj), changes(m))
+			o := metav1.DeleteOptions{}
+			if m.IntN(2) == 0 {
+				n := pick(m, integers)
+				o.GracePeriodSeconds = &n
+			}
+			differ := func(obj runtime.Object) []Difference {
+				up, ours := o.DeepCopy(), o.DeepCopy()
+				var grace int64
+				var w recorder
+				obj = obj.DeepCopyObject()
+				k.Podo.Default(obj)
+				if k.Grace.CheckGracefulDelete(k.requestContext("", "", &w), k.internal(obj), up) {
+					grace = *up.GracePeriodSeconds
+				}
+				return compareJSON("seconds", float64(grace), float64(k.Podo.Graceful(obj.DeepCopyObject(), ours)))
+			}
+			r.ran()
+			r.found(what, differ(obj), k.smallest(what, obj, differ))
+		}
+		r.fail(t)
+	})
 }

@@ -1,7 +1,10 @@
 package oracle
 
 import (
-	"sort"
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +36,12 @@ func (k Kind) stored(m *mutator, pop *population) runtime.Object {
 	}
 	if pod, ok := old.(*v1.Pod); ok {
 		m.advance(pod)
+	} else if k.Update["status"] != nil && m.IntN(2) == 0 {
+		obj := old.DeepCopyObject()
+		m.Mutate(reflect.ValueOf(obj).Elem().FieldByName("Status").Addr().Interface(), 1+m.IntN(3))
+		if o := k.UpstreamUpdate("status", obj, old); o.Object != nil {
+			old = o.Object
+		}
 	}
 	return old
 }
@@ -86,56 +95,45 @@ func root(m *mutator, endpoint string, obj runtime.Object) any {
 	if m.IntN(6) == 0 {
 		return obj
 	}
-	switch o := obj.(type) {
-	case *v1.Pod:
-		switch endpoint {
-		case "status":
-			return &o.Status
-		case "ephemeralcontainers":
-			return &o.Spec.EphemeralContainers
-		case "resize":
-			if m.IntN(3) == 0 {
-				return &o.Spec
-			}
-			list := o.Spec.Containers
-			if n := len(o.Spec.InitContainers); n > 0 && m.IntN(3) == 0 {
-				list = o.Spec.InitContainers
-			}
-			if len(list) == 0 {
-				return obj
-			}
-			return &list[m.IntN(len(list))].Resources
-		case "":
-			return &o.Spec
+	if pod, ok := obj.(*v1.Pod); ok && endpoint == "ephemeralcontainers" {
+		return &pod.Spec.EphemeralContainers
+	} else if ok && endpoint == "resize" {
+		if m.IntN(3) == 0 {
+			return &pod.Spec
 		}
-	case *v1.Node:
-		if endpoint == "status" {
-			return &o.Status
+		list := pod.Spec.Containers
+		if n := len(pod.Spec.InitContainers); n > 0 && m.IntN(3) == 0 {
+			list = pod.Spec.InitContainers
 		}
-	case *v1.Namespace:
-		if endpoint == "status" {
-			return &o.Status
+		if len(list) == 0 {
+			return obj
 		}
-		return &o.Spec
+		return &list[m.IntN(len(list))].Resources
+	}
+	part := "Spec"
+	if endpoint == "status" {
+		part = "Status"
+	}
+	if f := reflect.ValueOf(obj).Elem().FieldByName(part); f.IsValid() {
+		return f.Addr().Interface()
 	}
 	return obj
 }
 
 func TestUpdate(t *testing.T) {
-	for _, k := range Kinds {
-		endpoints := make([]string, 0, len(k.Update))
-		for e := range k.Update {
-			endpoints = append(endpoints, e)
+	each(t, func(t *testing.T, k Kind) {
+		for _, endpoint := range slices.Sorted(maps.Keys(k.Update)) {
+			t.Run(cmp.Or(endpoint, "object"), func(t *testing.T) { k.testUpdate(t, endpoint, k.at(endpoint)) })
 		}
-		sort.Strings(endpoints)
-		for _, endpoint := range endpoints {
-			what := "update " + k.Podo.Resource
-			if endpoint != "" {
-				what += "/" + endpoint
-			}
-			t.Run(k.Podo.Resource+"/"+endpoint, func(t *testing.T) { k.testUpdate(t, endpoint, what) })
-		}
+	})
+}
+
+// at names an endpoint of the kind.
+func (k Kind) at(endpoint string) string {
+	if endpoint == "" {
+		return "update " + k.name()
 	}
+	return "update " + k.name() + "/" + endpoint
 }
 
 func (k Kind) testUpdate(t *testing.T, endpoint, what string) {
@@ -145,7 +143,7 @@ func (k Kind) testUpdate(t *testing.T, endpoint, what string) {
 	differ := func(c change) []Difference {
 		return compare(k.UpstreamUpdate(endpoint, c.new, c.old), k.PodoUpdate(endpoint, c.new, c.old))
 	}
-	for end := time.Now().Add(budget()); time.Now().Before(end); {
+	for range rounds(0.5) {
 		old := k.stored(m, pop)
 		if old == nil {
 			continue
