@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/containergc"
 	"podo.dev/podo/internal/kubelet/downward"
+	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/hook"
 	"podo.dev/podo/internal/kubelet/images"
 	"podo.dev/podo/internal/kubelet/logs"
@@ -41,6 +43,7 @@ import (
 	"podo.dev/podo/internal/kubelet/state"
 	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/kubelet/status"
+	"podo.dev/podo/internal/kubelet/token"
 	"podo.dev/podo/internal/kubelet/volume"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/podlife"
@@ -64,11 +67,13 @@ type agent struct {
 	node    *nodestatus.Manager
 	status  *status.Reporter
 	cgroups *cm.Manager
+	tokens  *token.Manager
 	volumes *volume.Manager
 	specs   *spec.Builder
 	images  *images.Manager
 	probes  *probe.Manager
 	mirrors *mirror.Keeper
+	evict   *eviction.Manager
 	gc      *containergc.Collector
 	rotator *logs.Rotator
 	server  *kubeletserver.Server
@@ -89,7 +94,7 @@ func (s *server) runKubelet(ctx context.Context, ready func()) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	ended := make(chan error, 8)
+	ended := make(chan error, 16)
 	start := func(name string, run func(context.Context, func()) error, ready func()) {
 		wg.Go(func() {
 			if err := run(ctx, ready); err != nil {
@@ -102,10 +107,12 @@ func (s *server) runKubelet(ctx context.Context, ready func()) error {
 	start("node status", a.node.Run, nothing)
 	start("status manager", a.status.Run, nothing)
 	start("volume manager", a.volumes.Run, nothing)
+	start("tokens", a.tokens.Run, nothing)
 	start("mirror pods", a.mirrors.Run, nothing)
 	start("kubelet", a.kubelet.Run, sync.OnceFunc(func() { close(working) }))
 	start("server", a.server.Run, nothing)
 	start("container collector", a.gc.Run, nothing)
+	start("eviction manager", a.evict.Run, nothing)
 	start("log rotation", a.rotator.Run, nothing)
 	for _, stage := range []chan struct{}{working, nodeReady} {
 		select {
@@ -135,6 +142,7 @@ func (a *agent) build(ctx context.Context, nodeReady func()) error {
 		a.buildKubelet,
 		a.buildServer,
 		a.buildHousekeeping,
+		a.buildEviction,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -248,7 +256,7 @@ func (a *agent) buildNode(nodeReady func()) error {
 		Name: s.cfg.NodeName, IPs: []netip.Addr{ip}, Port: int32(s.cfg.KubeletPort), Version: kubernetesVersion, PodCIDR: pods,
 		Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}, Taints: c.RegisterWithTaints,
 		Facts: facts, Capacity: a.capacity, Allocatable: a.allocate, MaxImages: maxImages,
-		Problems: a.problems,
+		Problems: a.problems, Pressure: a.pressure,
 		Turned: func(ready bool) {
 			if ready {
 				nodeReady()
@@ -271,6 +279,23 @@ func (a *agent) problems() []string {
 	return nil
 }
 
+// pressures are what the node runs short of.
+func (a *agent) pressures() []v1.NodeConditionType {
+	if a.evict == nil {
+		return nil
+	}
+	return a.evict.Conditions()
+}
+
+// pressure is the same for the node's status.
+func (a *agent) pressure() nodestatus.Pressure {
+	under := a.pressures()
+	return nodestatus.Pressure{
+		Memory: slices.Contains(under, v1.NodeMemoryPressure), Disk: slices.Contains(under, v1.NodeDiskPressure),
+		PID: slices.Contains(under, v1.NodePIDPressure),
+	}
+}
+
 func (a *agent) buildStatus() (err error) {
 	a.status, err = status.New(status.Config{Client: a.client, Append: a.append, Log: a.log().of("status")})
 	return err
@@ -284,9 +309,16 @@ func (a *agent) facts() downward.Facts {
 func (a *agent) buildPodModules() (err error) {
 	s, c := a.s, a.s.node.config
 	objs := objects.New(s.control.view)
+	a.tokens, err = token.New(token.Config{
+		Client: a.client, Due: func(ctx context.Context, pod types.UID) { a.volumes.Renew(ctx, pod) }, Logger: a.log().of("token"),
+	})
+	if err != nil {
+		return err
+	}
 	a.volumes, err = volume.New(volume.Config{
 		Root: s.dirs.Kubelet(), Host: s.node.host, Objects: objs, Follow: objs.Follow, Facts: a.facts,
 		MemoryAllocatable: func() int64 { return a.allocate.Memory().Value() },
+		Token:             a.tokens.Token,
 		Wake:              func(uid types.UID) { a.kubelet.Signal(uid, podlife.VolumesChanged{}) },
 		Logger:            a.log().of("volume"),
 	})
@@ -346,10 +378,13 @@ func (a *agent) buildKubelet() error {
 		Sources:     a.sources(),
 		Mirror:      func(name types.NamespacedName) { a.mirrors.Wake(name) },
 		Checkpoints: checkpoints, Reporter: a.status,
-		Admission: admit.Checker{Node: a.thisNode, Rules: admit.Rules{OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor()}},
-		Volumes:   a.volumes, Images: a.images, Cgroups: a.cgroups, Specs: a.specs,
+		Admission: admit.Checker{
+			Node: a.thisNode, Pressure: a.pressures,
+			Rules: admit.Rules{OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor()},
+		},
+		Volumes: a.volumes, Images: a.images, Cgroups: a.cgroups, Specs: a.specs,
 		Hooks: hook.New(s.node.runtime), Probes: a.probes,
-		Event: a.event, NodeEvent: a.nodeEvent, Gone: func(*v1.Pod) { a.gc.Poke() },
+		Event: a.event, NodeEvent: a.nodeEvent, Gone: a.gone,
 		Append: a.append, Log: a.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration,
 	})
 	if err != nil {
@@ -377,6 +412,12 @@ func (a *agent) sources() []kubelet.Source {
 		})
 	}
 	return all
+}
+
+// gone is told of each pod of which nothing is left.
+func (a *agent) gone(pod *v1.Pod) {
+	a.tokens.Forget(pod.UID)
+	a.gc.Poke()
 }
 
 // thisNode is the Node object as the API has it, nil while there is none.

@@ -290,6 +290,27 @@ func (k *Kubelet) mirror(p *v1.Pod) {
 	}
 }
 
+// Active are the pods that run or are about to.
+func (k *Kubelet) Active() []*v1.Pod {
+	var out []*v1.Pod
+	for _, s := range k.Workers() {
+		if s.Stage == podlife.Starting || s.Stage == podlife.Running {
+			out = append(out, s.Pod)
+		}
+	}
+	return out
+}
+
+// Ended tells whether nothing of a pod runs any more.
+func (k *Kubelet) Ended(uid types.UID) bool {
+	r := k.run.Load()
+	if r == nil {
+		return false
+	}
+	s, ok := r.workers.Get(uid)
+	return !ok || s.Stage >= podlife.Releasing
+}
+
 // Workers are the pods as their workers have them, for pages and tests.
 func (k *Kubelet) Workers() []worker.Snapshot {
 	if r := k.run.Load(); r != nil {

@@ -33,7 +33,7 @@ func (s *State) finalPhase() v1.PodPhase {
 		return p
 	}
 	switch s.Stop.Why {
-	case Deadline, Evicted, Preempting, NodeShutdown:
+	case Deadline, Evicted, OverLimit, Preempting, NodeShutdown:
 		return v1.PodFailed
 	}
 	if s.count(true) == v1.PodSucceeded {

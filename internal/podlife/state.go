@@ -101,7 +101,8 @@ const (
 	SourceGone   Why = "Removed"          // the source no longer has it: force deletion, a manifest removed
 	Completed    Why = "Completed"        // every container ended and none restarts
 	Deadline     Why = "DeadlineExceeded" // activeDeadlineSeconds
-	Evicted      Why = "Evicted"
+	Evicted      Why = "Evicted"          // the node runs short of something
+	OverLimit    Why = "OverLimit"        // evicted for what it wrote itself: no disruption by others
 	Preempting   Why = "Preempting"
 	NodeShutdown Why = "NodeShutdown"
 	Ended        Why = "Ended" // the API already said that its phase is final

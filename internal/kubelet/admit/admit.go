@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
+	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/worker"
 )
 
@@ -30,6 +31,8 @@ type Checker struct {
 	// Node is the newest Node object, nil while there is none.
 	Node  func() *v1.Node
 	Rules Rules
+	// Pressure are the pressures that the node is under (package eviction); nil is none.
+	Pressure func() []v1.NodeConditionType
 }
 
 var _ worker.Admission = Checker{}
@@ -40,7 +43,27 @@ func (c Checker) Admit(pod *v1.Pod, active []*v1.Pod) *worker.Rejection {
 	if node == nil {
 		return &worker.Rejection{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}
 	}
+	if c.Pressure != nil {
+		if r := pressed(pod, c.Pressure()); r != nil {
+			return r
+		}
+	}
 	return Check(pod, node, active, c.Rules)
+}
+
+// pressed turns pods away while the node runs short: under memory pressure alone only those that ask for nothing, otherwise all
+// but critical ones.
+func pressed(pod *v1.Pod, under []v1.NodeConditionType) *worker.Rejection {
+	if len(under) == 0 || eviction.Critical(pod) {
+		return nil
+	}
+	if len(under) == 1 && under[0] == v1.NodeMemoryPressure {
+		taint := &v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+		if pod.Status.QOSClass != v1.PodQOSBestEffort || schedulinghelper.TolerationsTolerateTaint(klog.Logger{}, pod.Spec.Tolerations, taint, false) {
+			return nil
+		}
+	}
+	return &worker.Rejection{Reason: "Evicted", Message: fmt.Sprintf("The node had condition: %v. ", under)}
 }
 
 // Check tells why the pod may not run on the node beside active, or nil. active may contain the pod itself. What no freed

@@ -19,45 +19,51 @@ import (
 
 // honoured names the fields that modules act on, by their names in the file, and who does.
 var honoured = map[string]string{
-	"address":                     "server",
-	"port":                        "server",
-	"healthzPort":                 "server",
-	"healthzBindAddress":          "server",
-	"nodeStatusUpdateFrequency":   "node",
-	"nodeStatusReportFrequency":   "node",
-	"nodeLeaseDurationSeconds":    "node",
-	"nodeStatusMaxImages":         "node",
-	"registerWithTaints":          "node",
-	"maxPods":                     "node, admit",
-	"podsPerCore":                 "node, admit",
-	"podPidsLimit":                "cm",
-	"cpuCFSQuota":                 "cm",
-	"cpuCFSQuotaPeriod":           "cm",
-	"cgroupRoot":                  "cm",
-	"cgroupDriver":                "cm",
-	"kubeReserved":                "cm",
-	"systemReserved":              "cm",
-	"evictionHard":                "cm: what nodes keep free is not allocatable",
-	"allowedUnsafeSysctls":        "admit",
-	"serializeImagePulls":         "images",
-	"maxParallelImagePulls":       "images",
-	"containerLogMaxSize":         "logs",
-	"containerLogMaxFiles":        "logs",
-	"containerLogMonitorInterval": "logs",
-	"podLogsDir":                  "spec",
-	"clusterDNS":                  "spec",
-	"clusterDomain":               "spec",
-	"resolvConf":                  "spec",
-	"containerRuntimeEndpoint":    "cri",
-	"runtimeRequestTimeout":       "cri",
-	"staticPodPath":               "source",
-	"staticPodURL":                "source",
-	"staticPodURLHeader":          "source",
-	"fileCheckFrequency":          "source",
-	"httpCheckFrequency":          "source",
-	"crashLoopBackOff":            "podlife",
-	"failSwapOn":                  "daemon, before anything starts",
-	"failCgroupV1":                "daemon, before anything starts",
+	"address":                          "server",
+	"port":                             "server",
+	"healthzPort":                      "server",
+	"healthzBindAddress":               "server",
+	"nodeStatusUpdateFrequency":        "node",
+	"nodeStatusReportFrequency":        "node",
+	"nodeLeaseDurationSeconds":         "node",
+	"nodeStatusMaxImages":              "node",
+	"registerWithTaints":               "node",
+	"maxPods":                          "node, admit",
+	"podsPerCore":                      "node, admit",
+	"podPidsLimit":                     "cm",
+	"cpuCFSQuota":                      "cm",
+	"cpuCFSQuotaPeriod":                "cm",
+	"cgroupRoot":                       "cm",
+	"cgroupDriver":                     "cm",
+	"kubeReserved":                     "cm",
+	"systemReserved":                   "cm",
+	"evictionHard":                     "eviction; cm: what nodes keep free is not allocatable",
+	"evictionSoft":                     "eviction",
+	"evictionSoftGracePeriod":          "eviction",
+	"evictionMinimumReclaim":           "eviction",
+	"evictionMaxPodGracePeriod":        "eviction",
+	"evictionPressureTransitionPeriod": "eviction",
+	"mergeDefaultEvictionSettings":     "config",
+	"allowedUnsafeSysctls":             "admit",
+	"serializeImagePulls":              "images",
+	"maxParallelImagePulls":            "images",
+	"containerLogMaxSize":              "logs",
+	"containerLogMaxFiles":             "logs",
+	"containerLogMonitorInterval":      "logs",
+	"podLogsDir":                       "spec",
+	"clusterDNS":                       "spec",
+	"clusterDomain":                    "spec",
+	"resolvConf":                       "spec",
+	"containerRuntimeEndpoint":         "cri",
+	"runtimeRequestTimeout":            "cri",
+	"staticPodPath":                    "source",
+	"staticPodURL":                     "source",
+	"staticPodURLHeader":               "source",
+	"fileCheckFrequency":               "source",
+	"httpCheckFrequency":               "source",
+	"crashLoopBackOff":                 "podlife",
+	"failSwapOn":                       "daemon, before anything starts",
+	"failCgroupV1":                     "daemon, before anything starts",
 }
 
 // instead says for some fields that are not honoured what to do in their place.
@@ -95,6 +101,13 @@ func Parse(text []byte) (*v1beta1.KubeletConfiguration, error) {
 		errs = append(errs, fmt.Errorf("apiVersion %q and kind %q must be %s and %s", c.APIVersion, c.Kind, def.APIVersion, def.Kind))
 	}
 	fill(c, def)
+	if *c.MergeDefaultEvictionSettings {
+		for signal, value := range def.EvictionHard {
+			if _, ok := c.EvictionHard[signal]; !ok {
+				c.EvictionHard[signal] = value
+			}
+		}
+	}
 	errs = append(errs, refused(c, def)...)
 	errs = append(errs, invalid(c)...)
 	if len(errs) > 0 {

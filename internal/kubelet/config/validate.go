@@ -7,20 +7,15 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubelet/config/v1beta1"
-)
 
-// signals are what hard eviction may watch.
-var signals = []string{
-	"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
-	"containerfs.available", "containerfs.inodesFree", "pid.available", "allocatableMemory.available",
-}
+	"podo.dev/podo/internal/kubelet/eviction"
+)
 
 // invalid says which honoured fields have values that cannot be.
 func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
@@ -77,7 +72,12 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	}
 	errs = append(errs, reservations("kubeReserved", c.KubeReserved)...)
 	errs = append(errs, reservations("systemReserved", c.SystemReserved)...)
-	return append(errs, thresholds(c.EvictionHard)...)
+	check(c.EvictionPressureTransitionPeriod.Duration >= 0, "evictionPressureTransitionPeriod must not be negative")
+	check(c.EvictionMaxPodGracePeriod >= 0, "evictionMaxPodGracePeriod: %d must not be a negative number", c.EvictionMaxPodGracePeriod)
+	if _, err := eviction.Thresholds(c); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 func reservations(field string, m map[string]string) (errs []error) {
@@ -87,23 +87,6 @@ func reservations(field string, m map[string]string) (errs []error) {
 		}
 		if q, err := resource.ParseQuantity(m[name]); err != nil || q.Sign() < 0 {
 			errs = append(errs, fmt.Errorf("%s[%s]: %q is no amount", field, name, m[name]))
-		}
-	}
-	return errs
-}
-
-func thresholds(m map[string]string) (errs []error) {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if !slices.Contains(signals, name) {
-			errs = append(errs, fmt.Errorf("evictionHard: unknown eviction signal %q", name))
-			continue
-		}
-		if pct, ok := strings.CutSuffix(m[name], "%"); ok {
-			if f, err := strconv.ParseFloat(pct, 64); err != nil || f < 0 || f > 100 {
-				errs = append(errs, fmt.Errorf("evictionHard[%s]: %q must be between 0%% and 100%%", name, m[name]))
-			}
-		} else if q, err := resource.ParseQuantity(m[name]); err != nil || q.Sign() < 0 {
-			errs = append(errs, fmt.Errorf("evictionHard[%s]: %q must be a positive amount or a percentage", name, m[name]))
 		}
 	}
 	return errs

@@ -1,0 +1,42 @@
+package cm
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// PodsMemory is the memory that all pods together use, without file pages that nobody has used for a while, and may use, in bytes.
+// ok is false when the kernel does not tell, or nothing limits them.
+func (m *Manager) PodsMemory() (used, limit int64, ok bool) {
+	q, ok := m.c.Pods[v1.ResourceMemory]
+	if !ok {
+		return 0, 0, false
+	}
+	usage, idle := "memory.usage_in_bytes", "total_inactive_file"
+	if m.layout.V2 {
+		usage, idle = "memory.current", "inactive_file"
+	}
+	dir := m.layout.dir("memory", m.c.Driver.Path(className(m.root, v1.PodQOSGuaranteed)))
+	text, err := m.c.Host.ReadFile(path.Join(dir, usage))
+	if err != nil {
+		return 0, 0, false
+	}
+	used, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	stat, err := m.c.Host.ReadFile(path.Join(dir, "memory.stat"))
+	if err != nil {
+		return 0, 0, false
+	}
+	for line := range strings.Lines(string(stat)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == idle {
+			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 counts too much rather than too little
+			used = max(0, used-n)
+		}
+	}
+	return used, q.Value(), true
+}

@@ -1,0 +1,145 @@
+package eviction_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/host/linux"
+	"podo.dev/podo/internal/kubelet/eviction"
+)
+
+// node is a made-up node: what it measures is set by the test.
+type node struct {
+	mu     sync.Mutex
+	free   string
+	usage  map[types.UID]eviction.Usage
+	pods   []*v1.Pod
+	story  []string
+	killed types.UID
+}
+
+func (n *node) Node(context.Context) map[eviction.Signal]eviction.Observation {
+	return map[eviction.Signal]eviction.Observation{eviction.Memory: {Available: resource.MustParse(n.free), Capacity: resource.MustParse("8Gi")}}
+}
+
+func (n *node) Pods(context.Context, []*v1.Pod) map[types.UID]eviction.Usage { return n.usage }
+
+func (n *node) tell(format string, args ...any) { n.story = append(n.story, fmt.Sprintf(format, args...)) }
+
+// Under pressure one pod goes at a time: the next only when the last has ended, or has had half a minute.
+func TestOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{free: "1Gi", usage: map[types.UID]eviction.Usage{}}
+		for i, name := range []string{"small", "big"} {
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}}}
+			n.pods = append(n.pods, p)
+			n.usage[p.UID] = eviction.Usage{Containers: map[string]eviction.ContainerUsage{"a": {Memory: int64(i+1) << 30}}}
+		}
+		m, err := eviction.New(eviction.Config{
+			Thresholds: []eviction.Threshold{{Signal: eviction.Memory, Value: eviction.Value{Quantity: resource.MustParse("100Mi")}}},
+			Transition: time.Minute, Gauge: n,
+			Active: func() []*v1.Pod { return append([]*v1.Pod(nil), n.pods...) },
+			Ended:  func(uid types.UID) bool { return uid == n.killed },
+			Evict: func(p *v1.Pod, limited bool, message string, grace time.Duration) {
+				n.tell("evict %s %v %s", p.Name, limited, grace)
+				n.pods = n.pods[:len(n.pods)-1] // the test's pods rank from last to first
+			},
+			Event:     func(p *v1.Pod, _, _, reason, message string) { n.tell("%s %s: %s", p.Name, reason, message) },
+			NodeEvent: func(_, reason, message string) { n.tell("node %s: %s", reason, message) },
+			Changed:   func() { n.tell("changed") },
+			Log:       slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx, func() {}) }()
+		expect := func(after time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if got := strings.Join(n.story, "\n"); got != strings.Join(want, "\n") {
+				t.Fatalf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+			}
+			n.story = nil
+		}
+		expect(11 * time.Second)
+		n.free = "50Mi"
+		expect(10*time.Second, "changed", "node EvictionThresholdMet: Attempting to reclaim memory",
+			"big Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 2Gi, request is 0, has larger consumption of memory. ",
+			"evict big false 1s")
+		expect(20 * time.Second) // big has not ended
+		n.killed = "big"
+		expect(10*time.Second, "node EvictionThresholdMet: Attempting to reclaim memory",
+			"small Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 1Gi, request is 0, has larger consumption of memory. ",
+			"evict small false 1s")
+		n.free = "4Gi"
+		expect(30 * time.Second)
+		if c := m.Conditions(); len(c) != 1 || c[0] != v1.NodeMemoryPressure {
+			t.Errorf("%v", c)
+		}
+		expect(time.Minute, "changed")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type stats struct{}
+
+func (stats) ListContainerStats(context.Context, *runtimev1.ContainerStatsFilter) ([]*runtimev1.ContainerStats, error) {
+	return nil, nil
+}
+
+func (stats) ImageFsInfo(context.Context) (*runtimev1.ImageFsInfoResponse, error) {
+	return &runtimev1.ImageFsInfoResponse{ImageFilesystems: []*runtimev1.FilesystemUsage{{FsId: &runtimev1.FilesystemIdentifier{Mountpoint: "/"}}}}, nil
+}
+
+// The real machine tells every signal, and a directory's size with hard links counted once.
+func TestMachine(t *testing.T) {
+	dir := t.TempDir()
+	m := &eviction.Machine{
+		Name: "n", Runtime: stats{}, Files: linux.New(), DataDir: dir, Log: slog.New(slog.DiscardHandler),
+		PodsMemory: func() (int64, int64, bool) { return 1, 10, true },
+		EmptyDir:   func(_ types.UID, volume string) string { return filepath.Join(dir, volume) },
+		Logs:       func(*v1.Pod) string { return filepath.Join(dir, "none") },
+	}
+	seen := m.Node(t.Context())
+	for _, s := range []eviction.Signal{eviction.Memory, eviction.AllocatableMemory, eviction.NodeFS, eviction.ImageFS, eviction.PID} {
+		o, ok := seen[s]
+		if !ok || o.Available.Sign() <= 0 || o.Capacity.Cmp(o.Available) < 0 {
+			t.Errorf("%s: %+v %v", s, o, ok)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "v"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "v", "f")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(file, file+"2"); err != nil {
+		t.Fatal(err)
+	}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}}}
+	u := m.Pods(t.Context(), []*v1.Pod{p})["u"]
+	if got := u.Volumes["v"]; got < 1<<20 || got > 1<<20+64<<10 || u.Inodes != 2 {
+		t.Errorf("%+v", u)
+	}
+}

@@ -1,0 +1,143 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Usage is what a pod uses. A container that could not be measured is missing.
+type Usage struct {
+	Containers map[string]ContainerUsage
+	Volumes    map[string]int64 // bytes on the node's disk by the name of an emptyDir; not those in memory
+	Other      int64            // bytes on the node's disk that belong to no container: its hosts file and the like
+	Inodes     int64
+	Processes  int64
+}
+
+// ContainerUsage is what a container uses, in bytes.
+type ContainerUsage struct{ Memory, RootFS, Logs int64 }
+
+func (u Usage) memory() (sum int64) {
+	for _, c := range u.Containers {
+		sum += c.Memory
+	}
+	return sum
+}
+
+func (u Usage) disk() int64 {
+	sum := u.Other
+	for _, c := range u.Containers {
+		sum += c.RootFS + c.Logs
+	}
+	for _, v := range u.Volumes {
+		sum += v
+	}
+	return sum
+}
+
+// of is how much a pod uses of a resource.
+func (u Usage) of(r v1.ResourceName) int64 {
+	switch r {
+	case v1.ResourceMemory:
+		return u.memory()
+	case v1.ResourceEphemeralStorage:
+		return u.disk()
+	case inodes:
+		return u.Inodes
+	case pids:
+		return u.Processes
+	}
+	return 0
+}
+
+// Rank orders pods so that those that should go first are first: pods that use more than they asked for, then by priority, then by
+// how much more than they asked for they use. For process numbers, which pods do not ask for, only priority and number count.
+func Rank(pods []*v1.Pod, usage func(*v1.Pod) Usage, r v1.ResourceName) []*v1.Pod {
+	type ranked struct {
+		pod    *v1.Pod
+		exceed bool
+		over   int64
+	}
+	list := make([]ranked, len(pods))
+	for i, p := range pods {
+		over := usage(p).of(r)
+		if r == v1.ResourceMemory || r == v1.ResourceEphemeralStorage {
+			asked := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true})[r]
+			over -= asked.Value()
+		}
+		list[i] = ranked{p, r != pids && over > 0, over}
+	}
+	slices.SortStableFunc(list, func(a, b ranked) int {
+		switch {
+		case a.exceed != b.exceed && a.exceed:
+			return -1
+		case a.exceed != b.exceed:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(priority(a.pod), priority(b.pod)), cmp.Compare(b.over, a.over))
+	})
+	out := make([]*v1.Pod, len(list))
+	for i := range list {
+		out[i] = list[i].pod
+	}
+	return out
+}
+
+func priority(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// systemCritical is the priority from which on a pod is critical.
+const systemCritical = 2_000_000_000
+
+// Critical tells pods that are never evicted: static ones, mirrors, and those of the system's priorities.
+func Critical(p *v1.Pod) bool {
+	source := p.Annotations["kubernetes.io/config.source"]
+	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
+	return mirror || source != "" && source != "api" || priority(p) >= systemCritical
+}
+
+// message says why a pod was evicted for want of a resource, in upstream's words.
+func message(p *v1.Pod, u Usage, r v1.ResourceName, t Threshold, o Observation) string {
+	limit := t.Value.of(o.Capacity)
+	var b strings.Builder
+	fmt.Fprintf(&b, "The node was low on resource: %v. ", r)
+	fmt.Fprintf(&b, "Threshold quantity: %v, available: %v. ", limit.String(), o.Available.String())
+	if r == v1.ResourceMemory && resourcehelper.IsPodLevelResourcesSet(p) {
+		if asked, ok := p.Spec.Resources.Requests[r]; ok {
+			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %v. ", p.Name, bytes(u.memory()), asked.String(), r)
+		}
+	}
+	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			used, ok := u.Containers[list[i].Name]
+			if !ok {
+				continue
+			}
+			var n int64
+			switch r {
+			case v1.ResourceMemory:
+				n = used.Memory
+			case v1.ResourceEphemeralStorage:
+				n = used.RootFS + used.Logs
+			default:
+				continue
+			}
+			if asked := list[i].Resources.Requests[r]; n > asked.Value() {
+				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %v. ", list[i].Name, bytes(n), asked.String(), r)
+			}
+		}
+	}
+	return b.String()
+}
+
+func bytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
