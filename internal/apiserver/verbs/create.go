@@ -89,17 +89,29 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	ref.Name = m.GetName()
+	m.SetUID("")
+	m.SetCreationTimestamp(metav1.Time{})
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	m.SetSelfLink("")
+	dedupOwners(m, o.warning, false)
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	v.owners.Created(k, obj, o.Manager)
+	return v.createOwned(ctx, u, k, ref, obj, o)
+}
+
+// createOwned is create from where managedFields are settled.
+func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
+	m := accessor(obj)
 	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
+	dedupOwners(m, o.warning, true)
 	m.SetUID(v.c.NewUID())
 	m.SetCreationTimestamp(metav1.NewTime(v.c.Now()).Rfc3339Copy())
-	m.SetDeletionTimestamp(nil)
-	m.SetDeletionGracePeriodSeconds(nil)
-	m.SetSelfLink("")
-	// Field ownership is kept once apply is served; what a client claims meanwhile is dropped.
-	m.SetManagedFields(nil)
 	if k.Default != nil {
 		k.Default(obj)
 	}
@@ -116,7 +128,12 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 		o.warn(k.Warnings(obj))
 	}
 	v.record(timeline.Accepted, obj)
-	return v.storeNew(ctx, k, a, o)
+	out, err := v.storeNew(ctx, k, a, o)
+	if isTooLarge(err) && m.GetManagedFields() != nil {
+		m.SetManagedFields(nil) // it may fit without
+		return v.storeNew(ctx, k, a, o)
+	}
+	return out, err
 }
 
 // storeNew commits a new object under the condition that its name is free and that what admission read still holds.

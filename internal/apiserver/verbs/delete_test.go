@@ -32,7 +32,7 @@ func TestFinalizers(t *testing.T) {
 		t.Fatalf("delete: %v %v", deleted, err)
 	}
 	patch := func(data string) error {
-		_, err := w.Patch(w.ctx, admin, ref, Patch{Type: types.MergePatchType, Data: []byte(data)}, Options{})
+		_, _, err := w.Patch(w.ctx, admin, ref, Patch{Type: types.MergePatchType, Data: []byte(data)}, Options{})
 		return err
 	}
 	if err := patch(`{"metadata":{"finalizers":["a.io/x","b.io/y"]}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "no new finalizers can be added if the object is being deleted") {

@@ -16,6 +16,11 @@ import (
 // errModified is what a writer hears whose object is no longer the stored one.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
+// errTooLarge is what a writer hears whose object does not fit into one transaction of the store.
+var errTooLarge = errors.New("etcdserver: request is too large")
+
+func isTooLarge(err error) bool { return errors.Is(err, errTooLarge) }
+
 func conflict(r schema.GroupResource, name string) error {
 	return apierrors.NewConflict(r, name, errModified)
 }
@@ -31,6 +36,8 @@ func storeError(err error) error {
 		return apierrors.NewTimeoutError("request was canceled: context canceled", 0)
 	case errors.Is(err, store.ErrNoSpace):
 		return apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
+	case errors.Is(err, store.ErrTooLarge):
+		return errTooLarge
 	case errors.Is(err, store.ErrCompacted):
 		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	case errors.Is(err, store.ErrUnavailable):

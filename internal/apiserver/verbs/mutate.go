@@ -60,7 +60,7 @@ func (v *Verbs) Bind(ctx context.Context, u user.Info, b *v1.Binding, o Options)
 		return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Binding").GroupKind(), b.Name, errs)
 	}
 	ref.Subresource = "binding"
-	_, err = v.guarded(ctx, u, k, ref, guard{rules: bindRules, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+	_, err = v.guarded(ctx, u, k, ref, guard{rules: bindRules, owns: kept, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
 		pod := cur.(*v1.Pod)
 		if err := bindable(pod, b); err != nil {
 			return nil, apierrors.NewConflict(podsBinding, b.Name, err)

@@ -32,27 +32,32 @@ type Patch struct {
 	Data []byte
 	// Validation is how unknown and duplicate fields are treated: metav1.FieldValidationIgnore, Warn (also "") or Strict.
 	Validation string
+	// Force lets an apply take fields that others own.
+	Force bool
 }
 
 // Patch applies p to the object and writes the result. It is evaluated again when someone else wrote in between, unless
-// the patch itself names a resourceVersion.
-func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch, o Options) (runtime.Object, error) {
+// the patch itself names a resourceVersion. created says that it was applied to a name that was free.
+func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch, o Options) (out runtime.Object, created bool, err error) {
 	k, err := v.kind(ref.Resource)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := v.authorize(ctx, u, "patch", ref, nil); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rules, ok := k.Updates[ref.Subresource]
 	if !ok {
-		return nil, apierrors.NewMethodNotSupported(ref.Resource, "patch")
+		return nil, false, apierrors.NewMethodNotSupported(ref.Resource, "patch")
+	}
+	if p.Type == types.ApplyYAMLPatchType {
+		return v.apply(ctx, u, k, ref, rules, p, o)
 	}
 	apply, err := p.compile()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return v.guarded(ctx, u, k, ref, guard{rules: rules, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
 		obj, err := p.evaluate(apply, k, cur, &o)
 		if err != nil {
 			return nil, err
@@ -62,6 +67,7 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 		}
 		return obj, nil
 	})
+	return out, false, err
 }
 
 // Apply is the patch as a function of the object: what cur, of the kind k, becomes by it before any rule sees it, and what a strict
@@ -83,21 +89,22 @@ func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o 
 	if err := p.judge(strict, o); err != nil {
 		return nil, err
 	}
-	return obj, samePlace(k, accessor(obj), accessor(cur))
+	was := accessor(cur)
+	return obj, samePlace(k, accessor(obj), was.GetNamespace(), was.GetName())
 }
 
 // samePlace refuses a patch that moves the object. What it takes away of a namespace is put back; a name is not.
-func samePlace(k *registry.Kind, m, was metav1.Object) error {
+func samePlace(k *registry.Kind, m metav1.Object, namespace, name string) error {
 	if !k.Namespaced || m.GetNamespace() == "" {
-		m.SetNamespace(was.GetNamespace())
+		m.SetNamespace(namespace)
 	}
 	switch {
-	case m.GetNamespace() != was.GetNamespace():
+	case m.GetNamespace() != namespace:
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	case m.GetName() == "":
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", was.GetName()))
-	case m.GetName() != was.GetName():
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), was.GetName()))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", name))
+	case m.GetName() != name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), name))
 	}
 	return nil
 }
@@ -127,7 +134,7 @@ func invalidPatch(data string, err error) error {
 
 // compile parses the patch once.
 func (p *Patch) compile() (applied, error) {
-	if p.Type != types.ApplyYAMLPatchType && !json.Valid(p.Data) {
+	if !json.Valid(p.Data) {
 		return nil, apierrors.NewBadRequest("invalid JSON patch")
 	}
 	switch p.Type {
@@ -139,8 +146,8 @@ func (p *Patch) compile() (applied, error) {
 		return p.compileStrategic()
 	}
 	e := apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "",
-		fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
-			types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType), 0, true)
+		fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s, %s",
+			types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType), 0, true)
 	e.ErrStatus.Reason = metav1.StatusReasonUnsupportedMediaType
 	e.ErrStatus.Message = fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
 		types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/owners"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -50,6 +51,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 	if err != nil {
 		return nil, false, err
 	}
+	dedupOwners(m, o.warning, false)
 	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
 		if want == 0 && !rules.AllowUnconditional {
 			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group, Kind: k.Resource}, ref.Name, field.ErrorList{
@@ -110,7 +112,18 @@ type guard struct {
 	Options
 	rules    registry.Update
 	revision int64 // > 0: the object must be at this revision
+	owns     ownership
 }
+
+// ownership is what a write does to managedFields.
+type ownership int
+
+const (
+	changed ownership = iota // the writer comes to own what it changes
+	kept                     // nothing: the server itself writes
+	settled                  // change has settled it (apply)
+	dropped                  // they are left out: the object is too large with them
+)
 
 // guarded is the one loop that every change of an existing object goes through:
 //
@@ -148,6 +161,10 @@ func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref 
 			return w.obj, nil
 		}
 		out, found, err := v.commit(ctx, k, cur, w)
+		if isTooLarge(err) && g.owns == changed {
+			g.owns = dropped
+			continue
+		}
 		if err != nil || out != nil {
 			return out, err
 		}
@@ -160,6 +177,18 @@ func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		fresh = true
 	}
 	return nil, conflict(k.GroupResource(), ref.Name)
+}
+
+// own settles managedFields of obj, which shall replace live.
+func (v *Verbs) own(k *registry.Kind, sub string, g guard, live, obj runtime.Object) {
+	switch g.owns {
+	case changed:
+		v.owners.Updated(k, sub, live, obj, g.Manager)
+	case kept:
+		accessor(obj).SetManagedFields(accessor(live).GetManagedFields())
+	case dropped:
+		accessor(obj).SetManagedFields(nil)
+	}
 }
 
 // current reads the object to change: from the view when it can be there, else from the store.
@@ -215,17 +244,21 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return wanted{}, err
 	}
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	v.own(k, ref.Subresource, g, cur.Object, obj)
 	a := &admit.Attributes{Op: admit.Update, User: u, Kind: k, Ref: ref, Object: obj, Old: cur.Object, DryRun: g.DryRun, Warn: g.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return wanted{}, err
 	}
+	dedupOwners(m, g.warning, true)
 	if k.Default != nil {
 		k.Default(obj)
 	}
 	m.SetResourceVersion(old.GetResourceVersion())
 	m.SetGeneration(old.GetGeneration())
 	m.SetSelfLink("")
-	m.SetManagedFields(old.GetManagedFields())
 	if g.rules.Prepare != nil {
 		g.rules.Prepare(obj, cur.Object)
 	}
@@ -264,21 +297,31 @@ func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
 	m := accessor(w.obj)
 	rv := m.GetResourceVersion()
 	m.SetResourceVersion("")
-	value, err := encode(k, w.obj)
-	if err != nil {
-		return err
-	}
-	m.SetResourceVersion(rv)
-	w.value = value
+	defer func() { m.SetResourceVersion(rv) }()
+	var err error
 	if w.remove {
-		return nil
+		w.value, err = encode(k, w.obj)
+		return err
 	}
 	was, err := encode(k, withRev(cur.Object, ""))
 	if err != nil {
 		return err
 	}
-	w.same = bytes.Equal(value, was)
-	return nil
+	// That somebody writes what he wrote before is no reason to write.
+	if entries := m.GetManagedFields(); owners.OnlyTimes(entries, cur.Meta.GetManagedFields()) {
+		m.SetManagedFields(cur.Meta.GetManagedFields())
+		if w.value, err = encode(k, w.obj); err != nil {
+			return err
+		}
+		if bytes.Equal(w.value, was) {
+			w.same = true
+			return nil
+		}
+		m.SetManagedFields(entries)
+	}
+	w.value, err = encode(k, w.obj)
+	w.same = bytes.Equal(w.value, was)
+	return err
 }
 
 // commit writes. A nil object without an error means that another writer was first; found is then what is there.

@@ -30,6 +30,7 @@ import (
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/owners"
 	"podo.dev/podo/internal/apiserver/tokens"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
@@ -69,14 +70,17 @@ func (c *Config) Validate() error {
 
 // Verbs are safe for concurrent use.
 type Verbs struct {
-	c     Config
-	kinds map[schema.GroupResource]*registry.Kind
-	chain admit.Chain
+	c      Config
+	kinds  map[schema.GroupResource]*registry.Kind
+	chain  admit.Chain
+	owners *owners.Owners
 }
 
 // Options belong to every write.
 type Options struct {
 	DryRun bool
+	// Manager is who comes to own the fields that the write sets, in metadata.managedFields: the program, not its user.
+	Manager string
 	// Warn takes what the client should be told although the write succeeds; nil drops it.
 	Warn func(text string)
 }
@@ -113,6 +117,10 @@ func New(c Config) (*Verbs, error) {
 	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds))}
 	for _, k := range c.Kinds {
 		v.kinds[k.GroupResource()] = k
+	}
+	var err error
+	if v.owners, err = owners.New(c.Kinds, func() time.Time { return v.c.Now() }); err != nil {
+		return nil, err
 	}
 	if c.Authorizer == nil {
 		v.c.Authorizer = &authz.Rules{Pods: nodePods{c.View}}

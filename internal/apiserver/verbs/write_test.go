@@ -76,7 +76,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	if _, err := w.Create(w.ctx, admin, ref, configMap("a"), dry); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("dry create of a taken name: %v", err)
 	}
-	out, err := w.Patch(w.ctx, admin, ref, Patch{Type: types.MergePatchType, Data: []byte(`{"data":{"k":"new"}}`)}, dry)
+	out, _, err := w.Patch(w.ctx, admin, ref, Patch{Type: types.MergePatchType, Data: []byte(`{"data":{"k":"new"}}`)}, dry)
 	if err != nil || out.(*v1.ConfigMap).Data["k"] != "new" {
 		t.Errorf("dry patch: %v %v", out, err)
 	}
@@ -170,7 +170,7 @@ func TestPatchTypes(t *testing.T) {
 	ref := client.Pods.At("default", "a")
 	patch := func(typ types.PatchType, data, validation string) (*v1.Pod, []string, error) {
 		var warned []string
-		out, err := w.Patch(w.ctx, admin, ref, Patch{Type: typ, Data: []byte(data), Validation: validation}, Options{Warn: func(s string) { warned = append(warned, s) }})
+		out, _, err := w.Patch(w.ctx, admin, ref, Patch{Type: typ, Data: []byte(data), Validation: validation}, Options{Warn: func(s string) { warned = append(warned, s) }})
 		if err != nil {
 			return nil, warned, err
 		}
@@ -206,8 +206,8 @@ func TestPatchTypes(t *testing.T) {
 	if _, _, err := patch(types.MergePatchType, `{`, ""); !apierrors.IsBadRequest(err) {
 		t.Errorf("broken patch: %v", err)
 	}
-	if _, _, err := patch(types.ApplyYAMLPatchType, `{}`, ""); !apierrors.IsUnsupportedMediaType(err) {
-		t.Errorf("apply: %v", err)
+	if _, _, err := patch(types.ApplyCBORPatchType, `{}`, ""); !apierrors.IsUnsupportedMediaType(err) {
+		t.Errorf("apply as CBOR: %v", err)
 	}
 }
 

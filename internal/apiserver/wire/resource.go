@@ -172,7 +172,7 @@ func (c *call) create(u user.Info) error {
 	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
 		return err
 	}
-	out, err := c.s.c.Verbs.Create(c.r.Context(), u, c.info.ref(), obj, c.options(o.DryRun))
+	out, err := c.s.c.Verbs.Create(c.r.Context(), u, c.info.ref(), obj, c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}
@@ -190,16 +190,19 @@ func (c *call) update(u user.Info) error {
 	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
 		return err
 	}
-	out, created, err := c.s.c.Verbs.Update(c.r.Context(), u, c.info.ref(), obj, c.options(o.DryRun))
+	out, created, err := c.s.c.Verbs.Update(c.r.Context(), u, c.info.ref(), obj, c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}
-	code := http.StatusOK
-	if created {
-		code = http.StatusCreated
-	}
-	c.object(code, out, nil)
+	c.object(codeOf(created), out, nil)
 	return nil
+}
+
+func codeOf(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }
 
 func (c *call) patch(u user.Info) error {
@@ -213,12 +216,12 @@ func (c *call) patch(u user.Info) error {
 	if err != nil {
 		return err
 	}
-	p := verbs.Patch{Type: kind, Data: data, Validation: o.FieldValidation}
-	out, err := c.s.c.Verbs.Patch(c.r.Context(), u, c.info.ref(), p, c.options(o.DryRun))
+	p := verbs.Patch{Type: kind, Data: data, Validation: o.FieldValidation, Force: o.Force != nil && *o.Force}
+	out, created, err := c.s.c.Verbs.Patch(c.r.Context(), u, c.info.ref(), p, c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}
-	c.object(http.StatusOK, out, nil)
+	c.object(codeOf(created), out, nil)
 	return nil
 }
 

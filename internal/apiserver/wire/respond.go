@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -51,6 +54,32 @@ func (l *warnings) add(text string) {
 // options are those of a write, from the query's dryRun.
 func (c *call) options(dryRun []string) verbs.Options {
 	return verbs.Options{DryRun: len(dryRun) > 0, Warn: c.warn.add}
+}
+
+// writer are options of a write whose fields come to be owned by manager or, without one, by the program that the client says it is.
+func (c *call) writer(dryRun []string, manager string) verbs.Options {
+	o := c.options(dryRun)
+	o.Manager = manager
+	if manager == "" {
+		o.Manager = program(c.r.UserAgent())
+	}
+	return o
+}
+
+// program is what stands before the slash of a user agent, without what cannot be printed and no longer than a manager may be.
+func program(agent string) string {
+	name, _, _ := strings.Cut(agent, "/")
+	var b strings.Builder
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if b.Len()+utf8.RuneLen(r) > metavalidation.FieldManagerMaxLength {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 func (c *call) header() {

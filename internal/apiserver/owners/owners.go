@@ -1,0 +1,147 @@
+// Package owners keeps metadata.managedFields: which writer set which field of an object, so that server-side apply can tell a
+// writer whose fields it is about to take, and take away what a writer no longer applies.
+//
+// The rules are those of k8s.io/apimachinery's field managers; this package gives them our kinds. An object that is already of its
+// Go type is read as it is, unchecked: it has been decoded into that type. What a client applies is checked against the schema.
+package owners
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"podo.dev/podo/internal/registry"
+)
+
+// Owners are safe for concurrent use.
+type Owners struct {
+	now     func() time.Time
+	keepers map[keeper]*managedfields.FieldManager
+}
+
+// keeper is an endpoint: a kind, or the part of it that a subresource is.
+type keeper struct {
+	kind        *registry.Kind
+	subresource string
+}
+
+// New makes Owners of the endpoints that take whole objects. now is the clock of the entries' times.
+func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
+	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}}
+	for _, k := range kinds {
+		if k.Unstored {
+			continue
+		}
+		for sub := range k.Updates {
+			if err := o.add(k, sub); err != nil {
+				return nil, err
+			}
+		}
+		if o.keepers[keeper{k, ""}] == nil { // can be created, at least
+			if err := o.add(k, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return o, nil
+}
+
+func (o *Owners) add(k *registry.Kind, sub string) error {
+	resets := &fieldpath.Set{}
+	for _, path := range k.Updates[sub].Resets {
+		resets.Insert(pathOf(path))
+	}
+	var filter map[fieldpath.APIVersion]fieldpath.Filter
+	if !resets.Empty() {
+		filter = map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(resets)}
+	}
+	c := converter{k}
+	m, err := managedfields.NewDefaultFieldManager(c, c, c, c, k.GVK, k.GroupVersion(), sub, filter)
+	o.keepers[keeper{k, sub}] = m
+	return err
+}
+
+// Created makes manager the owner of what is set in a new object, defaults included.
+func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
+	o.Updated(k, "", k.New(), obj, manager)
+}
+
+// Updated makes manager the owner of what differs in obj from live, through the endpoint that sub names. live is only read.
+func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object, manager string) {
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	if live.GetObjectKind().GroupVersionKind() != k.GVK {
+		live.GetObjectKind().SetGroupVersionKind(k.GVK) // a new one: those that are published have it
+	}
+	m := o.keepers[keeper{k, sub}]
+	if m == nil {
+		metaOf(obj).SetManagedFields(metaOf(live).GetManagedFields())
+		return
+	}
+	m.UpdateNoErrors(live, obj, manager)
+	o.stamp(metaOf(live), metaOf(obj))
+}
+
+// Applied is live with config applied by manager. Fields that others own and config would change are a conflict, unless force takes
+// them. live is only read; it has no UID when there is no such object yet.
+func (o *Owners) Applied(k *registry.Kind, sub string, live runtime.Object, config map[string]any, manager string, force bool) (runtime.Object, error) {
+	if live.GetObjectKind().GroupVersionKind() != k.GVK {
+		live.GetObjectKind().SetGroupVersionKind(k.GVK)
+	}
+	out, err := o.keepers[keeper{k, sub}].Apply(live, &unstructured.Unstructured{Object: config}, manager, force)
+	if err != nil {
+		return nil, err
+	}
+	out.GetObjectKind().SetGroupVersionKind(k.GVK)
+	o.stamp(metaOf(live), metaOf(out))
+	return out, nil
+}
+
+// stamp gives the entries that are new or have changed the server's own time, to the second as all times are.
+func (o *Owners) stamp(old, obj metav1.Object) {
+	entries, had := obj.GetManagedFields(), old.GetManagedFields()
+	for i := range entries {
+		if entries[i].Time != nil && !isStamped(&entries[i], had) {
+			now := metav1.NewTime(o.now().UTC()).Rfc3339Copy()
+			entries[i].Time = &now
+		}
+	}
+}
+
+func isStamped(e *metav1.ManagedFieldsEntry, had []metav1.ManagedFieldsEntry) bool {
+	for i := range had {
+		if sameWriter(e, &had[i]) {
+			return e.Time.Equal(had[i].Time)
+		}
+	}
+	return false
+}
+
+func sameWriter(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource && a.APIVersion == b.APIVersion
+}
+
+// OnlyTimes says that the entries of a and b differ in their times, and in nothing else.
+func OnlyTimes(a, b []metav1.ManagedFieldsEntry) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	differ := false
+	for i := range a {
+		if !sameWriter(&a[i], &b[i]) || !sameFields(a[i].FieldsV1, b[i].FieldsV1) {
+			return false
+		}
+		differ = differ || !a[i].Time.Equal(b[i].Time)
+	}
+	return differ
+}
+
+func sameFields(a, b *metav1.FieldsV1) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return string(a.GetRawBytes()) == string(b.GetRawBytes())
+}

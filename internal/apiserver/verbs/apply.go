@@ -1,0 +1,86 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+)
+
+// apply is server-side apply: the patch is what its manager wants of the object. It is merged into what there is, and what the
+// manager applied before and does not any more goes, unless others own it too. A name that is free is created.
+func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, rules registry.Update, p Patch, o Options) (out runtime.Object, created bool, err error) {
+	if _, err := yaml.ToJSON(p.Data); err != nil {
+		return nil, false, apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+	}
+	for range writeTries {
+		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, owns: settled, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+			obj, err := v.applied(k, ref, cur, p, &o)
+			if err != nil {
+				return nil, err
+			}
+			if rv := accessor(obj).GetResourceVersion(); rv != "" && rv != accessor(cur).GetResourceVersion() {
+				return nil, conflict(k.GroupResource(), ref.Name)
+			}
+			return obj, samePlace(k, accessor(obj), ref.Namespace, ref.Name)
+		})
+		if !apierrors.IsNotFound(err) || ref.Subresource != "" {
+			return out, false, err
+		}
+		if out, err = v.applyNew(ctx, u, k, ref, p, o); !apierrors.IsAlreadyExists(err) {
+			return out, err == nil, err
+		}
+		// Somebody else has created it meanwhile: apply to that.
+	}
+	return nil, false, conflict(k.GroupResource(), ref.Name)
+}
+
+// applied is cur with the patch applied.
+func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p Patch, o *Options) (runtime.Object, error) {
+	config := map[string]any{}
+	if err := yaml.Unmarshal(p.Data, &config); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	obj, err := v.owners.Applied(k, ref.Subresource, cur, config, o.Manager, p.Force)
+	if err != nil {
+		return nil, err
+	}
+	if p.strict() {
+		if err := yaml.UnmarshalStrict(p.Data, &map[string]any{}); err != nil {
+			if p.Validation == metav1.FieldValidationStrict {
+				return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", err))
+			}
+			o.warning(err.Error())
+		}
+	}
+	return obj, nil
+}
+
+// applyNew creates what the patch describes.
+func (v *Verbs) applyNew(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, p Patch, o Options) (runtime.Object, error) {
+	obj, err := v.applied(k, ref, k.New(), p, &o)
+	if err != nil {
+		return nil, err
+	}
+	m := accessor(obj)
+	if uid := m.GetUID(); uid != "" {
+		return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+	}
+	if err := samePlace(k, m, ref.Namespace, ref.Name); err != nil {
+		return nil, err
+	}
+	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+		return nil, err
+	}
+	m.SetResourceVersion("")
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	return v.createOwned(ctx, u, k, ref, obj, o)
+}
