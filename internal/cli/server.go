@@ -59,6 +59,7 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
 	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of this node's pods")
 	f.StringVar(&c.ServiceCIDR, "service-cidr", c.ServiceCIDR, "addresses of services")
+	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", c.ServiceNodePortRange, "ports of the node that services of type NodePort get")
 	f.StringSliceVar(&c.EtcdEndpoints, "etcd-endpoints", c.EtcdEndpoints, "external etcd instead of the embedded member (https://host:2379,...)")
 	f.StringVar(&c.EtcdCAFile, "etcd-cafile", c.EtcdCAFile, "CA certificate of the external etcd")
 	f.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the external etcd")

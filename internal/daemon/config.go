@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"podo.dev/podo/internal/apiserver/admit"
 )
 
 // DefaultDataDir is where a server keeps everything unless told otherwise.
@@ -25,6 +27,7 @@ type Config struct {
 	KubeletConfig            string   // a KubeletConfiguration v1beta1 file
 	PodCIDR                  string
 	ServiceCIDR              string
+	ServiceNodePortRange     string
 	EtcdEndpoints            []string // empty: the embedded member
 	EtcdCAFile               string
 	EtcdCertFile             string
@@ -43,7 +46,9 @@ func Default() Config {
 		KubeletPort: 10250,
 		PodCIDR:     "10.42.0.0/24",
 		ServiceCIDR: "10.43.0.0/16",
-		LogFormat:   "text",
+
+		ServiceNodePortRange: "30000-32767",
+		LogFormat:            "text",
 	}
 }
 
@@ -103,6 +108,9 @@ func (c *Config) completeAddresses() error {
 	services, err := parseCIDR("--service-cidr", c.ServiceCIDR)
 	if err != nil {
 		return err
+	}
+	if _, err := admit.ParseNodePorts(c.ServiceNodePortRange); err != nil {
+		return fmt.Errorf("--service-node-port-range: %w", err)
 	}
 	switch {
 	case pods.Overlaps(services):

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/apiserver/wire"
 	"podo.dev/podo/internal/client"
@@ -61,6 +62,13 @@ func (s *server) pkiConfig() pki.Config {
 	}
 }
 
+// serviceAddresses is the rule that gives Services their addresses.
+func (s *server) serviceAddresses() *admit.ServiceAddresses {
+	services, _ := netip.ParsePrefix(s.cfg.ServiceCIDR)          // checked by Complete
+	ports, _ := admit.ParseNodePorts(s.cfg.ServiceNodePortRange) // as above
+	return &admit.ServiceAddresses{View: s.control.view, Store: s.control.store, CIDR: services.Masked(), Ports: ports}
+}
+
 // apiURL is how programs on this machine reach the API server.
 func (s *server) apiURL() string {
 	return "https://127.0.0.1:" + strconv.Itoa(s.cfg.HTTPSPort)
@@ -77,7 +85,7 @@ func (s *server) buildControl() (err error) {
 		return err
 	}
 	c.verbs, err = verbs.New(verbs.Config{
-		Store: c.store, View: c.view, Kinds: kinds,
+		Store: c.store, View: c.view, Kinds: kinds, Admission: admit.Chain{s.serviceAddresses()},
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
 	return err

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ func serviceKind() *Kind {
 				Prepare:            func(obj, old runtime.Object) { service.PrepareUpdate(of(obj), of(old)) },
 				Validate:           func(obj, old runtime.Object) field.ErrorList { return service.ValidateUpdate(of(obj), of(old)) },
 				Warnings:           func(obj, _ runtime.Object) []string { return service.Warnings(of(obj)) },
+				Resets:             []string{"status"},
 				AllowCreate:        true,
 				AllowUnconditional: true,
 			},
@@ -44,11 +46,21 @@ func serviceKind() *Kind {
 				Prepare:            func(obj, old runtime.Object) { of(obj).Spec = *of(old).Spec.DeepCopy() },
 				Validate:           func(obj, old runtime.Object) field.ErrorList { return service.ValidateStatus(of(obj), of(old)) },
 				Warnings:           func(obj, _ runtime.Object) []string { return service.StatusWarnings(of(obj)) },
+				Resets:             []string{"spec"},
 				AllowUnconditional: true,
 			},
 		},
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(metaFields(obj), "spec.clusterIP", of(obj).Spec.ClusterIP, "spec.type", string(of(obj).Spec.Type))
+		},
+		Indexes: map[string]func(runtime.Object) []string{
+			NodePort: func(obj runtime.Object) []string {
+				var out []string
+				for _, n := range service.NodePorts(of(obj)) {
+					out = append(out, strconv.Itoa(int(n)))
+				}
+				return out
+			},
 		},
 		Columns: serviceColumns(),
 		Row: func(obj runtime.Object, now time.Time) []any {
@@ -58,6 +70,9 @@ func serviceKind() *Kind {
 		},
 	}
 }
+
+// NodePort is the index of Services by the node ports that they hold.
+const NodePort = "nodePort"
 
 func serviceColumns() []metav1.TableColumnDefinition {
 	doc := v1.ServiceSpec{}.SwaggerDoc()

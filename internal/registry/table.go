@@ -32,6 +32,8 @@ var table = []*Kind{
 	leaseKind(),
 	runtimeClassKind(),
 	endpointSliceKind(),
+	ipAddressKind(),
+	serviceCIDRKind(),
 }
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.

@@ -40,6 +40,7 @@ type Attributes struct {
 
 	conds []store.Cond
 	ops   []store.Op
+	undo  []func()
 }
 
 // Require makes the write conditional on what a rule has read: key must still be at revision when the write commits.
@@ -57,6 +58,18 @@ func (a *Attributes) Write(op store.Op) { a.ops = append(a.ops, op) }
 
 // Ops are the writes that rules added.
 func (a *Attributes) Ops() []store.Op { return a.ops }
+
+// Undo has a rule take a choice back out of Object: it is called before the rules see the same object again, because what the choice
+// was made on has changed. Rules whose edits are the same each time need it not.
+func (a *Attributes) Undo(f func()) { a.undo = append(a.undo, f) }
+
+// TakeBack calls what was given to Undo, the last first.
+func (a *Attributes) TakeBack() {
+	for i := range a.undo {
+		a.undo[len(a.undo)-1-i]()
+	}
+	a.undo = nil
+}
 
 // Mutator edits objects; Validator judges them; Remover hears, after both, that the write takes Old out of the store for good (a
 // deletion that waits for nothing, or an update that takes the last finalizer away). A rule is any of them.

@@ -151,15 +151,15 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 		obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 		return obj, nil
 	}
-	value, err := encode(k, obj)
-	if err != nil {
-		return nil, err
-	}
-	op := store.Op{Key: key, Value: value}
+	op := store.Op{Key: key}
 	if k.TTL != nil {
 		op.TTL = k.TTL(obj)
 	}
 	for range writeTries {
+		var err error
+		if op.Value, err = encode(k, obj); err != nil { // anew each time: rules may have chosen otherwise
+			return nil, err
+		}
 		conds := append([]store.Cond{{Key: key}}, a.Conds()...)
 		res, err := v.c.Store.Txn(ctx, conds, append([]store.Op{op}, a.Ops()...))
 		if err != nil {
@@ -181,12 +181,13 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	return nil, apierrors.NewConflict(k.GroupResource(), m.GetName(), fmt.Errorf("what admission depends on kept changing"))
 }
 
-// readmit runs the rules once more after their conditions failed. They have edited the object already and are idempotent; only
-// what they read, require and write matters now.
+// readmit runs the rules once more after their conditions failed. They have edited the object already and are idempotent, or take
+// back what they chose; beside that, only what they read, require and write matters now.
 func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnResult) (*admit.Attributes, error) {
 	if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
 		return nil, viewError(err)
 	}
+	a.TakeBack()
 	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun, Warn: func(string) {}}
 	if err := v.chain.Mutate(ctx, next); err != nil {
 		return nil, err

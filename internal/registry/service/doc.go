@@ -111,4 +111,6 @@ func externallyAccessible(s *v1.Service) bool {
 }
 
 // usesInternalPolicy: all types but ExternalName (and what is no type).
-func usesInternalPolicy(s *v1.Service) bool { return UsesNodePorts(s) || s.Spec.Type == v1.ServiceTypeClusterIP }
+func usesInternalPolicy(s *v1.Service) bool {
+	return UsesNodePorts(s) || s.Spec.Type == v1.ServiceTypeClusterIP
+}
