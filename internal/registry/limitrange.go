@@ -112,20 +112,30 @@ func validateLimitRange(l *v1.LimitRange) field.ErrorList {
 }
 
 func limitItem(e *check.Errors, p *field.Path, item *v1.LimitRangeItem) {
-	lists := []struct {
-		name string
-		list v1.ResourceList
-	}{
-		{"max", item.Max}, {"min", item.Min},
-		{"default", item.Default}, {"defaultRequest", item.DefaultRequest}, {"maxLimitRequestRatio", item.MaxLimitRequestRatio},
-	}
-	if item.Type == v1.LimitTypePod {
-		for _, l := range lists[2:4] {
-			if len(l.list) > 0 {
-				e.Forbidden(p.Child(l.name), "may not be specified when `type` is 'Pod'")
+	names := map[v1.ResourceName]bool{}
+	each := func(field string, list v1.ResourceList) {
+		for _, name := range check.Sorted(list) {
+			names[name] = true
+			if at := p.Child(field).Key(string(name)); item.Type == v1.LimitTypePod || item.Type == v1.LimitTypeContainer {
+				e.ContainerResourceName(at, name)
+			} else {
+				e.ResourceName(at, name)
 			}
 		}
-		lists = slices.Delete(lists, 2, 4)
+	}
+	each("max", item.Max)
+	each("min", item.Min)
+	if item.Type != v1.LimitTypePod {
+		each("default", item.Default)
+		each("defaultRequest", item.DefaultRequest)
+	} else {
+		const no = "may not be specified when `type` is 'Pod'"
+		if len(item.Default) > 0 {
+			e.Forbidden(p.Child("default"), no)
+		}
+		if len(item.DefaultRequest) > 0 {
+			e.Forbidden(p.Child("defaultRequest"), no)
+		}
 	}
 	if item.Type == v1.LimitTypePersistentVolumeClaim {
 		_, min := item.Min[v1.ResourceStorage]
@@ -134,17 +144,7 @@ func limitItem(e *check.Errors, p *field.Path, item *v1.LimitRangeItem) {
 			e.Required(p.Child("limits"), "either minimum or maximum storage value is required, but neither was provided")
 		}
 	}
-	names := map[v1.ResourceName]bool{}
-	for _, l := range lists {
-		for _, name := range check.Sorted(l.list) {
-			names[name] = true
-			if at := p.Child(l.name).Key(string(name)); item.Type == v1.LimitTypePod || item.Type == v1.LimitTypeContainer {
-				e.ContainerResourceName(at, name)
-			} else {
-				e.ResourceName(at, name)
-			}
-		}
-	}
+	each("maxLimitRequestRatio", item.MaxLimitRequestRatio)
 	for _, name := range check.Sorted(names) {
 		limitOf(e, p, item, name)
 	}

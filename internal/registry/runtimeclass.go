@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -30,7 +31,7 @@ func runtimeClassKind() *Kind {
 		ValidName:        apivalidation.NameIsDNSSubdomain,
 		Default:          func(runtime.Object) {},
 		PrepareForCreate: func(runtime.Object) {},
-		Validate:         func(obj runtime.Object) field.ErrorList { return validateRuntimeClass(of(obj), true) },
+		Validate:         func(obj runtime.Object) field.ErrorList { return validateRuntimeClass(of(obj)) },
 		Warnings:         warnings,
 		Updates: map[string]Update{"": {
 			Prepare:     func(runtime.Object, runtime.Object) {},
@@ -48,13 +49,35 @@ func runtimeClassKind() *Kind {
 	}
 }
 
-func validateRuntimeClass(c *nodev1.RuntimeClass, handler bool) field.ErrorList {
+func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 	var e check.Errors
-	if p := field.NewPath("handler"); handler && c.Handler == "" {
+	e.Add(runtimeClassRules(c))
+	// Upstream counts a handler in bytes on a creation, and in characters on an update.
+	if p := field.NewPath("handler"); c.Handler == "" {
 		e.Required(p, "")
-	} else if handler {
+	} else {
+		e.Each(p, c.Handler, content.IsDNS1123Label(c.Handler))
+	}
+	return e.List()
+}
+
+func validateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
+	var e check.Errors
+	p := field.NewPath("handler")
+	if c.Handler == "" {
+		e.Required(p, "")
+	} else {
 		e.Each(p, c.Handler, apivalidation.NameIsDNSLabel(c.Handler, false))
 	}
+	e.Add(runtimeClassRules(c))
+	if c.Handler != old.Handler {
+		e.Invalid(p, nil, apivalidation.FieldImmutableErrorMsg)
+	}
+	return e.List()
+}
+
+func runtimeClassRules(c *nodev1.RuntimeClass) field.ErrorList {
+	var e check.Errors
 	if c.Overhead != nil {
 		e.Add(podspec.Resources(field.NewPath("overhead"), &v1.ResourceRequirements{Limits: c.Overhead.PodFixed}, podspec.Options{}))
 	}
@@ -72,14 +95,6 @@ func validateRuntimeClass(c *nodev1.RuntimeClass, handler bool) field.ErrorList 
 			seen[key] = true
 		}
 	}
-	return e.List()
-}
-
-func validateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
-	var e check.Errors
-	// A handler that does not change need not be good; one that does may not change at all.
-	e.Add(validateRuntimeClass(c, false))
-	e.Add(apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler")))
 	return e.List()
 }
 
