@@ -22,6 +22,7 @@ var Packages = []string{
 	"internal/registry/...",
 	"internal/timeline",
 	"internal/explain",
+	"internal/quota",
 	"internal/scheduler/framework",
 	"internal/scheduler/plan",
 	"internal/scheduler/plugins/...",
