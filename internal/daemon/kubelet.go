@@ -17,6 +17,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
@@ -123,6 +125,9 @@ func (s *server) runKubelet(ctx context.Context, ready func()) error {
 			return nil
 		}
 	}
+	if err := s.markControlPlane(ctx); err != nil {
+		return err
+	}
 	ready()
 	select {
 	case err := <-ended:
@@ -130,6 +135,25 @@ func (s *server) runKubelet(ctx context.Context, ready func()) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// controlPlaneLabel tells users which nodes the control plane runs on.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+// markControlPlane labels the server's own node. A kubelet may not give itself a role, so that the server does.
+func (s *server) markControlPlane(ctx context.Context) error {
+	_, err := local.Admin(s.control.verbs).Mutate(ctx, client.Nodes.At("", s.cfg.NodeName), func(obj runtime.Object) (bool, error) {
+		n, ok := obj.(*v1.Node)
+		if !ok {
+			return false, fmt.Errorf("the node is a %T", obj)
+		}
+		if _, there := n.Labels[controlPlaneLabel]; there {
+			return false, nil
+		}
+		metav1.SetMetaDataLabel(&n.ObjectMeta, controlPlaneLabel, "")
+		return true, nil
+	})
+	return err
 }
 
 func (a *agent) build(ctx context.Context, nodeReady func()) error {
@@ -254,7 +278,7 @@ func (a *agent) buildNode(nodeReady func()) error {
 	a.node, err = nodestatus.New(nodestatus.Config{
 		Client: a.client, Runtime: s.node.runtime, Log: a.log().of("node"),
 		Name: s.cfg.NodeName, IPs: []netip.Addr{ip}, Port: int32(s.cfg.KubeletPort), Version: kubernetesVersion, PodCIDR: pods,
-		Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}, Taints: c.RegisterWithTaints,
+		Taints: c.RegisterWithTaints,
 		Facts: facts, Capacity: a.capacity, Allocatable: a.allocate, MaxImages: maxImages,
 		Problems: a.problems, Pressure: a.pressure,
 		Turned: func(ready bool) {
