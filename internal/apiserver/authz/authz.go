@@ -1,10 +1,10 @@
-// Package authz decides who may do what. Until RBAC comes the rules are code: system:masters may do anything, the
-// control plane's own identities may do what their work needs, a node may touch its own objects, everyone authenticated may
-// read discovery, and everyone at all may ask for health and version. Everything else is denied.
+// Package authz decides who may do what. The question and its wording are here; package rbac answers by roles and bindings, package
+// node answers kubelets, package policy holds the roles that every cluster has, and package modes puts them together.
 package authz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Attributes say what is asked. Either Resource is set, or Path for a URL that is no resource.
+// Attributes say what is asked: about a resource, or about a Path that is none.
 type Attributes struct {
 	User        user.Info
 	Verb        string // get, list, watch, create, update, patch, delete, deletecollection; lower-case HTTP method for a Path
@@ -24,33 +24,93 @@ type Attributes struct {
 	Subresource string
 	Namespace   string
 	Name        string
-	Fields      fields.Selector // of list and watch; may be nil
+	Fields      fields.Selector // of list, watch and deletecollection; may be nil
 	Path        string
 }
 
-// Authorizer decides; reason may say why not.
+// OnResource says that the question is about a resource.
+func (a *Attributes) OnResource() bool { return a.Path == "" }
+
+// Selects says that the question is restricted to objects whose field has the value.
+func (a *Attributes) Selects(field, value string) bool {
+	if a.Fields == nil {
+		return false
+	}
+	got, ok := a.Fields.RequiresExactMatch(field)
+	return ok && got == value
+}
+
+// Authorizer decides; reason says why, or why not. What it does not allow may still be allowed by another.
 type Authorizer interface {
 	Authorize(ctx context.Context, a *Attributes) (allowed bool, reason string)
 }
 
+// Named is an authorizer of a Union.
+type Named struct {
+	Name string
+	Authorizer
+}
+
+// Union allows what any of its authorizers allows, asked in order, and everything to system:masters.
+type Union []Named
+
+// Authorize implements Authorizer.
+func (l Union) Authorize(ctx context.Context, a *Attributes) (bool, string) {
+	if Superuser(a.User) {
+		return true, ""
+	}
+	var reasons []string
+	for _, z := range l {
+		ok, reason := z.Authorize(ctx, a)
+		if ok {
+			return true, reason
+		}
+		if reason != "" {
+			reasons = append(reasons, z.Name+": "+reason)
+		}
+	}
+	return false, strings.Join(reasons, "\n")
+}
+
+// Superuser says that u may do anything.
+func Superuser(u user.Info) bool { return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) }
+
 // Check returns nil or a Forbidden error in upstream's words.
 func Check(ctx context.Context, z Authorizer, a *Attributes) error {
 	ok, reason := z.Authorize(ctx, a)
+	if watch, is := ctx.Value(watchKey{}).(Watch); is {
+		watch(ok, reason)
+	}
 	if ok {
 		return nil
 	}
+	return Forbidden(a, reason)
+}
+
+// Forbidden is the refusal of what a asks.
+func Forbidden(a *Attributes, reason string) error {
 	msg := escape.Replace(message(a))
 	if reason != "" {
 		msg += ": " + reason
 	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, fmt.Errorf("%s", msg))
+	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(msg))
+}
+
+// Watch hears of decisions about a request.
+type Watch func(allowed bool, reason string)
+
+type watchKey struct{}
+
+// WithWatch is a context whose Checks are told to w.
+func WithWatch(ctx context.Context, w Watch) context.Context {
+	return context.WithValue(ctx, watchKey{}, w)
 }
 
 // escape keeps an error from looking like HTML to a browser.
 var escape = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
 func message(a *Attributes) string {
-	if a.Resource == "" {
+	if !a.OnResource() {
 		return fmt.Sprintf("User %q cannot %s path %q", a.User.GetName(), a.Verb, a.Path)
 	}
 	resource := a.Resource
@@ -64,87 +124,13 @@ func message(a *Attributes) string {
 	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.GetName(), a.Verb, resource, a.Group, where)
 }
 
-// rule allows verbs on resources; "*" is any. A resource with a subresource is "pods/status".
-type rule struct {
-	verbs     []string
-	group     string
-	resources []string
-}
+const nodeUserPrefix = "system:node:"
 
-func (r rule) allows(a *Attributes) bool {
-	resource := a.Resource
-	if a.Subresource != "" {
-		resource += "/" + a.Subresource
+// NodeName is the node that a user is the kubelet of; "" with true is a kubelet of no node that can be told.
+func NodeName(u user.Info) (string, bool) {
+	if !slices.Contains(u.GetGroups(), user.NodesGroup) {
+		return "", false
 	}
-	return match(r.verbs, a.Verb) && (r.group == "*" || r.group == a.Group) && match(r.resources, resource)
-}
-
-func match(set []string, s string) bool { return slices.Contains(set, "*") || slices.Contains(set, s) }
-
-var (
-	read  = []string{"get", "list", "watch"}
-	write = []string{"create", "update", "patch", "delete"}
-
-	// byUser are the rules of the control plane's own identities.
-	byUser = map[string][]rule{
-		user.KubeScheduler: {
-			{read, "", []string{"nodes", "pods", "namespaces"}},
-			{[]string{"create", "update", "patch"}, "", []string{"events"}},
-			{[]string{"create", "update", "patch"}, "events.k8s.io", []string{"events"}},
-			{[]string{"create"}, "", []string{"pods/binding", "bindings"}},
-			{[]string{"update", "patch"}, "", []string{"pods/status"}},
-			{[]string{"delete"}, "", []string{"pods"}},
-			{[]string{"create", "get", "list", "watch", "update"}, "coordination.k8s.io", []string{"leases"}},
-		},
-		user.KubeControllerManager: {
-			{read, "*", []string{"*"}},
-			{write, "", []string{"events", "configmaps", "namespaces", "namespaces/status", "namespaces/finalize", "nodes", "nodes/status", "pods", "pods/status", "secrets", "serviceaccounts"}},
-			{[]string{"create", "update", "patch"}, "events.k8s.io", []string{"events"}},
-			{write, "coordination.k8s.io", []string{"leases"}},
-			// Garbage collection and the end of a namespace delete whatever there is.
-			{[]string{"delete", "deletecollection", "patch", "update"}, "*", []string{"*"}},
-		},
-	}
-
-	// public are the paths that anyone may read, discovery those that anyone authenticated may read. A trailing * is any rest.
-	public    = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
-	discovery = []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"}
-)
-
-// Rules is the authorizer. Pods answers what a node may see; nil denies nodes what depends on their pods.
-type Rules struct{ Pods NodePods }
-
-// Authorize implements Authorizer.
-func (z *Rules) Authorize(ctx context.Context, a *Attributes) (bool, string) {
-	groups := a.User.GetGroups()
-	if slices.Contains(groups, user.SystemPrivilegedGroup) {
-		return true, ""
-	}
-	if a.Resource == "" {
-		if a.Verb != "get" && a.Verb != "head" {
-			return false, ""
-		}
-		if under(public, a.Path) {
-			return true, ""
-		}
-		return slices.Contains(groups, user.AllAuthenticated) && under(discovery, a.Path), ""
-	}
-	if node, ok := NodeName(a.User); ok {
-		return z.node(a, node)
-	}
-	for _, r := range byUser[a.User.GetName()] {
-		if r.allows(a) {
-			return true, ""
-		}
-	}
-	return false, ""
-}
-
-func under(paths []string, path string) bool {
-	for _, p := range paths {
-		if rest, any := strings.CutSuffix(p, "*"); p == path || any && strings.HasPrefix(path, rest) {
-			return true
-		}
-	}
-	return false
+	name, ok := strings.CutPrefix(u.GetName(), nodeUserPrefix)
+	return name, ok
 }

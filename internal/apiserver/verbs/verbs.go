@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"time"
 
@@ -30,6 +31,8 @@ import (
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/authz/modes"
+	"podo.dev/podo/internal/apiserver/authz/review"
 	"podo.dev/podo/internal/apiserver/owners"
 	"podo.dev/podo/internal/apiserver/tokens"
 	"podo.dev/podo/internal/client"
@@ -45,8 +48,8 @@ type Config struct {
 	Store store.Store
 	View  *view.View
 	Kinds []*registry.Kind
-	// Authorizer defaults to authz.Rules over the view.
-	Authorizer authz.Authorizer
+	// Authorizer defaults to one over the view.
+	Authorizer *modes.Authorizer
 	// Admission is run after the built-in rules.
 	Admission admit.Chain
 	// Reviews answer the creation of kinds that are not stored.
@@ -123,15 +126,23 @@ func New(c Config) (*Verbs, error) {
 		return nil, err
 	}
 	if c.Authorizer == nil {
-		v.c.Authorizer = &authz.Rules{Pods: nodePods{c.View}}
+		v.c.Authorizer = modes.New(c.View)
+	}
+	v.c.Reviews = maps.Clone(c.Reviews)
+	if v.c.Reviews == nil {
+		v.c.Reviews = map[schema.GroupResource]Review{}
+	}
+	for r, answer := range review.Access(v.c.Authorizer) {
+		v.c.Reviews[r] = answer
 	}
 	v.chain = append(admit.Chain{
 		&admit.NamespaceLifecycle{Get: v.namespace},
-		admit.NodeRestriction{},
+		&admit.NodeRestriction{View: c.View, Authorizer: v.c.Authorizer},
 		admit.TaintNewNodes{},
 		admit.DefaultTolerations{},
 		admit.Priority{},
 	}, c.Admission...)
+	v.chain = append(v.chain, &admit.Escalation{Authorizer: v.c.Authorizer, Rules: v.c.Authorizer.RBAC})
 	return v, nil
 }
 
@@ -183,29 +194,10 @@ func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, stri
 	return e.Object.(*v1.Namespace), k.Key("", name), e.Rev, nil
 }
 
-// nodePods answers the authorizer from the view.
-type nodePods struct{ view *view.View }
-
 var (
 	pods       = schema.GroupResource{Resource: "pods"}
 	namespaces = schema.GroupResource{Resource: "namespaces"}
 )
-
-func (n nodePods) NodeOf(namespace, name string) (string, bool) {
-	e := n.view.Snapshot().Get(pods, namespace, name)
-	if e == nil {
-		return "", false
-	}
-	return e.Object.(*v1.Pod).Spec.NodeName, true
-}
-
-func (n nodePods) OnNode(node string) []*v1.Pod {
-	var out []*v1.Pod
-	for e := range n.view.Snapshot().By(pods, "spec.nodeName", node) {
-		out = append(out, e.Object.(*v1.Pod))
-	}
-	return out
-}
 
 // encode is the stored form. obj's resourceVersion must be empty; its type is set here.
 func encode(k *registry.Kind, obj runtime.Object) ([]byte, error) {

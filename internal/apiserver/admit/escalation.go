@@ -1,0 +1,122 @@
+package admit
+
+import (
+	"context"
+	"errors"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/authz/rbac"
+)
+
+// Escalation keeps users from giving away what they do not have: a role's rules must be held by who writes the role or may "escalate"
+// it, a bound role's by who binds it or may "bind" it.
+type Escalation struct {
+	Authorizer authz.Authorizer
+	Rules      *rbac.Authorizer
+}
+
+// everything is what a role that gathers others may come to.
+var everything = []rbacv1.PolicyRule{
+	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+}
+
+// Mutate implements Mutator, as the last of them: upstream asks before it validates.
+func (x *Escalation) Mutate(ctx context.Context, a *Attributes) error {
+	if a.Ref.Resource.Group != rbacv1.GroupName || a.Op != Create && a.Op != Update || authz.Superuser(a.User) {
+		return nil
+	}
+	if a.Op == Update && bookkeeping(a.Object, a.Old) {
+		return nil
+	}
+	var err error
+	switch obj := a.Object.(type) {
+	case *rbacv1.Role:
+		if !x.may(ctx, a, "escalate", a.Ref.Resource.Resource, inURL(a)) {
+			err = x.Rules.Holds(a.User, a.Ref.Namespace, obj.Rules)
+		}
+	case *rbacv1.ClusterRole:
+		if !x.may(ctx, a, "escalate", a.Ref.Resource.Resource, inURL(a)) {
+			old, _ := a.Old.(*rbacv1.ClusterRole)
+			err = x.clusterRole(a, obj, old)
+		}
+	case *rbacv1.RoleBinding:
+		return x.binding(ctx, a, obj.RoleRef)
+	case *rbacv1.ClusterRoleBinding:
+		return x.binding(ctx, a, obj.RoleRef)
+	}
+	if err != nil {
+		return apierrors.NewForbidden(a.Ref.Resource, a.Ref.Name, err)
+	}
+	return nil
+}
+
+// clusterRole: whatever gathers rules, or gathered them, needs everything: nobody knows what it will come to.
+func (x *Escalation) clusterRole(a *Attributes, r, old *rbacv1.ClusterRole) error {
+	if err := x.Rules.Holds(a.User, "", r.Rules); err != nil {
+		return err
+	}
+	if (gathers(r) || gathers(old)) && x.Rules.Holds(a.User, "", everything) != nil {
+		return errors.New("must have cluster-admin privileges to use the aggregationRule")
+	}
+	return nil
+}
+
+// inURL is the name that the request names the object by: a creation does not.
+func inURL(a *Attributes) string {
+	if a.Op == Create {
+		return ""
+	}
+	return a.Ref.Name
+}
+
+func gathers(r *rbacv1.ClusterRole) bool {
+	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
+}
+
+func (x *Escalation) binding(ctx context.Context, a *Attributes, ref rbacv1.RoleRef) error {
+	resource := map[string]string{"ClusterRole": "clusterroles", "Role": "roles"}[ref.Kind]
+	if resource != "" && x.may(ctx, a, "bind", resource, ref.Name) {
+		return nil
+	}
+	rules, err := x.Rules.RulesOf(ref, a.Ref.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := x.Rules.Holds(a.User, a.Ref.Namespace, rules); err != nil {
+		return apierrors.NewForbidden(a.Ref.Resource, a.Ref.Name, err)
+	}
+	return nil
+}
+
+func (x *Escalation) may(ctx context.Context, a *Attributes, verb, resource, name string) bool {
+	ok, _ := x.Authorizer.Authorize(ctx, &authz.Attributes{
+		User: a.User, Verb: verb, Group: rbacv1.GroupName, Resource: resource, Namespace: a.Ref.Namespace, Name: name,
+	})
+	return ok
+}
+
+// bookkeeping says that nothing changes but what garbage collection needs to change.
+func bookkeeping(obj, old runtime.Object) bool {
+	same := obj.DeepCopyObject()
+	m, err := meta.Accessor(same)
+	if err != nil {
+		return false
+	}
+	o, err := meta.Accessor(old)
+	if err != nil {
+		return false
+	}
+	m.SetOwnerReferences(o.GetOwnerReferences())
+	m.SetFinalizers(o.GetFinalizers())
+	m.SetManagedFields(o.GetManagedFields())
+	m.SetSelfLink(o.GetSelfLink())
+	same.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
+	return equality.Semantic.DeepEqual(same, old)
+}
