@@ -3,11 +3,15 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 )
@@ -28,13 +32,26 @@ func (t Test) SIG() string {
 // Serial says that nothing else may run meanwhile.
 func (t Test) Serial() bool { return strings.Contains(t.Name, "[Serial]") }
 
-// Catalog lists every test with the label, as upstream publishes it in the pinned module. It must run inside of this module.
-func Catalog() ([]Test, error) {
+// source is the pinned module's folder.
+var source = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-mod=mod", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
 	if err != nil {
-		return nil, fmt.Errorf("find k8s.io/kubernetes (run this in test/conformance): %w", err)
+		return "", fmt.Errorf("find k8s.io/kubernetes (run this in test/conformance): %w", err)
 	}
-	b, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "test/conformance/testdata/conformance.yaml"))
+	dir := strings.TrimSpace(string(out))
+	if dir == "" {
+		return "", errors.New("k8s.io/kubernetes is not downloaded: `make conformance` does that")
+	}
+	return dir, nil
+})
+
+// Catalog lists every test with the label, as upstream publishes it in the pinned module. It must run inside of this module.
+func Catalog() ([]Test, error) {
+	dir, err := source()
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "test/conformance/testdata/conformance.yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -46,4 +63,24 @@ func Catalog() ([]Test, error) {
 		tests[i].Name = strings.Join(strings.Fields(tests[i].Name), " ")
 	}
 	return tests, nil
+}
+
+// Users names the files with tests that use an image, by upstream's constant for it.
+func Users(id string, tests []Test) []string {
+	dir, err := source()
+	if err != nil {
+		return nil
+	}
+	uses := regexp.MustCompile(`\bimageutils\.` + id + `\b`)
+	var out []string
+	for _, t := range tests {
+		file := strings.TrimPrefix(t.File, "test/e2e/")
+		if slices.Contains(out, file) {
+			continue
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, t.File)); err == nil && uses.Match(b) {
+			out = append(out, file)
+		}
+	}
+	return out
 }

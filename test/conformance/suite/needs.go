@@ -2,6 +2,7 @@ package suite
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -9,11 +10,11 @@ import (
 type need struct {
 	file      string         // prefix of the test's file below test/e2e/
 	name      *regexp.Regexp // nil: all of them
-	resources string         // as discovery names them, resource or resource.group, separated by spaces
+	resources string         // as discovery names them, resource or resource.group, separated by spaces; or TwoNodes
 }
 
 // TwoNodes stands among the resources of a cluster that has a second node to put pods on.
-const TwoNodes = "a-second-node"
+const TwoNodes = "a second node"
 
 // needs has a line for everything beyond pods, nodes, namespaces, events, configmaps, secrets and leases. A test that is in no
 // line runs on every cluster. Where the table is incomplete, a test fails and says which resource it did not find: the board groups
@@ -40,6 +41,7 @@ var needs = []need{
 	{"apimachinery/aggregated_discovery", nil, "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 	{"apimachinery/discovery", regexp.MustCompile(`locate the groupVersion`), "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 	{"architecture/", nil, TwoNodes},
+	{"apps/daemon_set", regexp.MustCompile(`should rollback without unnecessary restarts`), TwoNodes},
 	{"apps/cronjob", nil, "cronjobs.batch"},
 	{"apps/job", nil, "jobs.batch"},
 	{"apps/daemon_set", nil, "daemonsets.apps"},
@@ -82,7 +84,7 @@ var needs = []need{
 	{"storage/volumeattributesclass", nil, "volumeattributesclasses.storage.k8s.io"},
 }
 
-// notForAll are lines that network/ catches and that need pods only.
+// podsOnly are tests of network/ that need pods only.
 var podsOnly = regexp.MustCompile(`HostPort validates|version v1 A set of valid responses are returned for pod ProxyWithPath`)
 
 // Missing names the resources that a test needs and the cluster does not serve.
@@ -96,11 +98,27 @@ func Missing(t Test, served map[string]bool) []string {
 		if n.file == "network/" && podsOnly.MatchString(t.Name) {
 			continue
 		}
-		for _, r := range strings.Fields(n.resources) {
-			if !served[r] {
+		resources := strings.Fields(n.resources)
+		if n.resources == TwoNodes {
+			resources = []string{TwoNodes}
+		}
+		for _, r := range resources {
+			if !served[r] && !slices.Contains(out, r) {
 				out = append(out, r)
 			}
 		}
 	}
 	return out
+}
+
+// why says in a line why a test does not run.
+func why(missing []string) string {
+	if i := slices.Index(missing, TwoNodes); i >= 0 {
+		missing = slices.Delete(slices.Clone(missing), i, i+1)
+		if len(missing) == 0 {
+			return "needs " + TwoNodes
+		}
+		return why(missing) + ", and needs " + TwoNodes
+	}
+	return "not served: " + strings.Join(missing, ", ")
 }

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,15 +20,14 @@ type Config struct {
 	Kubectl string
 	Cluster *Cluster
 	Report  Report
-	Focus   *regexp.Regexp
 	Procs   int
 	PerTest time.Duration
 	InAll   time.Duration
-	Again   bool // also tests that have a result
+	Again   func(Result) bool // which tests that have a result run again
 	Log     io.Writer
 }
 
-// Validate names what is missing.
+// Validate names what is missing and what to do.
 func (c Config) Validate() error {
 	switch {
 	case c.Cluster == nil:
@@ -38,16 +35,16 @@ func (c Config) Validate() error {
 	case c.Procs < 1:
 		return errors.New("PROCS must be 1 or more")
 	case c.PerTest <= 0 || c.InAll <= 0:
-		return errors.New("the time limits must be above 0")
+		return errors.New("the time limits -per-test and -in-all must be above 0")
 	}
 	if _, err := os.Stat(c.E2E); err != nil {
-		return fmt.Errorf("the suite is not built: %w", err)
+		return fmt.Errorf("the suite is not built: `make conformance` builds it in a few minutes (%w)", err)
 	}
 	return nil
 }
 
-// Run runs the tests that Focus picks and that have no result yet, side by side where they allow it, and adds a result of each to the
-// report. Tests that need what the cluster does not serve get theirs without running. It stops early when ctx ends.
+// Run runs those of the tests that have no result yet, side by side where they allow it, and adds a result of each to the report.
+// Tests that need what the cluster does not serve get theirs without running. It stops early when ctx ends.
 func Run(ctx context.Context, cfg Config, tests []Test) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -56,17 +53,15 @@ func Run(ctx context.Context, cfg Config, tests []Test) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.InAll)
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.InAll, fmt.Errorf("the time limit of %s for the run", cfg.InAll))
 	defer cancel()
 	var side, alone []Test
 	for _, t := range tests {
-		r, has := done[t.Name]
-		if cfg.Focus != nil && !cfg.Focus.MatchString(t.Name) || has && r.State != NotRun && !cfg.Again {
+		if r, has := done[t.Name]; has && r.State != NotRun && !cfg.Again(r) {
 			continue
 		}
 		if missing := Missing(t, cfg.Cluster.Served); len(missing) > 0 {
-			reason := "not served: " + strings.Join(missing, ", ")
-			if err := cfg.Report.Append(Result{Name: t.Name, File: t.File, State: NotRun, Reason: reason, At: time.Now()}); err != nil {
+			if err := cfg.Report.Append(Result{Name: t.Name, File: t.File, State: NotRun, Reason: why(missing), At: time.Now()}); err != nil {
 				return err
 			}
 			continue
@@ -84,7 +79,7 @@ func Run(ctx context.Context, cfg Config, tests []Test) error {
 	if err := cfg.group(ctx, alone, 1); err != nil {
 		return err
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 func (c Config) group(ctx context.Context, tests []Test, procs int) error {
@@ -128,32 +123,16 @@ func suffix(reason string) string {
 	return "\n        " + reason
 }
 
-// specReport is the part of ginkgo's JSON report that counts.
-type specReport struct {
-	SpecReports []struct {
-		LeafNodeType string
-		State        string
-		RunTime      time.Duration
-		Failure      struct {
-			Message  string
-			Location struct {
-				FileName   string
-				LineNumber int
-			}
-		}
-	}
-}
-
 // one runs a test; false when ctx ended first.
 func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 	r := Result{Name: t.Name, File: t.File, State: Failed}
-	dir, err := os.MkdirTemp("", "conformance-")
+	dir, err := os.MkdirTemp("", "conformance-test-")
 	if err != nil {
-		r.Reason = err.Error()
+		r.Reason, r.At = err.Error(), time.Now()
 		return r, true
 	}
 	defer os.RemoveAll(dir)
-	limit, cancel := context.WithTimeout(ctx, c.PerTest+30*time.Second) // the suite ends by itself before that
+	limit, cancel := context.WithTimeout(ctx, c.PerTest+time.Minute) // the suite ends by itself before that
 	defer cancel()
 	report := filepath.Join(dir, "report.json")
 	cmd := exec.CommandContext(limit, c.E2E, c.args(t, report)...)
@@ -172,11 +151,7 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 		return r, false
 	}
 	c.keepLog(t, out)
-	var parsed []specReport
-	b, err := os.ReadFile(report)
-	if err == nil {
-		err = json.Unmarshal(b, &parsed)
-	}
+	parsed, err := readReport(report)
 	if err != nil {
 		r.Reason = fmt.Sprintf("the suite ended without a report: %v", runErr)
 		return r, true
@@ -196,47 +171,10 @@ func (c Config) args(t Test, report string) []string {
 	}
 }
 
-// judge takes the verdict out of ginkgo's report: that of the test, or the failure of the set-up.
-func judge(r *Result, reports []specReport) {
-	ran := false
-	for _, rep := range reports {
-		for _, s := range rep.SpecReports {
-			switch s.State {
-			case "skipped", "pending":
-				if s.LeafNodeType == "It" && s.Failure.Message != "" && !ran {
-					r.State, r.Reason = NotRun, "skips itself: "+Line(s.Failure.Message)
-				}
-			case "passed":
-				if s.LeafNodeType == "It" {
-					ran = true
-					r.State, r.Seconds, r.Reason = Passed, s.RunTime.Seconds(), ""
-				}
-			default:
-				r.State = Failed
-				r.Reason = Line(s.Failure.Message)
-				if s.State == "timedout" {
-					r.Reason = "timed out: " + r.Reason
-				}
-				_, file, _ := strings.Cut(s.Failure.Location.FileName, "/test/e2e/")
-				r.Where = fmt.Sprintf("%s:%d", file, s.Failure.Location.LineNumber)
-				return
-			}
-		}
-	}
-	if !ran && r.Reason == "" {
-		r.State, r.Reason = Failed, "no test of this name in the suite"
-	}
-}
-
-var spaces = regexp.MustCompile(`\s+`)
-
-// Line makes one line of a message, long ones cut.
-func Line(s string) string {
-	s = strings.TrimSpace(spaces.ReplaceAllString(s, " "))
-	if r := []rune(s); len(r) > 300 {
-		s = string(r[:300]) + "…"
-	}
-	return strings.TrimPrefix(s, "Unexpected error: ")
+// LogName is the file of a test's output, below the report's folder logs.
+func LogName(t Test) string {
+	name := regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name, "-")
+	return name[:min(len(name), 200)] + ".log"
 }
 
 // keepLog keeps a test's output beside the results.
@@ -245,13 +183,9 @@ func (c Config) keepLog(t Test, out []byte) {
 	if os.MkdirAll(dir, 0o755) != nil {
 		return
 	}
-	name := regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name, "-")
-	if len(name) > 200 {
-		name = name[:200]
-	}
 	const limit = 1 << 20
 	if len(out) > limit {
 		out = out[len(out)-limit:]
 	}
-	_ = os.WriteFile(filepath.Join(dir, name+".log"), out, 0o644) // a log that is lost loses no verdict
+	_ = os.WriteFile(filepath.Join(dir, LogName(t)), out, 0o644) // a log that is lost loses no verdict
 }

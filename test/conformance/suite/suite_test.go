@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -82,8 +83,62 @@ func TestReportGoesOn(t *testing.T) {
 	}
 	f.Close()
 	got, _, err := r.Load()
-	if err != nil || len(got) != 2 || got["a"].State != Passed {
+	if err != nil || len(got) != 2 || got["a"].State != Passed || got["a"].Earlier == nil || got["b"].Earlier != nil {
 		t.Errorf("%v, %v", got, err)
+	}
+	if err := r.Append(Result{Name: "d", State: Failed}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := r.Load(); err != nil || len(got) != 3 {
+		t.Errorf("after a line that was cut off: %v, %v", got, err)
+	}
+}
+
+// Results belong to the run that was going on; what a run tells at its end replaces what it told at its begin.
+func TestResultsBelongToRuns(t *testing.T) {
+	r := Report{Dir: t.TempDir()}
+	first, second := time.Unix(100, 0).UTC(), time.Unix(200, 0).UTC()
+	for _, s := range []Session{{Date: first, Commit: "a"}, {Date: first, Commit: "a", Ended: "complete"}, {Date: second, Commit: "b"}} {
+		if err := r.Note(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, runs, err := r.Load()
+	if err != nil || len(runs) != 2 || runs[0].Ended != "complete" {
+		t.Fatalf("%+v, %v", runs, err)
+	}
+	for at, want := range map[int64]int{50: -1, 100: 0, 150: 0, 200: 1, 250: 1} {
+		if got := (Result{At: time.Unix(at, 0)}).Of(runs); got != want {
+			t.Errorf("a result at %d is of run %d, want %d", at, got, want)
+		}
+	}
+}
+
+func TestOneRunAReport(t *testing.T) {
+	r := Report{Dir: t.TempDir()}
+	lock, err := r.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Lock(); err == nil || !strings.Contains(err.Error(), "REPORT=") {
+		t.Errorf("a second run: %v", err)
+	}
+	lock.Close()
+	if lock, err = r.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	lock.Close()
+}
+
+func TestWhyATestDoesNotRun(t *testing.T) {
+	for want, missing := range map[string][]string{
+		"not served: services, jobs.batch":                     {"services", "jobs.batch"},
+		"needs a second node":                                  {TwoNodes},
+		"not served: daemonsets.apps, and needs a second node": {"daemonsets.apps", TwoNodes},
+	} {
+		if got := why(missing); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -4,41 +4,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
+
+	"podo.dev/podo/test/conformance/images"
 )
 
 // server is a podo of this run's own, with a data folder, ports and addresses of its own.
 type server struct {
 	podo, dir string
+	note      string // file that names dir, so that the next run ends what a killed one left
+	mirror    *images.Mirror
 }
 
-// startPodo starts one and imports the suite's images. It is stopped and its data removed at the end of the run.
-func startPodo(ctx context.Context, podo string) (*server, error) {
-	archives, err := makeImages()
+// keepPodo copies the program beside the results: a build during the run does not change what is tested.
+func keepPodo(podo, report string) (string, error) {
+	in, err := os.Open(podo)
 	if err != nil {
-		return nil, err
+		return "", fmt.Errorf("podo is not built: `make build` does that (%w)", err)
+	}
+	defer in.Close()
+	file := filepath.Join(report, "podo")
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(out, in)
+	return file, errors.Join(err, out.Close())
+}
+
+// startPodo starts one. It is stopped and its data removed at the end of the run.
+func startPodo(ctx context.Context, podo, report string) (*server, error) {
+	s := &server{podo: podo, note: filepath.Join(report, "cluster")}
+	if old, err := os.ReadFile(s.note); err == nil {
+		s.dir = strings.TrimSpace(string(old))
+		fmt.Printf("a run that was killed left %s: removing it\n", s.dir)
+		if err := s.stop(); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := os.MkdirTemp("", "podo-conformance-")
 	if err != nil {
 		return nil, err
 	}
-	s := &server{podo: podo, dir: dir}
-	api, err := freePort()
-	if err != nil {
+	s.dir = dir
+	if err := os.WriteFile(s.note, []byte(dir+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	kubelet, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	err = s.run(ctx, "up", "--https-port", api, "--kubelet-port", kubelet, "--node-name", "conformance", "--pod-cidr", "10.87.0.0/24")
+	ports, err := freePorts(2)
 	if err == nil {
-		err = s.run(ctx, append([]string{"image", "import"}, archives...)...)
+		err = s.run(ctx, "up", "--https-port", ports[0], "--kubelet-port", ports[1], "--node-name", "conformance", "--pod-cidr", "10.87.0.0/24", "--service-cidr", "10.88.0.0/16")
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.stop())
@@ -46,11 +72,26 @@ func startPodo(ctx context.Context, podo string) (*server, error) {
 	return s, nil
 }
 
+// load gives the node the suite's images, and a registry that has them for those who pull anyway.
+func (s *server) load(ctx context.Context, archives []string) error {
+	if err := s.run(ctx, append([]string{"image", "import"}, archives...)...); err != nil {
+		return err
+	}
+	var err error
+	if s.mirror, err = images.Serve(archives); err != nil {
+		return err
+	}
+	return s.mirror.Use(filepath.Join(s.dir, "containerd", "certs.d"))
+}
+
 func (s *server) kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
+// run runs a podo command on the data folder. It is interrupted rather than killed, so that it undoes what it began.
 func (s *server) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, s.podo, append(args, "--data-dir", s.dir)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("podo %s: %w", args[0], err)
 	}
@@ -59,16 +100,45 @@ func (s *server) run(ctx context.Context, args ...string) error {
 
 // stop ends and removes everything, also after an interrupt: it has a time limit of its own.
 func (s *server) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	return errors.Join(s.run(ctx, "down"), s.run(ctx, "reset", "--yes"), os.RemoveAll(s.dir))
+	var errs []error
+	if s.mirror != nil {
+		errs = append(errs, s.mirror.Close())
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "version")); err == nil { // else it never came to life
+		errs = append(errs, s.run(ctx, "down", "--grace", "2s"), s.run(ctx, "reset", "--yes"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w\nleft behind: %s; `%s down --data-dir %[2]s` and `reset` end and remove it, and so does the next run", err, s.dir, s.podo)
+	}
+	return errors.Join(os.RemoveAll(s.dir), os.Remove(s.note))
 }
 
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freePorts finds ports that nobody listens on. A kubelet's has the health port two below it: that must be free as well.
+func freePorts(n int) ([]string, error) {
+	var ports []string
+	for range 100 {
+		l, err := net.Listen("tcp", ":0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // only at the end, so that none is found twice
+		port := l.Addr().(*net.TCPAddr).Port
+		below, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port-2)))
+		if err != nil {
+			continue
+		}
+		defer below.Close()
+		if ports = append(ports, strconv.Itoa(port)); len(ports) == n {
+			return ports, nil
+		}
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+	return nil, errors.New("no free ports")
+}
+
+// kubectlScript makes a program named kubectl of podo's own.
+func kubectlScript(dir, podo string) (string, error) {
+	file := filepath.Join(dir, "kubectl")
+	return file, os.WriteFile(file, []byte("#!/bin/sh\nexec '"+podo+"' kubectl \"$@\"\n"), 0o755)
 }

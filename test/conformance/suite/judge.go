@@ -1,0 +1,79 @@
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// specReport is the part of ginkgo's JSON report that counts.
+type specReport struct {
+	SpecReports []struct {
+		LeafNodeType string
+		State        string
+		RunTime      time.Duration
+		Failure      struct {
+			Message  string
+			Location struct {
+				FileName   string
+				LineNumber int
+			}
+		}
+	}
+}
+
+// readReport reads what the suite left of a test.
+func readReport(file string) ([]specReport, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var parsed []specReport
+	return parsed, json.Unmarshal(b, &parsed)
+}
+
+// judge takes the verdict out of ginkgo's report: that of the test, or the failure of the set-up.
+func judge(r *Result, reports []specReport) {
+	ran := false
+	for _, rep := range reports {
+		for _, s := range rep.SpecReports {
+			switch s.State {
+			case "skipped", "pending":
+				if s.LeafNodeType == "It" && s.Failure.Message != "" && !ran {
+					r.State, r.Reason = NotRun, "skips itself: "+Line(s.Failure.Message)
+				}
+			case "passed":
+				if s.LeafNodeType == "It" {
+					ran = true
+					r.State, r.Seconds, r.Reason = Passed, s.RunTime.Seconds(), ""
+				}
+			default:
+				r.State = Failed
+				r.Reason = Line(s.Failure.Message)
+				if s.State == "timedout" {
+					r.Reason = "timed out: " + r.Reason
+				}
+				_, file, _ := strings.Cut(s.Failure.Location.FileName, "/test/e2e/")
+				r.Where = fmt.Sprintf("%s:%d", file, s.Failure.Location.LineNumber)
+				return
+			}
+		}
+	}
+	if !ran && r.Reason == "" {
+		r.State, r.Reason = Failed, "no test of this name in the suite"
+	}
+}
+
+var spaces = regexp.MustCompile(`\s+`)
+
+// Line makes one line of a message, long ones cut.
+func Line(s string) string {
+	s = strings.TrimSpace(spaces.ReplaceAllString(s, " "))
+	if r := []rune(s); len(r) > 300 {
+		s = string(r[:300]) + "…"
+	}
+	return strings.TrimPrefix(s, "Unexpected error: ")
+}
