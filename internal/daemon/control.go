@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/authz/modes"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/apiserver/wire"
 	"podo.dev/podo/internal/client"
@@ -47,6 +49,10 @@ type control struct {
 	}
 	view  *view.View
 	verbs *verbs.Verbs
+
+	authorizer *modes.Authorizer
+	policyDone chan struct{} // closed when the default policy is in the store
+	policyOnce sync.Once
 }
 
 func (s *server) pkiConfig() pki.Config {
@@ -84,8 +90,9 @@ func (s *server) buildControl() (err error) {
 	if err != nil {
 		return err
 	}
+	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
 	c.verbs, err = verbs.New(verbs.Config{
-		Store: c.store, View: c.view, Kinds: kinds, Admission: admit.Chain{s.serviceAddresses()},
+		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: admit.Chain{s.serviceAddresses()},
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
 	return err
@@ -114,11 +121,13 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("timeline", s.timeline.Run),
 		c.store,
 		component.Func("view", c.view.Run),
+		component.Func("default-policy", s.ensurePolicy),
 		component.Func("namespaces", s.controller(s.newNamespaces)),
 		component.Func("service-accounts", s.controller(s.newServiceAccounts)),
 		component.Func("root-ca", s.controller(s.newRootCA)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
+		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
 	if !s.cfg.DisableScheduler {
 		all = append(all, component.Func("scheduler", s.runScheduler))
@@ -182,6 +191,9 @@ func (s *server) newRootCA(_ context.Context, c client.Client) (*loop.Loop, erro
 
 // runAPIServer serves the wire on loopback and the node's address.
 func (s *server) runAPIServer(ctx context.Context, ready func()) error {
+	if !s.awaitPolicy(ctx) {
+		return nil
+	}
 	srv, err := wire.New(wire.Config{
 		Verbs: s.control.verbs, Kinds: registry.All(),
 		Advertise:   net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.HTTPSPort)),

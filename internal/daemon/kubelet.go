@@ -474,7 +474,7 @@ func (a *agent) buildServer() error {
 		HealthAddr: health,
 		TLS:        &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
 		Pods:       a.kubelet, Runtime: s.node.runtime, Log: a.log().of("kubelet-server"),
-		Authorize: kubeletserver.AllowGroups("system:masters"),
+		Authorize: s.authorizeKubelet,
 		Ended:     kubeletserver.EndedBy(s.node.runtime, &a.bell, 30*time.Second),
 		Healthy:   a.kubelet.Healthy,
 		Configz:   func() any { return c },
