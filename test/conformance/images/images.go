@@ -6,7 +6,12 @@ package images
 
 import (
 	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,7 +29,7 @@ const Registry = "registry.k8s.io"
 
 // Builder makes the images into a folder.
 type Builder struct {
-	Out     string // folder of the archives
+	Out     string // folder of the archives; nothing else may be in it
 	Agnhost string // the built program
 	Work    string // folder for programs built on the way
 	// Served says what the cluster serves. Images that only tests of other resources use are left out; nil: all images are made.
@@ -73,10 +78,46 @@ type Unmade struct {
 	Reason string `json:"reason"`
 }
 
+//go:embed *.go
+var sources embed.FS
+
+// generation stands for what the images are made by: with other sources they are made anew.
+func generation() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(sources, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		b, err := sources.ReadFile(p)
+		sum.Write(b)
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil)[:4]), err
+}
+
+// fresh is the folder of this generation's archives; those of others are removed.
+func (b Builder) fresh() (string, error) {
+	g, err := generation()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Join(b.Out, g), 0o755); err != nil {
+		return "", err
+	}
+	all, err := os.ReadDir(b.Out)
+	for _, e := range all {
+		if e.Name() != g {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(b.Out, e.Name())))
+		}
+	}
+	return filepath.Join(b.Out, g), err
+}
+
 // Build makes every image that is not there yet. It returns the archives, and what could not be made: a run can do without, and says
 // what that costs.
 func (b Builder) Build(ctx context.Context) (archives []string, unmade []Unmade, err error) {
-	if err := os.MkdirAll(b.Out, 0o755); err != nil {
+	dir, err := b.fresh()
+	if err != nil {
 		return nil, nil, err
 	}
 	var base []archive.File
@@ -84,7 +125,7 @@ func (b Builder) Build(ctx context.Context) (archives []string, unmade []Unmade,
 		if b.Served != nil && im.needs != "" && !b.Served[im.needs] {
 			continue
 		}
-		file := filepath.Join(b.Out, strings.ReplaceAll(path.Base(im.ref), ":", "-")+".tar")
+		file := filepath.Join(dir, strings.ReplaceAll(path.Base(im.ref), ":", "-")+".tar")
 		if _, err := os.Stat(file); err == nil {
 			archives = append(archives, file)
 			continue

@@ -93,11 +93,14 @@ func program(ctx context.Context, at, file string) ([]archive.File, error) {
 	return files, nil
 }
 
-// bash is found first by those who ask for `sh` without a path: Debian's busybox drops names of the environment that are no
-// identifiers, which upstream's does not and tests of ConfigMaps set. /bin/sh stays busybox's, whose complaints a test compares.
-func bash(ctx context.Context) ([]archive.File, error) {
+// bash with links to it. Debian's busybox as a shell drops names of the environment that are no identifiers, which tests of ConfigMaps
+// set, and prefers its own applets to programs of the same name: neither does upstream's.
+func bash(ctx context.Context, links ...string) ([]archive.File, error) {
 	files, err := fromHost(ctx, "bash")
-	return append(files, archive.File{Path: "/usr/local/bin/sh", Link: "/usr/bin/bash"}), err
+	for _, l := range links {
+		files = append(files, archive.File{Path: l, Link: "/usr/bin/bash"})
+	}
+	return files, err
 }
 
 // debian fetches packages without installing them and returns the folder that holds their files.

@@ -69,11 +69,44 @@ func judge(r *Result, reports []specReport) {
 
 var spaces = regexp.MustCompile(`\s+`)
 
-// Line makes one line of a message, long ones cut.
+// Line makes one line of a message, without dumps of objects, and cut where it is long.
 func Line(s string) string {
-	s = strings.TrimSpace(spaces.ReplaceAllString(s, " "))
+	s = strings.TrimSpace(spaces.ReplaceAllString(withoutDumps(s), " "))
 	if r := []rune(s); len(r) > 300 {
 		s = string(r[:300]) + "…"
 	}
 	return strings.TrimPrefix(s, "Unexpected error: ")
+}
+
+// withoutDumps replaces long texts in braces.
+func withoutDumps(s string) string {
+	const short = 60
+	var out strings.Builder
+	depth, from := 0, 0
+	for i, r := range s {
+		switch r {
+		case '{':
+			if depth == 0 {
+				out.WriteString(s[from:i])
+				from = i
+			}
+			depth++
+		case '}':
+			if depth == 0 {
+				continue
+			}
+			if depth--; depth == 0 {
+				if i-from > short {
+					out.WriteString("{…}")
+				} else {
+					out.WriteString(s[from : i+1])
+				}
+				from = i + 1
+			}
+		}
+	}
+	if depth > 0 { // a dump that was cut off
+		return out.String() + "{…"
+	}
+	return out.String() + s[from:]
 }

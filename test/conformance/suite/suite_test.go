@@ -66,6 +66,21 @@ func TestJudgeReadsTheVerdict(t *testing.T) {
 	}
 }
 
+func TestLineHasNoDumps(t *testing.T) {
+	dump := `{"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"containers": [{"name": "c"}]}}`
+	for message, want := range map[string]string{
+		"state of pod\n" + dump + "\nis: wrong": "state of pod {…} is: wrong",
+		"a {b} c":                               "a {b} c",
+		"cut " + dump[:70]:                      "cut {…",
+		"a } b":                                 "a } b",
+		"Unexpected error: x":                   "x",
+	} {
+		if got := Line(message); got != want {
+			t.Errorf("%q: %q, want %q", message, got, want)
+		}
+	}
+}
+
 func TestReportGoesOn(t *testing.T) {
 	r := Report{Dir: t.TempDir()}
 	for _, one := range []Result{{Name: "a", State: Failed}, {Name: "b", State: Passed}, {Name: "a", State: Passed}} {
