@@ -5,8 +5,10 @@ package admit
 import (
 	"context"
 	"errors"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -41,6 +43,7 @@ type Attributes struct {
 	conds []store.Cond
 	ops   []store.Op
 	undo  []func()
+	held  []func(committed int64)
 }
 
 // Require makes the write conditional on what a rule has read: key must still be at revision when the write commits.
@@ -69,6 +72,18 @@ func (a *Attributes) TakeBack() {
 		a.undo[len(a.undo)-1-i]()
 	}
 	a.undo = nil
+}
+
+// Hold has a rule keep something (a place at the head of a line) until the creation has ended: release is called once, with the
+// revision at which it was committed, or 0 when it was not.
+func (a *Attributes) Hold(release func(committed int64)) { a.held = append(a.held, release) }
+
+// End releases what rules hold. The verbs call it when a creation has ended, and before the rules see it again.
+func (a *Attributes) End(committed int64) {
+	for _, release := range a.held {
+		release(committed)
+	}
+	a.held = nil
 }
 
 // Mutator edits objects; Validator judges them; Remover hears, after both, that the write takes Old out of the store for good (a
@@ -126,9 +141,28 @@ func (c Chain) Remove(ctx context.Context, a *Attributes) error {
 
 // forbidden is a refusal in the form that all rules use.
 func forbidden(a *Attributes, msg string) error {
-	name := a.Ref.Name
+	name := a.SentName()
+	if m, ok := a.Object.(metav1.Object); ok && name == "" {
+		name = m.GetGenerateName()
+	}
 	if name == "" {
 		name = "Unknown"
 	}
 	return apierrors.NewForbidden(a.Ref.Resource, name, errors.New(msg))
+}
+
+// SentName is the object's name as the client sent it: messages name none that was only made from a generateName, as upstream makes
+// those after its rules.
+func (a *Attributes) SentName() string {
+	m, ok := a.Object.(metav1.Object)
+	if !ok || a.Op != Create || m.GetGenerateName() == "" {
+		return a.Ref.Name
+	}
+	const longest, letters = 58, 5
+	base := m.GetGenerateName()
+	base = base[:min(len(base), longest)]
+	if len(a.Ref.Name) == len(base)+letters && strings.HasPrefix(a.Ref.Name, base) {
+		return ""
+	}
+	return a.Ref.Name
 }

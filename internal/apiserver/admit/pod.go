@@ -2,7 +2,6 @@ package admit
 
 import (
 	"context"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -37,49 +36,6 @@ func tolerates(pod *v1.Pod, key string) bool {
 		}
 	}
 	return false
-}
-
-// Priority turns a pod's priority class into its number. Until PriorityClass is served, only the two of the system exist.
-type Priority struct{}
-
-var systemClasses = map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
-
-// Mutate implements Mutator.
-func (Priority) Mutate(_ context.Context, a *Attributes) error {
-	pod, ok := a.Object.(*v1.Pod)
-	if !ok || a.Ref.Subresource != "" {
-		return nil
-	}
-	if a.Op == Update {
-		// An old client that does not know the fields must not remove them.
-		old := a.Old.(*v1.Pod)
-		if pod.Spec.Priority == nil {
-			pod.Spec.Priority = old.Spec.Priority
-		}
-		if pod.Spec.PreemptionPolicy == nil {
-			pod.Spec.PreemptionPolicy = old.Spec.PreemptionPolicy
-		}
-		return nil
-	}
-	if a.Op != Create {
-		return nil
-	}
-	var priority int32
-	policy := v1.PreemptLowerPriority
-	if class := pod.Spec.PriorityClassName; class != "" {
-		if priority, ok = systemClasses[class]; !ok {
-			return forbidden(a, fmt.Sprintf("no PriorityClass with name %v was found", class))
-		}
-	}
-	if pod.Spec.Priority != nil && *pod.Spec.Priority != priority {
-		return forbidden(a, fmt.Sprintf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *pod.Spec.Priority, priority))
-	}
-	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
-		return forbidden(a, fmt.Sprintf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *pod.Spec.PreemptionPolicy, policy))
-	}
-	pod.Spec.Priority = &priority
-	pod.Spec.PreemptionPolicy = &policy
-	return nil
 }
 
 // TaintNewNodes makes every new Node start with the taint that it is not ready, so that nothing lands there before its

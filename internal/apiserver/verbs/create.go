@@ -106,6 +106,7 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
 	m := accessor(obj)
 	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
+	defer func() { a.End(0) }()
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
@@ -151,6 +152,8 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 		obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 		return obj, nil
 	}
+	var committed int64
+	defer func() { a.End(committed) }()
 	op := store.Op{Key: key}
 	if k.TTL != nil {
 		op.TTL = k.TTL(obj)
@@ -166,6 +169,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 			return nil, storeError(err)
 		}
 		if res.OK {
+			committed = res.Revision
 			m.SetResourceVersion(formatRev(res.Revision))
 			v.record(timeline.Stored, obj, timeline.Field{Key: "rev", Value: m.GetResourceVersion()})
 			return obj, nil
@@ -184,13 +188,14 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 // readmit runs the rules once more after their conditions failed. They have edited the object already and are idempotent, or take
 // back what they chose; beside that, only what they read, require and write matters now.
 func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnResult) (*admit.Attributes, error) {
+	a.End(0)
+	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun, Warn: func(string) {}}
 	if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
-		return nil, viewError(err)
+		return next, viewError(err)
 	}
 	a.TakeBack()
-	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun, Warn: func(string) {}}
 	if err := v.chain.Mutate(ctx, next); err != nil {
-		return nil, err
+		return next, err
 	}
 	return next, v.chain.Validate(ctx, next)
 }

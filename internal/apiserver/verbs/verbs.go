@@ -30,6 +30,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/admit/settings"
 	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/apiserver/authz/modes"
 	"podo.dev/podo/internal/apiserver/authz/review"
@@ -50,7 +51,7 @@ type Config struct {
 	Kinds []*registry.Kind
 	// Authorizer defaults to one over the view.
 	Authorizer *modes.Authorizer
-	// Admission is run after the built-in rules.
+	// Admission are further rules, put into upstream's order among the built-in ones; one with the name of a built-in rule replaces it.
 	Admission admit.Chain
 	// Reviews answer the creation of kinds that are not stored.
 	Reviews map[schema.GroupResource]Review
@@ -135,15 +136,30 @@ func New(c Config) (*Verbs, error) {
 	for r, answer := range review.Access(v.c.Authorizer) {
 		v.c.Reviews[r] = answer
 	}
-	v.chain = append(admit.Chain{
+	v.chain, err = v.rules()
+	return v, err
+}
+
+// rules are the admission rules that every server has, and those of the configuration, in upstream's order.
+func (v *Verbs) rules() (admit.Chain, error) {
+	view := v.c.View
+	configured, err := settings.Rules("", view)
+	if err != nil {
+		return nil, err
+	}
+	all := append(configured,
 		&admit.NamespaceLifecycle{Get: v.namespace},
-		&admit.NodeRestriction{View: c.View, Authorizer: v.c.Authorizer},
+		&admit.LimitRanger{View: view},
+		&admit.NodeRestriction{View: view, Authorizer: v.c.Authorizer},
 		admit.TaintNewNodes{},
+		&admit.Priority{View: view},
 		admit.DefaultTolerations{},
-		admit.Priority{},
-	}, c.Admission...)
-	v.chain = append(v.chain, &admit.Escalation{Authorizer: v.c.Authorizer, Rules: v.c.Authorizer.RBAC})
-	return v, nil
+		&admit.RuntimeClass{View: view},
+		&admit.PodTopologyLabels{View: view},
+		&admit.PodResize{View: view},
+		&admit.Escalation{Authorizer: v.c.Authorizer, Rules: v.c.Authorizer.RBAC},
+	)
+	return admit.Ordered(append(all, v.c.Admission...)...), nil
 }
 
 // Authorizer is what the verbs ask; the wire asks it about paths that are no resources.
