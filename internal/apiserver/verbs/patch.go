@@ -82,15 +82,15 @@ func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, 
 }
 
 func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o *Options) (runtime.Object, error) {
-	obj, strict, err := apply(k, cur)
+	r, err := apply(k, cur)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.judge(strict, o); err != nil {
+	if err := p.judge(r, o); err != nil {
 		return nil, err
 	}
 	was := accessor(cur)
-	return obj, samePlace(k, accessor(obj), was.GetNamespace(), was.GetName())
+	return r.obj, samePlace(k, accessor(r.obj), was.GetNamespace(), was.GetName())
 }
 
 // samePlace refuses a patch that moves the object. What it takes away of a namespace is put back; a name is not.
@@ -109,20 +109,27 @@ func samePlace(k *registry.Kind, m metav1.Object, namespace, name string) error 
 	return nil
 }
 
-// applied is a patch's result: the object, and what a strict decoder has to say about it.
-type applied func(k *registry.Kind, cur runtime.Object) (obj runtime.Object, strict []error, err error)
+// applied is a patch that has been parsed.
+type applied func(k *registry.Kind, cur runtime.Object) (patched, error)
+
+// patched is a patch's result.
+type patched struct {
+	obj    runtime.Object
+	strict []error // what a strict decoder has to say
+	shown  string  // what a refusal shows: the patched document, or a strategic patch as far as the merge has taken it apart
+}
 
 func (p *Patch) strict() bool { return p.Validation != metav1.FieldValidationIgnore }
 
 // judge lets strict errors pass as warnings, or not.
-func (p *Patch) judge(strict []error, o *Options) error {
-	if len(strict) == 0 {
+func (p *Patch) judge(r patched, o *Options) error {
+	if len(r.strict) == 0 {
 		return nil
 	}
 	if p.Validation == metav1.FieldValidationStrict {
-		return invalidPatch(string(p.Data), runtime.NewStrictDecodingError(strict))
+		return invalidPatch(r.shown, runtime.NewStrictDecodingError(r.strict))
 	}
-	for _, e := range strict {
+	for _, e := range r.strict {
 		o.warn([]string{e.Error()})
 	}
 	return nil
@@ -206,26 +213,26 @@ func (p *Patch) compileMerge() (applied, error) {
 
 // overJSON patches the object's JSON text and reads the result back.
 func (p *Patch) overJSON(patchStrict []error, patch func([]byte) ([]byte, error)) applied {
-	return func(k *registry.Kind, cur runtime.Object) (runtime.Object, []error, error) {
+	return func(k *registry.Kind, cur runtime.Object) (patched, error) {
 		doc, err := json.Marshal(cur)
 		if err != nil {
-			return nil, nil, apierrors.NewInternalError(err)
+			return patched{}, apierrors.NewInternalError(err)
 		}
 		if doc, err = patch(doc); err != nil {
-			return nil, nil, err
+			return patched{}, err
 		}
-		obj := k.New()
-		strict, err := kjson.UnmarshalStrict(doc, obj)
+		r := patched{obj: k.New(), shown: string(doc)}
+		strict, err := kjson.UnmarshalStrict(doc, r.obj)
+		if err == nil {
+			err = r.sameType(k)
+		}
 		if err != nil {
-			return nil, nil, invalidPatch(string(doc), err)
+			return r, invalidPatch(r.shown, err)
 		}
-		if err := sameType(k, obj); err != nil {
-			return nil, nil, err
+		if p.strict() {
+			r.strict = append(patchStrict[:len(patchStrict):len(patchStrict)], strict...)
 		}
-		if !p.strict() {
-			return obj, nil, nil
-		}
-		return obj, append(patchStrict[:len(patchStrict):len(patchStrict)], strict...), nil
+		return r, nil
 	}
 }
 
@@ -243,32 +250,28 @@ func (p *Patch) compileStrategic() (applied, error) {
 	if _, err := parse(); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return func(k *registry.Kind, cur runtime.Object) (runtime.Object, []error, error) {
+	return func(k *registry.Kind, cur runtime.Object) (patched, error) {
 		original, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cur)
 		if err != nil {
-			return nil, nil, apierrors.NewInternalError(err)
+			return patched{}, apierrors.NewInternalError(err)
 		}
 		patch, err := parse() // the merge edits it
 		if err != nil {
-			return nil, nil, apierrors.NewBadRequest(err.Error())
+			return patched{}, apierrors.NewBadRequest(err.Error())
 		}
-		shown := fmt.Sprintf("%+v", patch)
 		merged, err := strategicpatch.StrategicMergeMapPatch(original, patch, k.New())
 		if err != nil {
-			return nil, nil, strategicError(err)
+			return patched{}, strategicError(err)
 		}
-		obj := k.New()
-		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, obj, p.strict())
-		found := strict
+		r := patched{obj: k.New(), shown: fmt.Sprintf("%+v", patch), strict: strict}
+		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, r.obj, p.strict())
 		if s, ok := runtime.AsStrictDecodingError(err); ok {
-			found = append(found[:len(found):len(found)], s.Errors()...)
+			r.strict = append(strict[:len(strict):len(strict)], s.Errors()...)
 		} else if err != nil {
-			return nil, nil, invalidPatch(shown, err)
+			return r, invalidPatch(r.shown, err)
 		}
-		if err := sameType(k, obj); err != nil {
-			return nil, nil, err
-		}
-		return obj, found, nil
+		r.obj.GetObjectKind().SetGroupVersionKind(k.GVK) // whatever the patch says that it is
+		return r, nil
 	}, nil
 }
 
@@ -281,17 +284,27 @@ func strategicError(err error) error {
 	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
 		return unprocessable(err)
 	}
-	return apierrors.NewInternalError(err)
+	return err // an internal error in its own words, as upstream has it
 }
 
 func unprocessable(err error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
 
-// sameType refuses a patch that makes the object another kind.
-func sameType(k *registry.Kind, obj runtime.Object) error {
-	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != k.GVK {
-		return apierrors.NewBadRequest(fmt.Sprintf("the patched object is a %s, not a %s: apiVersion and kind cannot be changed", gvk, k.GVK))
+// sameType refuses a document that has become another kind. One that says no kind is the kind that it was; one that says no
+// apiVersion has none of the version's fields.
+func (r *patched) sameType(k *registry.Kind) error {
+	gvk := r.obj.GetObjectKind().GroupVersionKind()
+	if gvk.Kind == "" {
+		gvk.Kind = k.GVK.Kind
 	}
+	switch {
+	case gvk == k.GVK:
+	case gvk == schema.GroupVersionKind{Kind: k.GVK.Kind}:
+		r.obj = k.New()
+	default:
+		return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), "pkg/api/legacyscheme/scheme.go:30")
+	}
+	r.obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 	return nil
 }
