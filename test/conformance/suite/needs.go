@@ -73,6 +73,8 @@ var needs = []need{
 	{"network/ingressclass", nil, "ingressclasses.networking.k8s.io"},
 	{"network/endpointslice", nil, "endpointslices.discovery.k8s.io"},
 	{"network/service_cidrs", nil, "servicecidrs.networking.k8s.io"},
+	// Its server asks the API from inside of a pod, and ends when it cannot.
+	{"node/pre_stop", nil, "services serviceaccounts/token"},
 	{"scheduling/limit_range", nil, "limitranges"},
 	{"scheduling/preemption", nil, "priorityclasses.scheduling.k8s.io"},
 	{"storage/volume_attachment", nil, "volumeattachments.storage.k8s.io"},
