@@ -66,6 +66,10 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
 	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")
 	f.BoolVar(&c.DisableScheduler, "disable-scheduler", c.DisableScheduler, "run no scheduler: pods wait for one of your own to bind them")
+	f.StringVar(&c.TokenAuthFile, "token-auth-file", c.TokenAuthFile, "CSV file of static bearer tokens: token,user,uid,\"group1,group2\"")
+	f.StringSliceVar(&c.ServiceAccountIssuers, "service-account-issuer", c.ServiceAccountIssuers, "issuer of ServiceAccount tokens; further ones are accepted, not used")
+	f.StringSliceVar(&c.APIAudiences, "api-audiences", c.APIAudiences, "who the API server is in tokens (default: the issuer)")
+	f.StringVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth, "what requests without credentials may be for: health (/livez, /readyz, /healthz), true (what roles allow) or false")
 	f.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity: 0 normal, 2 more, 4 one line for every stage of every pod")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 }

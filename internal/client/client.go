@@ -8,6 +8,7 @@ package client
 import (
 	"context"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,4 +61,6 @@ type Client interface {
 	Delete(ctx context.Context, ref Ref, o metav1.DeleteOptions) error
 	// Bind assigns a pod to a node (the pods/binding subresource).
 	Bind(ctx context.Context, b *v1.Binding) error
+	// RequestToken makes a token for the ServiceAccount that ref names (the serviceaccounts/token subresource).
+	RequestToken(ctx context.Context, ref Ref, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,8 +33,12 @@ type Config struct {
 	EtcdCAFile               string
 	EtcdCertFile             string
 	EtcdKeyFile              string
-	ContainerRuntimeEndpoint string // empty: the embedded containerd
-	DisableScheduler         bool   // pods wait until somebody else binds them
+	ContainerRuntimeEndpoint string   // empty: the embedded containerd
+	DisableScheduler         bool     // pods wait until somebody else binds them
+	TokenAuthFile            string   // CSV: token, user, UID, groups
+	ServiceAccountIssuers    []string // the first issues tokens, all are accepted
+	APIAudiences             []string // empty: the first issuer
+	AnonymousAuth            string   // health, true or false
 	Verbosity                int
 	LogFormat                string // text or json
 }
@@ -46,9 +51,11 @@ func Default() Config {
 		KubeletPort: 10250,
 		PodCIDR:     "10.42.0.0/24",
 		ServiceCIDR: "10.43.0.0/16",
+		LogFormat:   "text",
 
-		ServiceNodePortRange: "30000-32767",
-		LogFormat:            "text",
+		ServiceNodePortRange:  "30000-32767",
+		ServiceAccountIssuers: []string{"https://kubernetes.default.svc.cluster.local"},
+		AnonymousAuth:         "health",
 	}
 }
 
@@ -83,10 +90,41 @@ func (c *Config) Complete() error {
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		return fmt.Errorf("--log-format %q: use text or json", c.LogFormat)
 	}
+	if err := c.checkIdentity(); err != nil {
+		return err
+	}
 	if err := c.completeAddresses(); err != nil {
 		return err
 	}
 	return c.checkEtcd()
+}
+
+func (c *Config) checkIdentity() error {
+	if len(c.ServiceAccountIssuers) == 0 {
+		return fmt.Errorf("--service-account-issuer must not be empty")
+	}
+	for _, issuer := range c.ServiceAccountIssuers {
+		if u, err := url.Parse(issuer); issuer == "" || strings.Contains(issuer, ":") && (err != nil || u.Scheme == "") {
+			return fmt.Errorf("--service-account-issuer %q: use a URL (https://...) or a name without ':'", issuer)
+		}
+	}
+	if anonymity[c.AnonymousAuth] == nil {
+		return fmt.Errorf("--anonymous-auth %q: use health, true or false", c.AnonymousAuth)
+	}
+	if c.TokenAuthFile != "" {
+		if _, err := os.Stat(c.TokenAuthFile); err != nil {
+			return fmt.Errorf("--token-auth-file: %w", err)
+		}
+	}
+	return nil
+}
+
+// audiences is who the API server is in tokens.
+func (c *Config) audiences() []string {
+	if len(c.APIAudiences) > 0 {
+		return c.APIAudiences
+	}
+	return c.ServiceAccountIssuers[:1]
 }
 
 func (c *Config) completeAddresses() error {
@@ -117,6 +155,8 @@ func (c *Config) completeAddresses() error {
 		return fmt.Errorf("--pod-cidr %s and --service-cidr %s overlap: choose ranges apart", pods, services)
 	case pods.Contains(node), services.Contains(node):
 		return fmt.Errorf("--node-ip %s lies inside --pod-cidr %s or --service-cidr %s: choose other ranges", node, pods, services)
+	case services.Addr().Is4() != node.Is4():
+		return fmt.Errorf("--service-cidr %s and --node-ip %s are of different families: the API server's own service leads to the node", services, node)
 	case pods.Addr().Is4() && pods.Bits() > 29:
 		return fmt.Errorf("--pod-cidr %s has too few addresses: /29 or wider", pods)
 	}

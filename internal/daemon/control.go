@@ -47,8 +47,9 @@ type control struct {
 		component.Component
 		store.Store
 	}
-	view  *view.View
-	verbs *verbs.Verbs
+	view     *view.View
+	identity identity
+	verbs    *verbs.Verbs
 
 	authorizer *modes.Authorizer
 	policyDone chan struct{} // closed when the default policy is in the store
@@ -90,9 +91,13 @@ func (s *server) buildControl() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := s.buildIdentity(); err != nil {
+		return err
+	}
 	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
 	c.verbs, err = verbs.New(verbs.Config{
 		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: admit.Chain{s.serviceAddresses()},
+		Tokens: c.identity.issuer, Reviews: s.identityReviews(),
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
 	return err
@@ -125,6 +130,9 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("namespaces", s.controller(s.newNamespaces)),
 		component.Func("service-accounts", s.controller(s.newServiceAccounts)),
 		component.Func("root-ca", s.controller(s.newRootCA)),
+		component.Func("secret-tokens", s.controller(s.newSecretTokens)),
+		component.Func("token-cleaner", s.controller(s.newTokenCleaner)),
+		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
@@ -199,16 +207,17 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		Advertise:   net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.HTTPSPort)),
 		Certificate: s.certs.Server(pki.Serving),
 		ClientCAs:   s.certs.Pool(),
+		Authn:       s.control.identity.authn,
 		Kubelets: &tls.Config{
 			RootCAs: s.certs.Pool(), MinVersion: tls.VersionTLS12,
 			GetClientCertificate: s.certs.Client(pki.KubeletClient),
 		},
 		KubeletPort: s.cfg.KubeletPort,
 		OpenAPI:     openapi.New(registry.All(), kubernetesVersion),
-		Handlers: []wire.Handler{
-			{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
-			{Path: whyPrefix, Handler: s.whyHandler()},
-		},
+		Handlers: append(s.discovery(),
+			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
+			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
+		),
 		Checks: s.checks,
 		Logger: s.log.With("component", "apiserver"),
 		Now:    time.Now,

@@ -67,7 +67,12 @@ func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	redirect, err := c.apiRedirect()
+	if err != nil {
+		return nil, err
+	}
 	return runtime.New(runtime.Config{
+		Redirects:     redirect,
 		DataDir:       c.DataDir,
 		PodCIDRs:      []netip.Prefix{pods},
 		SystemdCgroup: runtime.UseSystemd(),
@@ -75,6 +80,24 @@ func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
 		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
 		Log:           log,
 	})
+}
+
+// apiRedirect makes the API server reachable at the address of the Service "kubernetes", until services are proxied. Whoever only takes
+// a node down knows no address of it, and needs no rules.
+func (c *Config) apiRedirect() ([]runtime.Redirect, error) {
+	if c.NodeIP == "" || c.ServiceCIDR == "" {
+		return nil, nil
+	}
+	node, err := netip.ParseAddr(c.NodeIP)
+	if err != nil {
+		return nil, err
+	}
+	services, err := netip.ParsePrefix(c.ServiceCIDR)
+	if err != nil || services.Addr().Is4() != node.Is4() {
+		return nil, err
+	}
+	const port = 443
+	return []runtime.Redirect{{From: netip.AddrPortFrom(services.Addr().Next(), port), To: netip.AddrPortFrom(node, uint16(c.HTTPSPort))}}, nil
 }
 
 // kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.

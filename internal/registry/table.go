@@ -20,6 +20,8 @@ var table = []*Kind{
 	secretKind(),
 	serviceAccountKind(),
 	serviceKind(),
+	selfSubjectReviewKind(),
+	tokenReviewKind(),
 	localSubjectAccessReviewKind(),
 	selfSubjectAccessReviewKind(),
 	selfSubjectRulesReviewKind(),
@@ -30,10 +32,10 @@ var table = []*Kind{
 	roleKind(),
 	priorityClassKind(),
 	leaseKind(),
-	runtimeClassKind(),
 	endpointSliceKind(),
 	ipAddressKind(),
 	serviceCIDRKind(),
+	runtimeClassKind(),
 }
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.

@@ -17,7 +17,7 @@ type network struct {
 
 // conflist is the network list that containerd reads: a bridge whose own addresses are the first of each range and the pods' way out,
 // addresses from host-local, host ports by portmap over nftables. The bridge plug-in's own masquerading is off: podo has one rule
-// for all pods (see masquerade), where the plug-in would run nft twice for every pod.
+// for all pods (see rules), where the plug-in would run nft twice for every pod.
 func (n network) conflist() ([]byte, error) {
 	if len(n.pods) == 0 {
 		return nil, fmt.Errorf("no pod addresses: give --pod-cidr")
@@ -50,9 +50,13 @@ func (n network) conflist() ([]byte, error) {
 	}, "", "  ")
 }
 
-// masquerade is an nft script that makes table the only holder of our rule, whatever was in it: traffic of pods that leaves the
-// cluster's own addresses takes the node's. cluster is every node's pods: between them addresses stay.
-func masquerade(table string, pods, cluster []netip.Prefix) string {
+// Redirect sends what goes to one address to another, TCP only.
+type Redirect struct{ From, To netip.AddrPort }
+
+// rules is an nft script that makes table the only holder of our rules, whatever was in it: traffic of pods that leaves the
+// cluster's own addresses takes the node's, and what pods and the node send to a redirect's address is redirected. cluster is every
+// node's pods: between them addresses stay.
+func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) string {
 	var b strings.Builder
 	// add, then delete, then define: deleting a table that is not there is an error, and all of it is one transaction.
 	fmt.Fprintf(&b, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", table, table, table)
@@ -71,6 +75,21 @@ func masquerade(table string, pods, cluster []netip.Prefix) string {
 		}
 		b.WriteString(" masquerade\n")
 	}
-	b.WriteString("  }\n}\n")
+	b.WriteString("  }\n")
+	for _, hook := range []string{"prerouting", "output"} { // of pods, of the node itself
+		if len(redirects) == 0 {
+			break
+		}
+		fmt.Fprintf(&b, "  chain %s {\n    type nat hook %s priority -100; policy accept;\n", hook, hook)
+		for _, r := range redirects {
+			family := "ip"
+			if r.From.Addr().Is6() {
+				family = "ip6"
+			}
+			fmt.Fprintf(&b, "    %s daddr %s tcp dport %d dnat %s to %s\n", family, r.From.Addr(), r.From.Port(), family, r.To)
+		}
+		b.WriteString("  }\n")
+	}
+	b.WriteString("}\n")
 	return b.String()
 }

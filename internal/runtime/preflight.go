@@ -29,7 +29,7 @@ func (r *Runtime) Check(ctx context.Context) error {
 		checkOverlay(r.cfg.DataDir),
 		checkSpace(r.cfg.DataDir),
 		checkAddresses(r.cfg.PodCIDRs, r.layout.Bridge),
-		nft(ctx, masquerade(r.layout.Table, r.cfg.PodCIDRs, r.cfg.ClusterCIDRs), true),
+		nft(ctx, rules(r.layout.Table, r.cfg.PodCIDRs, r.cfg.ClusterCIDRs, r.cfg.Redirects), true),
 	)
 }
 

@@ -94,7 +94,7 @@ func (r *Runtime) SetPodCIDRs(ctx context.Context, pods, cluster []netip.Prefix)
 	if err := ensureBridge(l.Bridge, l.ID, mtu); err != nil {
 		return err
 	}
-	if err := nft(ctx, masquerade(l.Table, pods, cluster), false); err != nil {
+	if err := nft(ctx, rules(l.Table, pods, cluster, r.cfg.Redirects), false); err != nil {
 		return err
 	}
 	return writeChanged(filepath.Join(l.CNI, "10-podo.conflist"), list, 0o600)

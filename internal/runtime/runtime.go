@@ -55,7 +55,9 @@ type Config struct {
 	DataDir  string         // absolute, without symbolic links
 	PodCIDRs []netip.Prefix // this node's pods: one range for each address family
 	// ClusterCIDRs are all nodes' pods, whose traffic keeps its addresses; PodCIDRs when empty.
-	ClusterCIDRs  []netip.Prefix
+	ClusterCIDRs []netip.Prefix
+	// Redirects are addresses of services that the node serves itself.
+	Redirects     []Redirect
 	SystemdCgroup bool   // cgroup driver systemd; UseSystemd tells whether it should be
 	LogLevel      string // containerd's: warn when empty
 	Payload       *payload.Payload

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/view"
@@ -55,6 +56,19 @@ func (r Reader) Secret(namespace, name string) (*v1.Secret, error) {
 		return nil, notFound(Secret, name)
 	}
 	return e.Object.(*v1.Secret), nil
+}
+
+// Services are those of a namespace, and the API server's.
+func (r Reader) Services(namespace string) []*v1.Service {
+	s, kind := r.v.Snapshot(), schema.GroupResource{Resource: "services"}
+	var out []*v1.Service
+	if e := s.Get(kind, metav1.NamespaceDefault, "kubernetes"); e != nil && namespace != metav1.NamespaceDefault {
+		out = append(out, e.Object.(*v1.Service))
+	}
+	for e := range s.All(kind, namespace, view.Key{}) {
+		out = append(out, e.Object.(*v1.Service))
+	}
+	return out
 }
 
 // notFound names the kind in the singular: `configmap "x" not found`.

@@ -14,10 +14,11 @@ import (
 )
 
 // environment is a set of variables that remembers the order in which they were declared; one that is declared again keeps its
-// place and changes its value.
+// place and changes its value. What it is told of services stands behind what was declared.
 type environment struct {
-	names  []string
-	values map[string]string
+	names    []string
+	values   map[string]string
+	services map[string]string
 }
 
 func (e *environment) set(name, value string) {
@@ -29,6 +30,9 @@ func (e *environment) set(name, value string) {
 
 func (e *environment) lookup(name string) (string, bool) {
 	v, ok := e.values[name]
+	if !ok {
+		v, ok = e.services[name]
+	}
 	return v, ok
 }
 
@@ -37,6 +41,11 @@ func (e *environment) list() []*runtimev1.KeyValue {
 	for i, n := range e.names {
 		out[i] = &runtimev1.KeyValue{Key: n, Value: []byte(e.values[n])}
 	}
+	for _, n := range slices.Sorted(maps.Keys(e.services)) {
+		if _, declared := e.values[n]; !declared {
+			out = append(out, &runtimev1.KeyValue{Key: n, Value: []byte(e.services[n])})
+		}
+	}
 	return out
 }
 
@@ -44,6 +53,10 @@ func (e *environment) list() []*runtimev1.KeyValue {
 // those before it.
 func (b *Builder) environment(pod *v1.Pod, c *v1.Container, podIPs []string) (*environment, error) {
 	env := &environment{values: map[string]string{}}
+	if b.c.Services != nil {
+		links := pod.Spec.EnableServiceLinks
+		env.services = serviceVariables(b.c.Services(pod.Namespace), pod.Namespace, links == nil || *links)
+	}
 	for i := range c.EnvFrom {
 		if err := b.wholeObject(env, pod.Namespace, &c.EnvFrom[i]); err != nil {
 			return nil, err

@@ -52,6 +52,8 @@ type Config struct {
 	// Facts are the node's addresses and allocatable resources, for the downward API; PodIPs is not used.
 	Facts   func() downward.Facts
 	Machine cm.Machine
+	// Services are those of the namespace and the API server's (may be nil): containers are told of them.
+	Services func(namespace string) []*v1.Service
 	// Event tells users about a pod. It must not block.
 	Event  func(pod *v1.Pod, container, eventType, reason, message string)
 	Logger *slog.Logger

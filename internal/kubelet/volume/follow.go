@@ -46,6 +46,9 @@ func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) {
 	}
 }
 
+// Renew writes into the pod's volumes what is to be shown now: a token's time has come.
+func (m *Manager) Renew(ctx context.Context, uid types.UID) { m.refresh(ctx, uid) }
+
 func (m *Manager) usersOf(refs []objects.Ref) map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -180,6 +180,10 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Proj
 			if token, err = m.token(ctx, pod, s.ServiceAccountToken); err == nil {
 				p[path.Clean(s.ServiceAccountToken.Path)] = tokenFile(pod, token, def)
 			}
+		case s.ClusterTrustBundle != nil:
+			err = errors.New("clusterTrustBundle as a source of a projected volume is not supported yet")
+		case s.PodCertificate != nil:
+			err = errors.New("podCertificate as a source of a projected volume is not supported yet")
 		default:
 			err = errors.New("this source of a projected volume is not supported yet")
 		}
@@ -190,15 +194,12 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Proj
 	return errors.Join(errs...)
 }
 
-// tokenFile is readable by its owner only: by the pod's group when it has one, else by the user that all containers run as.
+// tokenFile is readable by the user that all containers run as, when there is one, and by the pod's group, when it has one; by nobody
+// else then.
 func tokenFile(pod *v1.Pod, token string, def fs.FileMode) file {
-	f := file{data: []byte(token), mode: def}
-	if sc := pod.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
+	f := file{data: []byte(token), mode: def, uid: oneUser(pod)}
+	if f.uid != nil || fsGroup(pod) != nil { // the group's bits come with its ownership
 		f.mode = 0o600
-		return f
-	}
-	if uid := oneUser(pod); uid != nil {
-		f.mode, f.uid = 0o600, uid
 	}
 	return f
 }

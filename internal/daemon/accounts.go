@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"context"
+	"net/netip"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/local"
+	"podo.dev/podo/internal/controllers/kubernetesservice"
+	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/secrettokens"
+	"podo.dev/podo/internal/controllers/tokencleaner"
+)
+
+// The controllers of accounts, their tokens, and the API server's own Service.
+
+func (s *server) newSecretTokens(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return secrettokens.New(secrettokens.Config{
+		View: s.control.view, Client: c, CA: s.certs.CAPEM(), Sign: s.control.identity.issuer.ForSecret, Logger: s.log,
+	})
+}
+
+func (s *server) newTokenCleaner(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return tokencleaner.New(s.control.view, c, s.log)
+}
+
+// newKubernetesService acts as the server itself, as upstream's does.
+func (s *server) newKubernetesService(context.Context, client.Client) (*loop.Loop, error) {
+	services, err := netip.ParsePrefix(s.cfg.ServiceCIDR)
+	if err != nil {
+		return nil, err
+	}
+	node, err := netip.ParseAddr(s.cfg.NodeIP)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetesservice.New(s.control.view, local.Admin(s.control.verbs), kubernetesservice.Address{
+		Inside: services.Addr().Next(), Server: netip.AddrPortFrom(node, uint16(s.cfg.HTTPSPort)),
+	}, s.log)
+}

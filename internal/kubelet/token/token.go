@@ -1,0 +1,200 @@
+// Package token keeps the tokens that projected volumes show: it asks the API for them, each bound to its pod, remembers them, and says
+// when a pod's volumes must be written anew because a token's time is near. One timer serves all pods.
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/client"
+)
+
+// Requester asks the API for a token (client.Client).
+type Requester interface {
+	RequestToken(ctx context.Context, ref client.Ref, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+}
+
+// Config is what a Manager is made of. Client, Due and Logger are required.
+type Config struct {
+	Client Requester
+	// Due is told that a pod's token should be shown anew: whoever shows it asks Token again.
+	Due    func(ctx context.Context, pod types.UID)
+	Logger *slog.Logger
+	Now    func() time.Time                       // default time.Now
+	Jitter func(most time.Duration) time.Duration // default random
+}
+
+// Manager is described at the top of the package.
+type Manager struct {
+	c Config
+
+	mu     sync.Mutex
+	tokens map[key]*entry
+	poke   chan struct{} // rings when the earliest time may have changed
+}
+
+// key is what a pod asks for. It says nothing secret.
+type key struct {
+	pod      types.UID
+	account  string
+	audience string
+	seconds  int64
+}
+
+type entry struct {
+	token string
+	ends  time.Time
+	renew time.Time // when Due is told; zero once it has been, until the token is asked for again
+}
+
+// New makes a Manager.
+func New(c Config) (*Manager, error) {
+	if c.Client == nil || c.Due == nil || c.Logger == nil {
+		return nil, errors.New("token: Client, Due and Logger are needed")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Jitter == nil {
+		c.Jitter = func(most time.Duration) time.Duration { return rand.N(most) }
+	}
+	return &Manager{c: c, tokens: map[key]*entry{}, poke: make(chan struct{}, 1)}, nil
+}
+
+// Token is the token for a volume of the pod: the one that is known, or a new one when its time has come. One that could not be renewed
+// goes on as long as it lives.
+func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
+	k := key{pod: pod.UID, account: pod.Spec.ServiceAccountName, audience: s.Audience}
+	if s.ExpirationSeconds != nil {
+		k.seconds = *s.ExpirationSeconds
+	}
+	now := m.c.Now()
+	known := m.get(k)
+	if known != nil && now.Before(known.renew) {
+		return known.token, nil
+	}
+	next, err := m.request(ctx, pod, k)
+	switch {
+	case err == nil:
+	case known == nil:
+		return "", fmt.Errorf("failed to fetch token: %w", err)
+	case now.After(known.ends):
+		return "", fmt.Errorf("the token expired and refresh failed: %w", err)
+	default:
+		m.c.Logger.Warn("a token could not be renewed, will try again", "pod", pod.Namespace+"/"+pod.Name, "account", k.account, "audience", k.audience, "err", err)
+		next = &entry{token: known.token, ends: known.ends, renew: now.Add(again + m.c.Jitter(spread))}
+	}
+	m.mu.Lock()
+	m.tokens[k] = next
+	m.mu.Unlock()
+	m.ring()
+	return next.token, nil
+}
+
+func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (*entry, error) {
+	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	if k.audience != "" {
+		r.Spec.Audiences = []string{k.audience}
+	}
+	if k.seconds != 0 {
+		r.Spec.ExpirationSeconds = &k.seconds
+	}
+	out, err := m.c.Client.RequestToken(ctx, client.ServiceAccounts.At(pod.Namespace, k.account), r)
+	if err != nil {
+		return nil, err
+	}
+	ends := out.Status.ExpirationTimestamp.Time
+	life := ends.Sub(m.c.Now())
+	if n := out.Spec.ExpirationSeconds; n != nil { // what the server made of the wish
+		life = time.Duration(*n) * time.Second
+	}
+	return &entry{token: out.Status.Token, ends: ends, renew: renewAt(ends, life, m.c.Jitter(spread))}, nil
+}
+
+func (m *Manager) get(k key) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tokens[k]
+}
+
+// Forget drops the tokens of a pod that has gone.
+func (m *Manager) Forget(pod types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range m.tokens {
+		if k.pod == pod {
+			delete(m.tokens, k)
+		}
+	}
+}
+
+func (m *Manager) ring() {
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}
+
+const parallel = 8 // renewals at once
+
+// Run tells of the pods whose tokens are due, until ctx ends.
+func (m *Manager) Run(ctx context.Context, ready func()) error {
+	ready()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.poke:
+		case <-timer.C:
+		}
+		due, next := m.due(m.c.Now())
+		var g errgroup.Group
+		g.SetLimit(parallel)
+		for _, pod := range due {
+			g.Go(func() error { m.c.Due(ctx, pod); return nil })
+		}
+		g.Wait() //nolint:errcheck // none of them fails
+		timer.Reset(next)
+	}
+}
+
+// due takes the pods whose time has come, and says how long until the next one's. A token that nobody asked for again goes when it ends:
+// its volume is no longer shown.
+func (m *Manager) due(now time.Time) (pods []types.UID, next time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next = longest
+	seen := map[types.UID]bool{}
+	for k, e := range m.tokens {
+		switch {
+		case e.renew.IsZero() && now.After(e.ends):
+			delete(m.tokens, k)
+		case e.renew.IsZero():
+			next = min(next, e.ends.Sub(now)+time.Second)
+		case !now.Before(e.renew):
+			e.renew = time.Time{}
+			next = min(next, max(e.ends.Sub(now), 0)+time.Second)
+			if !seen[k.pod] {
+				seen[k.pod] = true
+				pods = append(pods, k.pod)
+			}
+		default:
+			next = min(next, e.renew.Sub(now))
+		}
+	}
+	return pods, next
+}

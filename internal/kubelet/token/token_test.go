@@ -1,0 +1,145 @@
+package token
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/client"
+)
+
+func TestRenewAt(t *testing.T) {
+	ends := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct{ life, jitter, before time.Duration }{
+		{10 * time.Minute, 0, 2 * time.Minute},
+		{time.Hour, 0, 12 * time.Minute},
+		{time.Hour, 10 * time.Second, 12*time.Minute + 10*time.Second},
+		{24 * time.Hour, 0, 24 * time.Hour / 5},
+		{30 * time.Hour, 0, 6 * time.Hour},
+		{365 * 24 * time.Hour, 0, 364 * 24 * time.Hour},
+	} {
+		if got := ends.Sub(renewAt(ends, c.life, c.jitter)); got != c.before {
+			t.Errorf("a token that lives %v is renewed %v before its end, want %v", c.life, got, c.before)
+		}
+	}
+}
+
+// server makes tokens that are numbered, or fails.
+type server struct {
+	made int
+	fail error
+	last *authenticationv1.TokenRequest
+	ref  client.Ref
+}
+
+func (s *server) RequestToken(_ context.Context, ref client.Ref, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	s.ref, s.last = ref, r.DeepCopy()
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	s.made++
+	out := r.DeepCopy()
+	seconds := int64(3600)
+	if r.Spec.ExpirationSeconds != nil {
+		seconds = *r.Spec.ExpirationSeconds
+	}
+	out.Spec.ExpirationSeconds = &seconds
+	out.Status.Token = fmt.Sprintf("secret-%d", s.made)
+	out.Status.ExpirationTimestamp = metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second))
+	return out, nil
+}
+
+var pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "worker", UID: "u1"}, Spec: v1.PodSpec{ServiceAccountName: "robot"}}
+
+func source(audience string, seconds int64) *v1.ServiceAccountTokenProjection {
+	return &v1.ServiceAccountTokenProjection{Audience: audience, ExpirationSeconds: &seconds, Path: "token"}
+}
+
+func TestTokensAreRenewedOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		var log bytes.Buffer
+		told := make(chan types.UID, 10)
+		m, err := New(Config{
+			Client: s, Due: func(_ context.Context, uid types.UID) { told <- uid }, Jitter: func(time.Duration) time.Duration { return 0 },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx, func() {}) }()
+		start := time.Now()
+		show := func() string {
+			t.Helper()
+			token, err := m.Token(ctx, pod, source("vault", 3600))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return token
+		}
+		due := func(want time.Duration) {
+			t.Helper()
+			if uid := <-told; uid != "u1" || time.Since(start) != want {
+				t.Errorf("%s is due after %v, want %v", uid, time.Since(start), want)
+			}
+		}
+		if show() != "secret-1" || show() != "secret-1" || s.made != 1 {
+			t.Error("a known token is asked for again")
+		}
+		b := s.last.Spec.BoundObjectRef
+		if s.ref.Name != "robot" || s.ref.Namespace != "work" || b.Kind != "Pod" || b.Name != "worker" || b.UID != "u1" || s.last.Spec.Audiences[0] != "vault" {
+			t.Errorf("it asks %v for %+v", s.ref, s.last.Spec)
+		}
+		due(48 * time.Minute)
+		if show() != "secret-2" {
+			t.Error("a due token is not renewed")
+		}
+		due(96 * time.Minute)
+		s.fail = errors.New("no connection")
+		if show() != "secret-2" {
+			t.Error("a token that lives is dropped because the next one is not there")
+		}
+		due(97 * time.Minute) // tried again soon
+		s.fail = nil
+		if show() != "secret-3" {
+			t.Error("the token is not renewed once that is possible")
+		}
+		due(145 * time.Minute)
+		// Nobody shows it any more: it is forgotten at its end, and nobody is told again.
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(m.tokens) != 0 || len(told) != 0 {
+			t.Errorf("%d tokens are kept, %d told", len(m.tokens), len(told))
+		}
+		s.fail = errors.New("no connection")
+		if _, err := m.Token(ctx, pod, source("vault", 3600)); err == nil || !strings.HasPrefix(err.Error(), "failed to fetch token: ") {
+			t.Errorf("without a token: %v", err)
+		}
+		s.fail = nil
+		show()
+		m.Forget("u1")
+		if len(m.tokens) != 0 {
+			t.Error("a pod that has gone keeps its tokens")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(log.String(), "secret-") {
+			t.Errorf("the log tells a token: %s", log.String())
+		}
+	})
+}
