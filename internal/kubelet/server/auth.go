@@ -56,7 +56,9 @@ func (s *Server) user(r *http.Request) (user.Info, bool, error) {
 
 // attributes are the verb and the subresources of nodes, either of which is enough, that a request needs.
 func attributes(r *http.Request) (verb string, subresources []string) {
-	switch r.Method {
+	switch r.Method { // any other method is no verb, which only a rule for all verbs allows
+	case http.MethodGet:
+		verb = "get"
 	case http.MethodPost:
 		verb = "create"
 	case http.MethodPut:
@@ -65,8 +67,6 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 		verb = "patch"
 	case http.MethodDelete:
 		verb = "delete"
-	default:
-		verb = "get"
 	}
 	under := func(prefix string) bool { return r.URL.Path == prefix || strings.HasPrefix(r.URL.Path, prefix+"/") }
 	switch {
@@ -81,7 +81,7 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 	case under("/statusz"):
 		return verb, []string{"statusz"}
 	case under("/flagz"):
-		return verb, []string{"flagz"}
+		return verb, []string{"configz"}
 	case under("/pods"), under("/runningpods"):
 		return verb, []string{"pods", "proxy"}
 	case under("/healthz"):
