@@ -47,10 +47,7 @@ func endpointSliceKind() *Kind {
 				}
 				dropTopology(of(obj), of(old))
 			},
-			Validate: func(obj, old runtime.Object) field.ErrorList {
-				errs := validateEndpointSlice(of(obj), of(old))
-				return append(errs, apivalidation.ValidateImmutableField(of(obj).AddressType, of(old).AddressType, field.NewPath("addressType"))...)
-			},
+			Validate:           func(obj, old runtime.Object) field.ErrorList { return validateEndpointSlice(of(obj), of(old)) },
 			Warnings:           func(obj, _ runtime.Object) []string { return endpointSliceWarnings(of(obj)) },
 			AllowUnconditional: true,
 		}},

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,15 +28,46 @@ const (
 // validateEndpointSlice judges a slice whole; endpoints that are as they were (old is nil on create) may break today's rules.
 func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	var e check.Errors
-	check.RequiredOneOf(&e, field.NewPath("addressType"), s.AddressType,
-		discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)
+	if old != nil && s.AddressType != old.AddressType && s.AddressType != "" {
+		addressTypes(&e, s.AddressType)
+	}
 	slicePortRules(&e, field.NewPath("ports"), s.Ports)
-	var of check.Errors
-	sliceEndpoints(&of, field.NewPath("endpoints"), s)
-	if errs := of.List(); len(errs) > 0 && (old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)) {
-		e.Add(errs)
+	p := field.NewPath("endpoints")
+	changed := old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)
+	if changed {
+		sliceEndpoints(&e, p, s)
+	}
+	sliceAddressType(&e, s, old)
+	for i := range s.Endpoints {
+		if !changed {
+			break
+		}
+		if n, at := len(s.Endpoints[i].Addresses), p.Index(i).Child("addresses"); n == 0 {
+			e.Required(at, "")
+		} else if n > maxEndpointAddresses {
+			e.Put(field.TooMany(at, n, maxEndpointAddresses))
+		}
 	}
 	return e.List()
+}
+
+// sliceAddressType is said once and for all.
+func sliceAddressType(e *check.Errors, s, old *discoveryv1.EndpointSlice) {
+	p := field.NewPath("addressType")
+	changed := old == nil || s.AddressType != old.AddressType
+	switch {
+	case changed && s.AddressType == "":
+		e.Required(p, "")
+	case old == nil:
+		addressTypes(e, s.AddressType)
+	}
+	if changed && old != nil {
+		e.Invalid(p, nil, apivalidation.FieldImmutableErrorMsg)
+	}
+}
+
+func addressTypes(e *check.Errors, t discoveryv1.AddressType) {
+	check.OneOf(e, field.NewPath("addressType"), t, discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)
 }
 
 func slicePortRules(e *check.Errors, p *field.Path, ports []discoveryv1.EndpointPort) {
@@ -93,11 +125,6 @@ func sliceEndpoints(e *check.Errors, p *field.Path, s *discoveryv1.EndpointSlice
 }
 
 func sliceAddressRules(e *check.Errors, p *field.Path, kind discoveryv1.AddressType, list []string) {
-	if len(list) == 0 {
-		e.Required(p, "must contain at least 1 address")
-	} else if len(list) > maxEndpointAddresses {
-		e.Put(field.TooMany(p, len(list), maxEndpointAddresses))
-	}
 	for i, a := range list {
 		at, before := p.Index(i), len(e.List())
 		switch kind {

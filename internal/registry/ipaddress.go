@@ -5,6 +5,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,12 +33,15 @@ func ipAddressKind() *Kind {
 		ValidName:        ipAddressName,
 		Default:          func(runtime.Object) {},
 		PrepareForCreate: func(runtime.Object) {},
-		Validate:         func(obj runtime.Object) field.ErrorList { return parentRef(parent, of(obj).Spec.ParentRef) },
+		Validate:         func(obj runtime.Object) field.ErrorList { return parentRef(parent, of(obj).Spec.ParentRef, true) },
 		Updates: map[string]Update{"": {
 			Prepare: func(runtime.Object, runtime.Object) {},
 			Validate: func(obj, old runtime.Object) field.ErrorList {
-				errs := parentRef(parent, of(obj).Spec.ParentRef)
-				return append(errs, immutable(of(obj).Spec.ParentRef, of(old).Spec.ParentRef, parent)...)
+				errs := parentRef(parent, of(obj).Spec.ParentRef, false)
+				if !equality.Semantic.DeepEqual(of(obj).Spec.ParentRef, of(old).Spec.ParentRef) {
+					errs = append(errs, field.Invalid(parent, nil, apivalidation.FieldImmutableErrorMsg))
+				}
+				return errs
 			},
 			AllowUnconditional: true,
 		}},
@@ -60,7 +64,8 @@ func ipAddressName(name string, _ bool) []string {
 	return out
 }
 
-func parentRef(p *field.Path, r *networkingv1.ParentReference) field.ErrorList {
+// parentRef: what a new object lacks is told last.
+func parentRef(p *field.Path, r *networkingv1.ParentReference, created bool) field.ErrorList {
 	var e check.Errors
 	if r == nil {
 		e.Required(p, "")
@@ -69,16 +74,20 @@ func parentRef(p *field.Path, r *networkingv1.ParentReference) field.ErrorList {
 	if r.Group != "" {
 		e.Each(p.Child("group"), r.Group, validation.IsDNS1123Subdomain(r.Group))
 	}
-	segment := func(name, value string, required bool) {
-		if value != "" {
-			e.Each(p.Child(name), value, content.IsPathSegmentName(value))
-		} else if required {
-			e.Required(p.Child(name), "")
+	var missing check.Errors
+	for _, s := range [][2]string{{"resource", r.Resource}, {"name", r.Name}, {"namespace", r.Namespace}} {
+		switch to := &e; {
+		case s[1] != "":
+			e.Each(p.Child(s[0]), s[1], content.IsPathSegmentName(s[1]))
+		case s[0] == "namespace":
+		case created:
+			to = &missing
+			fallthrough
+		default:
+			to.Required(p.Child(s[0]), "")
 		}
 	}
-	segment("resource", r.Resource, true)
-	segment("name", r.Name, true)
-	segment("namespace", r.Namespace, false)
+	e.Add(missing.List())
 	return e.List()
 }
 
@@ -91,13 +100,4 @@ func parentName(r *networkingv1.ParentReference) string {
 		name += "/" + r.Namespace
 	}
 	return name + "/" + r.Name
-}
-
-// immutable refuses a changed value, which is shown as upstream shows its own types.
-func immutable(value, old any, p *field.Path) field.ErrorList {
-	errs := apivalidation.ValidateImmutableField(value, old, p)
-	for _, err := range errs {
-		err.BadValue = check.Shown(err.BadValue)
-	}
-	return errs
 }

@@ -72,7 +72,8 @@ func unique(list field.ErrorList) field.ErrorList {
 
 // finalizers: in the groups that share the core group's rules, those without a domain are upstream's own.
 func (k *Kind) finalizers(e *check.Errors, m metav1.Object) {
-	if k.GVK.Group == "" || k.GVK.Group == "scheduling.k8s.io" {
+	switch k.GVK.Group {
+	case "", "discovery.k8s.io", "networking.k8s.io", "scheduling.k8s.io":
 		e.StandardFinalizers(metaPath.Child("finalizers"), m.GetFinalizers())
 	}
 }

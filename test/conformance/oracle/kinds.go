@@ -12,6 +12,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
 	_ "k8s.io/kubernetes/pkg/apis/events/install"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
@@ -33,6 +34,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
 	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
+	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
+	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
@@ -113,6 +116,8 @@ var lines = []Kind{
 	line("coordination.k8s.io", "leases", lease.Strategy),
 	line("discovery.k8s.io", "endpointslices", endpointslice.Strategy),
 	line("events.k8s.io", "events", event.Strategy).selected(event.GetAttrs),
+	line("networking.k8s.io", "ipaddresses", ipaddress.Strategy),
+	line("networking.k8s.io", "servicecidrs", servicecidr.Strategy).with("status", servicecidr.StatusStrategy),
 	line("node.k8s.io", "runtimeclasses", runtimeclass.Strategy),
 	line("rbac.authorization.k8s.io", "clusterrolebindings", clusterrolebinding.Strategy),
 	line("rbac.authorization.k8s.io", "clusterroles", clusterrole.Strategy),

@@ -40,8 +40,11 @@ func TestColumns(t *testing.T) {
 			cells := k.Podo.Row(podo, now)
 			for i := range max(len(cells), len(up.Rows[0].Cells)) {
 				name, u, p := fmt.Sprint("column ", i), "", ""
+				if i < len(up.ColumnDefinitions) { // an IPAddress has a cell more
+					name = up.ColumnDefinitions[i].Name
+				}
 				if i < len(up.Rows[0].Cells) {
-					name, u = up.ColumnDefinitions[i].Name, fmt.Sprintf("%v", up.Rows[0].Cells[i])
+					u = fmt.Sprintf("%v", up.Rows[0].Cells[i])
 				}
 				if i < len(cells) {
 					p = fmt.Sprintf("%v", cells[i])
