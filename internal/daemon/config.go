@@ -19,28 +19,29 @@ const DefaultDataDir = "/var/lib/podo"
 
 // Config is everything that `podo server` can be told. Field names follow the flags.
 type Config struct {
-	DataDir                  string
-	HTTPSPort                int
-	KubeletPort              int
-	NodeName                 string   // empty: the host's name, lower case
-	NodeIP                   string   // empty: the address of the default route's device
-	TLSSANs                  []string // further names and addresses in the API server's certificate
-	KubeletConfig            string   // a KubeletConfiguration v1beta1 file
-	PodCIDR                  string
-	ServiceCIDR              string
-	ServiceNodePortRange     string
-	EtcdEndpoints            []string // empty: the embedded member
-	EtcdCAFile               string
-	EtcdCertFile             string
-	EtcdKeyFile              string
-	ContainerRuntimeEndpoint string   // empty: the embedded containerd
-	DisableScheduler         bool     // pods wait until somebody else binds them
-	TokenAuthFile            string   // CSV: token, user, UID, groups
-	ServiceAccountIssuers    []string // the first issues tokens, all are accepted
-	APIAudiences             []string // empty: the first issuer
-	AnonymousAuth            string   // health, true or false
-	Verbosity                int
-	LogFormat                string // text or json
+	DataDir                    string
+	HTTPSPort                  int
+	KubeletPort                int
+	NodeName                   string   // empty: the host's name, lower case
+	NodeIP                     string   // empty: the address of the default route's device
+	TLSSANs                    []string // further names and addresses in the API server's certificate
+	KubeletConfig              string   // a KubeletConfiguration v1beta1 file
+	PodCIDR                    string
+	ServiceCIDR                string
+	ServiceNodePortRange       string
+	EtcdEndpoints              []string // empty: the embedded member
+	EtcdCAFile                 string
+	EtcdCertFile               string
+	EtcdKeyFile                string
+	ContainerRuntimeEndpoint   string   // empty: the embedded containerd
+	AdmissionControlConfigFile string   // an AdmissionConfiguration v1 file
+	DisableScheduler           bool     // pods wait until somebody else binds them
+	TokenAuthFile              string   // CSV: token, user, UID, groups
+	ServiceAccountIssuers      []string // the first issues tokens, all are accepted
+	APIAudiences               []string // empty: the first issuer
+	AnonymousAuth              string   // health, true or false
+	Verbosity                  int
+	LogFormat                  string // text or json
 }
 
 // Default is a server on its defaults.

@@ -94,9 +94,13 @@ func (s *server) buildControl() (err error) {
 	if err := s.buildIdentity(); err != nil {
 		return err
 	}
+	rules, err := s.configuredRules()
+	if err != nil {
+		return err
+	}
 	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
 	c.verbs, err = verbs.New(verbs.Config{
-		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: admit.Chain{s.serviceAddresses()},
+		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: append(rules, s.serviceAddresses()),
 		Tokens: c.identity.issuer, Reviews: s.identityReviews(),
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
@@ -127,6 +131,7 @@ func (s *server) controlComponents() []component.Component {
 		c.store,
 		component.Func("view", c.view.Run),
 		component.Func("default-policy", s.ensurePolicy),
+		component.Func("priority-classes", s.controller(s.newPriorityClasses)),
 		component.Func("namespaces", s.controller(s.newNamespaces)),
 		component.Func("service-accounts", s.controller(s.newServiceAccounts)),
 		component.Func("root-ca", s.controller(s.newRootCA)),
@@ -135,6 +140,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
+		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
 	if !s.cfg.DisableScheduler {
