@@ -57,7 +57,7 @@ func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p 
 			if p.Validation == metav1.FieldValidationStrict {
 				return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", err))
 			}
-			o.warning(err.Error())
+			o.warn(Findings(err.Error()))
 		}
 	}
 	return obj, nil

@@ -143,7 +143,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	m := accessor(obj)
 	key := k.Key(m.GetNamespace(), m.GetName())
 	if o.DryRun {
-		switch _, err := v.c.Store.Get(ctx, key); {
+		switch _, err := v.store.Get(ctx, key); {
 		case err == nil:
 			return nil, apierrors.NewAlreadyExists(k.GroupResource(), m.GetName())
 		case !isNotFound(err):
@@ -164,7 +164,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 			return nil, err
 		}
 		conds := append([]store.Cond{{Key: key}}, a.Conds()...)
-		res, err := v.c.Store.Txn(ctx, conds, append([]store.Op{op}, a.Ops()...))
+		res, err := v.store.Txn(ctx, conds, append([]store.Op{op}, a.Ops()...))
 		if err != nil {
 			return nil, storeError(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,20 @@ var errModified = errors.New("the object has been modified; please apply your ch
 var errTooLarge = errors.New("etcdserver: request is too large")
 
 func isTooLarge(err error) bool { return errors.Is(err, errTooLarge) }
+
+// Findings are a strict decoder's text as one text a finding: YAML's come together, on lines.
+func Findings(text string) []string {
+	for _, head := range []string{"yaml: unmarshal errors:\n", "error converting YAML to JSON: yaml: unmarshal errors:\n"} {
+		if rest, ok := strings.CutPrefix(text, head); ok {
+			lines := strings.Split(rest, "\n")
+			for i := range lines {
+				lines[i] = strings.TrimSpace(lines[i])
+			}
+			return lines
+		}
+	}
+	return []string{text}
+}
 
 func conflict(r schema.GroupResource, name string) error {
 	return apierrors.NewConflict(r, name, errModified)

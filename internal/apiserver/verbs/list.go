@@ -192,7 +192,7 @@ func (v *Verbs) listStore(ctx context.Context, p page, exact int64) (*List, erro
 	}
 	out := &List{Kind: p.kind}
 	for {
-		res, err := v.c.Store.List(ctx, prefix, q)
+		res, err := v.store.List(ctx, prefix, q)
 		if err != nil {
 			return nil, listError(err, exact, 0, p.after != (view.Key{}), p.after)
 		}
@@ -243,20 +243,28 @@ func encodeContinue(after view.Key, rev int64) string {
 }
 
 func decodeContinue(s string) (view.Key, int64, error) {
-	invalid := func(err error) (view.Key, int64, error) {
-		return view.Key{}, 0, apierrors.NewBadRequest("continue key is not valid: " + err.Error())
+	invalid := func(why string) (view.Key, int64, error) {
+		return view.Key{}, 0, apierrors.NewBadRequest("invalid continue token: continue key is not valid: " + why)
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
-		return invalid(err)
+		return invalid(err.Error())
 	}
 	var t token
 	if err := json.Unmarshal(b, &t); err != nil {
-		return invalid(err)
+		return invalid(err.Error())
+	}
+	switch {
+	case t.Version != tokenVersion:
+		return invalid("server does not recognize this encoded version " + t.Version)
+	case t.Rev == 0:
+		return invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+	case t.Start == "":
+		return invalid("encoded start key empty (version meta.k8s.io/v1)")
 	}
 	namespace, name, ok := strings.Cut(strings.TrimSuffix(t.Start, "\x00"), "/")
-	if t.Version != tokenVersion || !ok || name == "" || t.Rev == 0 {
-		return invalid(errors.New("it was not made by this server"))
+	if !ok || name == "" || strings.Contains(name, "/") || name == "." || name == ".." || namespace == "." || namespace == ".." {
+		return invalid(t.Start)
 	}
 	return view.Key{Namespace: namespace, Name: name}, t.Rev, nil
 }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/client"
@@ -82,7 +83,8 @@ func parseRev(rv string) (int64, error) {
 	}
 	n, err := strconv.ParseUint(rv, 10, 63)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", rv, rv))
+		invalid := field.Invalid(field.NewPath("resourceVersion"), rv, err.Error())
+		return 0, apierrors.NewBadRequest("invalid resource version: " + invalid.Error())
 	}
 	return int64(n), nil
 }

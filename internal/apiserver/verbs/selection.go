@@ -36,11 +36,8 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 	}
 	known := k.Selectable(k.New())
 	for _, r := range o.FieldSelector.Requirements() {
-		if _, ok := known[r.Field]; !ok {
-			if len(known) > 2 {
-				return s, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", r.Field))
-			}
-			return s, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", r.Field))
+		if err := selectable(known, r.Field); err != nil {
+			return s, err
 		}
 		if !equals(r) {
 			s.fields = o.FieldSelector
@@ -65,6 +62,23 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 		}
 	}
 	return s, nil
+}
+
+// selectable refuses a field that objects cannot be selected by. Kinds that have fields of their own name all of them; the others
+// take a name and a namespace, even where there is none.
+func selectable(known fields.Set, name string) error {
+	own := false
+	for field := range known {
+		own = own || field != "metadata.name" && field != "metadata.namespace"
+	}
+	_, ok := known[name]
+	switch {
+	case own && (!ok || name == "name"): // a namespace's "name" is not for clients
+		return apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", name))
+	case !own && name != "metadata.name" && name != "metadata.namespace":
+		return apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name))
+	}
+	return nil
 }
 
 func equals(r fields.Requirement) bool {

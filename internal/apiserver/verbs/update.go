@@ -205,7 +205,7 @@ func (v *Verbs) current(ctx context.Context, k *registry.Kind, ref client.Ref, r
 
 // freshly reads one object from the store itself: cheaper than waiting for the view, and it cannot be stale.
 func (v *Verbs) freshly(ctx context.Context, k *registry.Kind, ref client.Ref) (*view.Entry, error) {
-	kv, err := v.c.Store.Get(ctx, k.Key(ref.Namespace, ref.Name))
+	kv, err := v.store.Get(ctx, k.Key(ref.Namespace, ref.Name))
 	if isNotFound(err) {
 		return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
 	}
@@ -333,7 +333,7 @@ func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w
 	} else if k.TTL != nil {
 		op.TTL = k.TTL(w.obj)
 	}
-	res, err := v.c.Store.Txn(ctx, append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), append([]store.Op{op}, w.ops...))
+	res, err := v.store.Txn(ctx, append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), append([]store.Op{op}, w.ops...))
 	if err != nil {
 		return nil, store.KV{}, storeError(err)
 	}

@@ -78,6 +78,7 @@ type Verbs struct {
 	kinds  map[schema.GroupResource]*registry.Kind
 	chain  admit.Chain
 	owners *owners.Owners
+	store  *measured // c.Store
 }
 
 // Options belong to every write.
@@ -119,6 +120,7 @@ func New(c Config) (*Verbs, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds))}
+	v.store = newMeasured(c.Store, c.View, c.Kinds)
 	for _, k := range c.Kinds {
 		v.kinds[k.GroupResource()] = k
 	}

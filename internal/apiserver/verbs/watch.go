@@ -37,8 +37,8 @@ type Stream struct {
 	bookmarks bool
 }
 
-// Watch starts a watch. Without a resourceVersion, or with "0", it begins with an ADDED for each object that there is;
-// sendInitialEvents does so at any version and ends them with an annotated bookmark.
+// Watch starts a watch. Without a resourceVersion, or with "0", it begins with an ADDED for each object that there is, and so it does
+// at any version with sendInitialEvents. A client that takes bookmarks is told by an annotated one that it has seen them all.
 func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *internalversion.ListOptions) (*Stream, error) {
 	k, err := v.kind(ref.Resource)
 	if err != nil {
@@ -47,7 +47,8 @@ func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *inter
 	if err := v.authorize(ctx, u, "watch", named(ref, o), o.FieldSelector); err != nil {
 		return nil, err
 	}
-	if errs := listvalidation.ValidateListOptions(withWatch(o), true); len(errs) > 0 {
+	o = withWatch(o)
+	if errs := listvalidation.ValidateListOptions(o, true); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
 	s := &Stream{Kind: k, bookmarks: o.AllowWatchBookmarks}
@@ -60,12 +61,12 @@ func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *inter
 	}
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if revision == 0 || initial {
-		l, err := v.stateFor(ctx, k, s.selector, o, revision, initial)
+		l, err := v.stateFor(ctx, k, s.selector, o, revision)
 		if err != nil {
 			return nil, err
 		}
 		revision = l.Rev
-		if o.SendInitialEvents == nil || initial {
+		if initial {
 			for _, e := range l.Items {
 				s.initial = append(s.initial, Event{Type: watch.Added, Object: e.Object, Entry: e})
 			}
@@ -85,11 +86,12 @@ func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *inter
 func withWatch(o *internalversion.ListOptions) *internalversion.ListOptions {
 	c := *o
 	c.Watch = true
+	internalversion.SetListOptionsDefaults(&c, true)
 	return &c
 }
 
 // stateFor reads what a watch starts with.
-func (v *Verbs) stateFor(ctx context.Context, k *registry.Kind, sel selector, o *internalversion.ListOptions, revision int64, initial bool) (*List, error) {
+func (v *Verbs) stateFor(ctx context.Context, k *registry.Kind, sel selector, o *internalversion.ListOptions, revision int64) (*List, error) {
 	p := page{selector: sel}
 	if k.NotCached {
 		return v.listStore(ctx, p, 0)
@@ -99,7 +101,7 @@ func (v *Verbs) stateFor(ctx context.Context, k *registry.Kind, sel selector, o 
 	switch {
 	case revision > 0:
 		s, err = v.atLeast(ctx, revision)
-	case o.ResourceVersion == "" && initial:
+	case o.ResourceVersion == "":
 		if s, err = v.c.View.Fresh(ctx); err != nil {
 			err = viewError(err)
 		}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"podo.dev/podo/internal/apiserver/verbs"
 )
 
 // maxBody bounds a request's body, as upstream does.
@@ -190,7 +192,9 @@ func judge(strict []error, directive string, got schema.GroupVersionKind, warn f
 		return cannotHandle(got, got, runtime.NewStrictDecodingError(strict))
 	}
 	for _, e := range strict {
-		warn(e.Error())
+		for _, text := range verbs.Findings(e.Error()) {
+			warn(text)
+		}
 	}
 	return nil
 }

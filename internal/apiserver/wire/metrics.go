@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,31 +13,50 @@ import (
 type metrics struct {
 	total       *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
-	longRunning prometheus.Gauge
+	sizes       *prometheus.HistogramVec
+	longRunning *prometheus.GaugeVec
+	inFlight    *prometheus.GaugeVec
+	watchEvents *prometheus.CounterVec
 	panics      prometheus.Counter
 }
 
-func newMetrics(r *prometheus.Registry) (*metrics, error) {
+// whatLabels say what a request is about.
+var whatLabels = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
+
+func newMetrics(r *prometheus.Registry, more []prometheus.Collector) (*metrics, error) {
 	m := &metrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
 			Help: "Requests served, by verb, group, version, resource, scope, component and HTTP code.",
-		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component", "code", "dry_run"}),
+		}, append(slices.Clone(whatLabels), "code", "dry_run")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_request_duration_seconds",
 			Help:    "How long requests took, long-running ones excepted.",
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}),
-		longRunning: prometheus.NewGauge(prometheus.GaugeOpts{
+		}, append(slices.Clone(whatLabels), "dry_run")),
+		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_response_sizes",
+			Help:    "Bytes of answers to reads, before they are compressed.",
+			Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
+		}, whatLabels),
+		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
 			Help: "Watches, streams and followed logs that are open.",
-		}),
+		}, whatLabels),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_current_inflight_requests",
+			Help: "Requests for resources that are being served, long-running ones excepted.",
+		}, []string{"request_kind"}),
+		watchEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_watch_events_total",
+			Help: "Events sent to watches.",
+		}, []string{"group", "version", "resource"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "podo_apiserver_request_panics_total",
 			Help: "Requests that panicked.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.total, m.duration, m.longRunning, m.panics} {
+	for _, c := range append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.panics) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -46,8 +66,25 @@ func newMetrics(r *prometheus.Registry) (*metrics, error) {
 
 // observe counts a request that has ended. What a client can make up (an unknown resource or method) has no label of its own.
 func (m *metrics) observe(c *call, long bool, start time.Time, now func() time.Time) {
+	what := c.what()
+	dry := ""
+	if c.r.URL.Query().Get("dryRun") != "" {
+		dry = "All"
+	}
+	m.total.WithLabelValues(append(what[:len(what):len(what)], strconv.Itoa(c.w.code), dry)...).Inc()
+	if long {
+		return
+	}
+	m.duration.WithLabelValues(append(what[:len(what):len(what)], dry)...).Observe(now().Sub(start).Seconds())
+	if c.r.Method == http.MethodGet && c.info.Resource != "" {
+		m.sizes.WithLabelValues(what...).Observe(float64(c.size))
+	}
+}
+
+// what are the values of whatLabels.
+func (c *call) what() []string {
 	i := &c.info
-	resource, sub, verb := i.Resource, i.Subresource, metricVerb(c.r.Method, i.Verb)
+	resource, sub := i.Resource, i.Subresource
 	if i.Resource != "" && c.kind == nil && i.Resource != "bindings" {
 		resource, sub = "", ""
 	}
@@ -58,14 +95,7 @@ func (m *metrics) observe(c *call, long bool, start time.Time, now func() time.T
 	if resource == "" {
 		group, version = "", ""
 	}
-	dry := ""
-	if c.r.URL.Query().Get("dryRun") != "" {
-		dry = "All"
-	}
-	m.total.WithLabelValues(verb, group, version, resource, sub, i.scope(), "apiserver", strconv.Itoa(c.w.code), dry).Inc()
-	if !long {
-		m.duration.WithLabelValues(verb, group, version, resource, sub, i.scope(), "apiserver").Observe(now().Sub(start).Seconds())
-	}
+	return []string{metricVerb(c.r.Method, i.Verb), group, version, resource, sub, i.scope(), "apiserver"}
 }
 
 func metricVerb(method, verb string) string {

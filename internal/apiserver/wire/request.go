@@ -104,6 +104,15 @@ func verb(r *http.Request, i *info, watching bool) string {
 	return strings.ToLower(r.Method)
 }
 
+// effect is upstream's word for metrics: whether a request can change something.
+func (i *info) effect() string {
+	switch i.Verb {
+	case "get", "list", "watch":
+		return "readOnly"
+	}
+	return "mutating"
+}
+
 // long says that a request lasts as long as its client wants.
 func (i *info) long(r *http.Request) bool {
 	if i.Verb == "watch" {

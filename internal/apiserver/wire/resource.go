@@ -39,7 +39,13 @@ func (c *call) resource(u user.Info) {
 		c.fail(statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
 		return
 	}
-	var err error
+	// An answer that the client would not take is refused before anything is done.
+	f, err := negotiate(c.r, true)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.form = f
 	switch c.info.Verb {
 	case "get":
 		err = c.get(u)
@@ -94,7 +100,11 @@ func (c *call) served() bool {
 }
 
 func (c *call) get(u user.Info) error {
-	e, err := c.s.c.Verbs.Get(c.r.Context(), u, c.info.ref(), c.r.URL.Query().Get("resourceVersion"))
+	q := c.r.URL.Query()
+	if old := q["export"]; len(old) > 0 && old[0] != "false" && old[0] != "0" {
+		return apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
+	e, err := c.s.c.Verbs.Get(c.r.Context(), u, c.info.ref(), q.Get("resourceVersion"))
 	if err != nil {
 		return err
 	}
@@ -205,10 +215,18 @@ func codeOf(created bool) int {
 	return http.StatusOK
 }
 
+// patchTypes are the media types of patches.
+var patchTypes = []string{
+	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
+}
+
 func (c *call) patch(u user.Info) error {
 	var o metav1.PatchOptions
 	o.Kind = "PatchOptions"
 	kind := types.PatchType(strings.TrimSpace(strings.Split(c.r.Header.Get("Content-Type"), ";")[0]))
+	if !slices.Contains(patchTypes, string(kind)) {
+		return unsupportedMedia(patchTypes...)
+	}
 	if err := params(c.r.URL.Query(), &o, func(o *metav1.PatchOptions) field.ErrorList { return metavalidation.ValidatePatchOptions(o, kind) }); err != nil {
 		return err
 	}

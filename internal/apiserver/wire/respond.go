@@ -18,7 +18,6 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
@@ -36,19 +35,9 @@ type call struct {
 	r    *http.Request
 	info info
 	kind *registry.Kind
+	form form // of the answer, once there is a kind
+	size int  // of the answer, where it is one piece
 	warn warnings
-}
-
-// warnings are told once each, in order.
-type warnings []string
-
-func (l *warnings) add(text string) {
-	for _, t := range *l {
-		if t == text {
-			return
-		}
-	}
-	*l = append(*l, text)
 }
 
 // options are those of a write, from the query's dryRun.
@@ -83,20 +72,21 @@ func program(agent string) string {
 }
 
 func (c *call) header() {
-	for _, t := range c.warn {
-		if h, err := utilnet.NewWarningHeader(299, "-", t); err == nil {
-			c.w.Header().Add("Warning", h)
-		}
+	for _, h := range c.warn.headers() {
+		c.w.Header().Add("Warning", h)
 	}
 	c.warn = nil
 }
 
 // object answers with one object, turned into what the client wants.
 func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
-	f, err := negotiate(c.r, true)
-	if err != nil {
-		c.fail(err)
-		return
+	f := c.form
+	if f.media == "" { // a part of an object that is served in its own way
+		var err error
+		if f, err = negotiate(c.r, true); err != nil {
+			c.fail(err)
+			return
+		}
 	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	switch f.as {
@@ -121,12 +111,9 @@ func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 
 // list answers with a list.
 func (c *call) list(l *verbs.List) {
-	f, err := negotiate(c.r, true)
-	if err != nil {
-		c.fail(err)
-		return
-	}
+	f := c.form
 	var b *body
+	var err error
 	switch f.as {
 	case table:
 		var t *tabler
@@ -157,6 +144,7 @@ func (c *call) body(code int, f form, b *body, err error) {
 		return
 	}
 	c.header()
+	c.size = b.size
 	writeBody(c.w, c.r, code, f.contentType(), b)
 }
 

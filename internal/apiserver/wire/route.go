@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -101,6 +102,7 @@ func (s *Server) health(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		only := strings.Trim(strings.TrimPrefix(r.URL.Path, "/"+name), "/")
 		exclude := r.URL.Query()["exclude"]
+		unknown := slices.DeleteFunc(slices.Clone(exclude), func(e string) bool { return e == "ping" })
 		var out strings.Builder
 		failed, found := false, only == "" || only == "ping"
 		fmt.Fprint(&out, "[+]ping ok\n")
@@ -109,6 +111,7 @@ func (s *Server) health(name string) http.Handler {
 				continue
 			}
 			found = true
+			unknown = slices.DeleteFunc(unknown, func(e string) bool { return e == c.Name })
 			switch err := c.Check(); {
 			case slices.Contains(exclude, c.Name):
 				fmt.Fprintf(&out, "[+]%s excluded: ok\n", c.Name)
@@ -119,6 +122,13 @@ func (s *Server) health(name string) http.Handler {
 			default:
 				fmt.Fprintf(&out, "[+]%s ok\n", c.Name)
 			}
+		}
+		if len(unknown) > 0 {
+			slices.Sort(unknown)
+			for i := range unknown {
+				unknown[i] = strconv.Quote(unknown[i])
+			}
+			fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(slices.Compact(unknown), ","))
 		}
 		h := w.Header()
 		h.Set("Content-Type", "text/plain; charset=utf-8")

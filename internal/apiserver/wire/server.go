@@ -130,7 +130,7 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}
-	m, err := newMetrics(c.Metrics)
+	m, err := newMetrics(c.Metrics, c.Verbs.Metrics())
 	if err != nil {
 		return nil, err
 	}
@@ -219,16 +219,23 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	long := c.info.long(r)
 	defer s.metrics.observe(c, long, start, s.c.Now)
 	if long {
-		s.metrics.longRunning.Inc()
-		defer s.metrics.longRunning.Dec()
+		c.kind = s.c.Verbs.Kind(c.info.ref().Resource) // what is counted is what is served
+		open := s.metrics.longRunning.WithLabelValues(c.what()...)
+		open.Inc()
+		defer open.Dec()
 	}
 	defer s.rescue(c)
+	deadlines(rw, r, long)
 	if !long {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTime(r))
+		limit, err := requestTime(r)
+		if err != nil {
+			c.fail(apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		c.r = r.WithContext(ctx)
 	}
-	deadlines(rw, r, long)
 	u, err := s.authn.User(c.r)
 	if err != nil {
 		c.fail(apierrors.NewUnauthorized(err.Error()))
@@ -239,11 +246,14 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !long && c.info.Resource != "" {
-		if err := s.flight.enter(c.r.Context()); err != nil {
-			c.fail(err)
+		if !s.flight.enter(c.r.Context()) {
+			tooMany(w)
 			return
 		}
 		defer s.flight.leave()
+		now := s.metrics.inFlight.WithLabelValues(c.info.effect())
+		now.Inc()
+		defer now.Dec()
 	}
 	c.serve(u)
 }
@@ -281,13 +291,19 @@ func (s *Server) rescue(c *call) {
 }
 
 // requestTime is how long a request may take: what the client asks for, within bounds.
-func requestTime(r *http.Request) time.Duration {
-	if q := r.URL.Query().Get("timeout"); q != "" {
-		if d, err := time.ParseDuration(q); err == nil && d > 0 && d < requestTimeout {
-			return d
-		}
+func requestTime(r *http.Request) (time.Duration, error) {
+	q := r.URL.Query().Get("timeout")
+	if q == "" {
+		return requestTimeout, nil
 	}
-	return requestTimeout
+	d, err := time.ParseDuration(q)
+	if err != nil {
+		return 0, fmt.Errorf("invalid timeout specified in the request URL - %w", err)
+	}
+	if d <= 0 {
+		return requestTimeout, nil
+	}
+	return min(d, requestTimeout), nil
 }
 
 func (c *call) serve(u user.Info) {

@@ -27,6 +27,8 @@ const (
 	bookmarkEvery = time.Minute
 	// bookmarkEnd is how long before its end such a watch gets a last bookmark.
 	bookmarkEnd = 2 * time.Second
+	// watchWrite is how long a client may take to read what it is sent.
+	watchWrite = time.Minute
 	// flushFrom is how many gathered bytes are sent although more is at hand.
 	flushFrom = 64 << 10
 )
@@ -37,10 +39,7 @@ func (c *call) watch(u user.Info) error {
 	if err != nil {
 		return err
 	}
-	f, err := negotiate(c.r, true)
-	if err != nil {
-		return err
-	}
+	f := c.form
 	if f.media == yamlType {
 		return notAcceptable()
 	}
@@ -126,6 +125,8 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 		if len(buf) == 0 {
 			continue
 		}
+		// A client that does not read is cut off, so that it holds no more than this much for no longer than this.
+		_ = out.SetWriteDeadline(time.Now().Add(watchWrite)) // tests' writers know no deadlines
 		if _, err := c.w.Write(buf); err != nil {
 			return
 		}
@@ -154,6 +155,7 @@ func (c *call) next(ctx context.Context, s *verbs.Stream, fr *framer, buf []byte
 	if err != nil {
 		return buf, err
 	}
+	c.s.metrics.watchEvents.WithLabelValues(c.info.GV.Group, c.info.GV.Version, c.info.Resource).Add(float64(len(events)))
 	for i := range events {
 		if buf, err = fr.event(buf, &events[i]); err != nil {
 			return buf, err

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"podo.dev/podo/internal/pki"
+	"podo.dev/podo/internal/registry"
 )
 
 func TestRoundTrips(t *testing.T) {
@@ -229,7 +230,7 @@ func TestDiscovery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(groups) != 2 || groups[0].Name != "" || groups[1].Name != "coordination.k8s.io" {
+	if len(groups) != len(registry.GroupVersions()) || groups[0].Name != "" {
 		t.Errorf("groups %v", groups)
 	}
 	var all []string
