@@ -62,14 +62,24 @@ func startPodo(ctx context.Context, podo, report string) (*server, error) {
 	if err := os.WriteFile(s.note, []byte(dir+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
-	if err == nil {
-		err = s.run(ctx, "up", "--https-port", ports[0], "--kubelet-port", ports[1], "--node-name", "conformance", "--pod-cidr", "10.87.0.0/24", "--service-cidr", "10.88.0.0/16")
-	}
-	if err != nil {
+	if err := s.up(ctx); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
+}
+
+// up starts it where it meets no other: several runs may share a machine.
+func (s *server) up(ctx context.Context) error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	n, err := freeRange()
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, "up", "--https-port", ports[0], "--kubelet-port", ports[1], "--node-name", "conformance",
+		"--pod-cidr", fmt.Sprintf("10.87.%d.0/24", n), "--service-cidr", fmt.Sprintf("10.88.%d.0/20", n*16))
 }
 
 // load gives the node the suite's images, and a registry that has them for those who pull anyway.
@@ -135,6 +145,28 @@ func freePorts(n int) ([]string, error) {
 		}
 	}
 	return nil, errors.New("no free ports")
+}
+
+// freeRange finds a number below 16 whose pod addresses no interface has.
+func freeRange() (int, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return 0, err
+	}
+	taken := map[int]bool{}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip := n.IP.To4(); ip != nil && ip[0] == 10 && ip[1] == 87 {
+				taken[int(ip[2])] = true
+			}
+		}
+	}
+	for n := range 16 {
+		if !taken[n] {
+			return n, nil
+		}
+	}
+	return 0, errors.New("all pod ranges from 10.87.0.0/24 to 10.87.15.0/24 are in use: end other runs (`ip addr` shows their bridges)")
 }
 
 // kubectlScript makes a program named kubectl of podo's own.
