@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -24,8 +25,8 @@ func userland(ctx context.Context) ([]archive.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s --list-full: %w", program, err)
 	}
-	text := func(path, content string) archive.File {
-		return archive.File{Path: path, Mode: 0o644, Data: []byte(content)}
+	text := func(at, content string) archive.File {
+		return archive.File{Path: at, Mode: 0o644, Data: []byte(content)}
 	}
 	files := []archive.File{
 		{Path: program, Mode: 0o755, Data: data},
@@ -40,8 +41,11 @@ func userland(ctx context.Context) ([]archive.File, error) {
 		{Path: "/bin/sh", Link: program},
 	}
 	for applet := range strings.FieldsSeq(string(list)) {
-		if p := "/" + strings.TrimPrefix(applet, "/"); p != program {
-			files = append(files, archive.File{Path: p, Link: program})
+		// Upstream's has all of them in /bin; Debian's list says where programs of these names are usually.
+		for _, p := range []string{"/" + strings.TrimPrefix(applet, "/"), "/bin/" + path.Base(applet)} {
+			if p != program {
+				files = append(files, archive.File{Path: p, Link: program})
+			}
 		}
 	}
 	return files, nil
