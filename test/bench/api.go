@@ -146,21 +146,20 @@ func (b *bench) list(ctx context.Context) error {
 		{"list.json", json, ""},
 		{"list.json.plain", json, "identity"},
 	} {
-		var size int64
-		err := b.listed(ctx, form.name, func(ctx context.Context, l *load.Lister) (took time.Duration, err error) {
-			took, size, err = l.Raw(ctx, form.accept, form.encoding)
-			return took, err
-		})
-		if err != nil {
+		if err := b.listed(ctx, form.name, func(ctx context.Context, l *load.Lister) (time.Duration, int64, error) {
+			return l.Raw(ctx, form.accept, form.encoding)
+		}); err != nil {
 			return err
 		}
-		b.book.Add(form.name+".size", float64(size)/1e6, "MB")
 	}
-	return b.listed(ctx, "list.protobuf.decoded", func(ctx context.Context, l *load.Lister) (time.Duration, error) { return l.Decoded(ctx) })
+	return b.listed(ctx, "list.protobuf.decoded", func(ctx context.Context, l *load.Lister) (time.Duration, int64, error) {
+		took, err := l.Decoded(ctx)
+		return took, 0, err
+	})
 }
 
-// listed lets the clusters take turns at one form of lists.
-func (b *bench) listed(ctx context.Context, name string, once func(context.Context, *load.Lister) (time.Duration, error)) error {
+// listed lets the clusters take turns at one form of lists, whose size is 0 where it is not known.
+func (b *bench) listed(ctx context.Context, name string, once func(context.Context, *load.Lister) (time.Duration, int64, error)) error {
 	listers := map[*target]*load.Lister{}
 	for _, t := range b.targets {
 		l, err := t.NewLister()
@@ -170,18 +169,23 @@ func (b *bench) listed(ctx context.Context, name string, once func(context.Conte
 		defer l.Close()
 		listers[t] = l
 	}
-	times := figures.Samples{}
+	times, sizes := figures.Samples{}, figures.Samples{}
 	for i := range b.runs + warmUp { // the first connects, too
 		for _, t := range b.targets {
-			took, err := once(ctx, listers[t])
+			took, size, err := once(ctx, listers[t])
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
-			if i >= warmUp {
-				times.Time(t.name, took)
+			if i < warmUp {
+				continue
+			}
+			times.Time(t.name, took)
+			if size > 0 {
+				sizes.Add(t.name, float64(size)/1e6)
 			}
 		}
 	}
 	b.book.Spread(name, times)
+	b.book.Median(name+".size", "MB", sizes)
 	return nil
 }
