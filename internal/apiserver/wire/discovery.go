@@ -1,11 +1,14 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
@@ -15,18 +18,27 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// discovery serves what kinds there are: the classic documents, a request for each group version, and the aggregated
-// one, everything in one answer, which /api and /apis give to clients that ask for it.
-func (s *Server) discovery() error {
+// Discovery is what kinds there are, by path: the classic documents, a request for each group version, and the aggregated one,
+// everything in one answer, which /api and /apis give to clients that ask for it. The order in which a table has the kinds does not
+// show. advertise is where clients are told that the server is (default: where they reached it).
+func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handler, error) {
+	kinds = slices.SortedFunc(slices.Values(kinds), func(a, b *registry.Kind) int {
+		return cmp.Or(
+			cmp.Compare(groupPlace(a.GVK.Group), groupPlace(b.GVK.Group)),
+			cmp.Compare(a.GVK.Group, b.GVK.Group),
+			cmp.Compare(a.Resource, b.Resource),
+		)
+	})
 	var versions []schema.GroupVersion
 	byVersion := map[schema.GroupVersion][]*registry.Kind{}
-	for _, k := range s.c.Kinds {
+	for _, k := range kinds {
 		gv := k.GroupVersion()
 		if byVersion[gv] == nil {
 			versions = append(versions, gv)
 		}
 		byVersion[gv] = append(byVersion[gv], k)
 	}
+	routes := map[string]http.Handler{}
 	var groups []metav1.APIGroup
 	var core, named []apidiscovery.APIGroupDiscovery
 	for _, gv := range versions {
@@ -35,9 +47,12 @@ func (s *Server) discovery() error {
 			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 			GroupVersion: gv.String(), APIResources: resources(kinds),
 		}
+		if gv.Group == "" {
+			list.APIVersion = "" // older than apiVersion
+		}
 		h, err := document(list)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		d := apidiscovery.APIGroupDiscovery{
 			ObjectMeta: metav1.ObjectMeta{Name: gv.Group},
@@ -46,46 +61,59 @@ func (s *Server) discovery() error {
 			}},
 		}
 		if gv.Group == "" {
-			s.routes["/api/"+gv.Version] = h
+			routes["/api/"+gv.Version] = h
 			core = append(core, d)
 			continue
 		}
 		named = append(named, d)
-		s.routes["/apis/"+gv.String()] = h
+		routes["/apis/"+gv.String()] = h
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
 		g := metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}
 		groups = append(groups, g)
 		g.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
-		if s.routes["/apis/"+gv.Group], err = document(g); err != nil {
-			return err
+		if routes["/apis/"+gv.Group], err = document(g); err != nil {
+			return nil, err
 		}
 	}
 	old, err := document(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if s.routes["/apis"], err = bothForms(old, named); err != nil {
-		return err
+	if routes["/apis"], err = bothForms(old, named); err != nil {
+		return nil, err
 	}
-	s.routes["/api"], err = bothForms(http.HandlerFunc(s.apiVersions), core)
-	return err
+	routes["/api"], err = bothForms(apiVersions(advertise), core)
+	return routes, err
+}
+
+// groupOrder is upstream's order of the groups; others follow by name.
+var groupOrder = []string{
+	"", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+	"certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
+	"apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+	"flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "storagemigration.k8s.io",
+}
+
+func groupPlace(group string) int {
+	if i := slices.Index(groupOrder, group); i >= 0 {
+		return i
+	}
+	return len(groupOrder)
 }
 
 // apiVersions is the oldest document of all; it tells the client where it is talking to.
-func (s *Server) apiVersions(w http.ResponseWriter, r *http.Request) {
-	at := s.c.Advertise
-	if at == "" {
-		at = r.Host
-	}
-	h, err := document(metav1.APIVersions{
-		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
-		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: at}},
+func apiVersions(advertise string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, err := document(metav1.APIVersions{
+			TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: cmp.Or(advertise, r.Host)}},
+		})
+		if err != nil {
+			writeError(w, r, err, nil)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
-	if err != nil {
-		writeError(w, r, err, nil)
-		return
-	}
-	h.ServeHTTP(w, r)
 }
 
 func document(v any) (http.Handler, error) {
@@ -141,19 +169,34 @@ func wantsAggregated(r *http.Request) bool {
 	return false
 }
 
-// subs are a kind's subresources: those that take the whole object, then the others.
+// subs are a kind's subresources, those that take the whole object and others, by name.
 func subs(k *registry.Kind) []registry.Subresource {
-	var out []registry.Subresource
-	for _, name := range []string{"ephemeralcontainers", "finalize", "resize", "status"} {
-		if _, ok := k.Updates[name]; ok {
-			verbs := []string{"get", "patch", "update"}
-			if name == "finalize" {
-				verbs = []string{"update"}
-			}
-			out = append(out, registry.Subresource{Name: name, GVK: k.GVK, Verbs: verbs})
+	out := slices.Clone(k.Subresources)
+	for name := range k.Updates {
+		if name == "" || slices.ContainsFunc(out, func(s registry.Subresource) bool { return s.Name == name }) {
+			continue
 		}
+		verbs := []string{"get", "patch", "update"}
+		if name == "finalize" {
+			verbs = []string{"update"}
+		}
+		out = append(out, registry.Subresource{Name: name, GVK: k.GVK, Verbs: verbs})
 	}
-	return append(out, k.Subresources...)
+	slices.SortFunc(out, func(a, b registry.Subresource) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// stored says which version of a kind the store has, so that a client that migrates objects sees when that changes.
+func stored(k *registry.Kind) string {
+	if k.Unstored {
+		return ""
+	}
+	gvk := k.GVK
+	if gvk.Group == "events.k8s.io" {
+		gvk.Group = "" // events are one kind under two names
+	}
+	sum := sha256.Sum256([]byte(gvk.Group + "/" + gvk.Version + "/" + gvk.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
 func resources(kinds []*registry.Kind) []metav1.APIResource {
@@ -161,14 +204,13 @@ func resources(kinds []*registry.Kind) []metav1.APIResource {
 	for _, k := range kinds {
 		out = append(out, metav1.APIResource{
 			Name: k.Resource, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.GVK.Kind,
-			Verbs: k.Verbs, ShortNames: k.ShortNames, Categories: k.Categories,
+			Verbs: k.Verbs, ShortNames: k.ShortNames, Categories: k.Categories, StorageVersionHash: stored(k),
 		})
 		for _, sub := range subs(k) {
-			r := metav1.APIResource{Name: k.Resource + "/" + sub.Name, Namespaced: k.Namespaced, Kind: sub.GVK.Kind, Verbs: sub.Verbs}
-			if sub.GVK.GroupVersion() != k.GroupVersion() {
-				r.Group, r.Version = sub.GVK.Group, sub.GVK.Version
-			}
-			out = append(out, r)
+			as := responseKind(k, sub.GVK)
+			out = append(out, metav1.APIResource{
+				Name: k.Resource + "/" + sub.Name, Namespaced: k.Namespaced, Kind: as.Kind, Group: as.Group, Version: as.Version, Verbs: sub.Verbs,
+			})
 		}
 	}
 	return out
@@ -178,7 +220,7 @@ func aggregated(kinds []*registry.Kind) []apidiscovery.APIResourceDiscovery {
 	var out []apidiscovery.APIResourceDiscovery
 	for _, k := range kinds {
 		r := apidiscovery.APIResourceDiscovery{
-			Resource: k.Resource, SingularResource: k.Singular, Scope: apidiscovery.ScopeCluster, ResponseKind: kindOf(k.GVK),
+			Resource: k.Resource, SingularResource: k.Singular, Scope: apidiscovery.ScopeCluster, ResponseKind: responseKind(k, k.GVK),
 			Verbs: k.Verbs, ShortNames: k.ShortNames, Categories: k.Categories,
 		}
 		if k.Namespaced {
@@ -186,7 +228,7 @@ func aggregated(kinds []*registry.Kind) []apidiscovery.APIResourceDiscovery {
 		}
 		for _, sub := range subs(k) {
 			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{
-				Subresource: sub.Name, ResponseKind: kindOf(sub.GVK), Verbs: sub.Verbs,
+				Subresource: sub.Name, ResponseKind: responseKind(k, sub.GVK), Verbs: sub.Verbs,
 			})
 		}
 		out = append(out, r)
@@ -194,6 +236,10 @@ func aggregated(kinds []*registry.Kind) []apidiscovery.APIResourceDiscovery {
 	return out
 }
 
-func kindOf(gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+// responseKind names a kind; its group and version only where they are not those of the document.
+func responseKind(k *registry.Kind, gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+	if gvk.GroupVersion() == k.GroupVersion() {
+		return &metav1.GroupVersionKind{Kind: gvk.Kind}
+	}
 	return &metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -33,9 +34,11 @@ func (s *Server) route() error {
 		s.routes["/openapi/v2"], s.routes["/openapi/v3"] = s.c.OpenAPI, s.c.OpenAPI
 		s.below = append(s.below, Handler{"/openapi/v3/", s.c.OpenAPI})
 	}
-	if err := s.discovery(); err != nil {
+	documents, err := Discovery(s.c.Kinds, s.c.Advertise)
+	if err != nil {
 		return err
 	}
+	maps.Copy(s.routes, documents)
 	for _, h := range s.c.Handlers {
 		if strings.HasSuffix(h.Path, "/") {
 			s.below = append(s.below, h)
