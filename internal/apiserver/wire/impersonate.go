@@ -1,87 +1,89 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
-const (
-	impersonateUser  = "Impersonate-User"
-	impersonateGroup = "Impersonate-Group"
-	impersonateUID   = "Impersonate-Uid"
-	impersonateExtra = "Impersonate-Extra-"
-)
-
 // impersonated is who the request acts as: another user, when its headers say so and the caller may.
 func (c *call) impersonated(u user.Info) (user.Info, error) {
-	h := c.r.Header
-	name, groups, uid := h.Get(impersonateUser), h.Values(impersonateGroup), h.Get(impersonateUID)
-	extra := extraOf(h)
-	if name == "" {
-		if len(groups) > 0 || uid != "" || len(extra) > 0 {
-			return nil, apierrors.NewBadRequest("requested impersonation of groups, a UID or extra fields without impersonating a user")
-		}
-		return u, nil
+	wanted, err := wantedUser(c.r.Header)
+	if wanted == nil || err != nil {
+		return u, err
 	}
-	ask := func(group, resource, name string) error {
-		return authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), &authz.Attributes{User: u, Verb: "impersonate", Group: group, Resource: resource, Name: name})
-	}
-	if err := ask("", "users", name); err != nil {
+	as, constraint, err := c.s.impersonator.As(c.r.Context(), wanted, c.attributes(u))
+	if err != nil {
 		return nil, err
-	}
-	for _, g := range groups {
-		if err := ask("", "groups", g); err != nil {
-			return nil, err
-		}
-	}
-	if uid != "" {
-		if err := ask("authentication.k8s.io", "uids", uid); err != nil {
-			return nil, err
-		}
-	}
-	for key := range extra {
-		if err := ask("authentication.k8s.io", "userextras", key); err != nil {
-			return nil, err
-		}
-	}
-	all := append([]string(nil), groups...)
-	if name == user.Anonymous {
-		all = append(all, user.AllUnauthenticated)
-	} else {
-		all = append(all, user.AllAuthenticated)
 	}
 	// What is proxied further must not impersonate again.
 	c.r = c.r.Clone(c.r.Context())
-	for key := range h {
+	for key := range c.r.Header {
 		if strings.HasPrefix(key, "Impersonate-") {
 			c.r.Header.Del(key)
 		}
 	}
-	return &user.DefaultInfo{Name: name, UID: uid, Groups: all, Extra: extra}, nil
+	c.audited.Impersonates(as, constraint)
+	return as, nil
 }
 
-func extraOf(h http.Header) map[string][]string {
-	var out map[string][]string
+// wantedUser is what the headers say, as they say it; nil when they say nothing.
+func wantedUser(h http.Header) (*user.DefaultInfo, error) {
+	u := &user.DefaultInfo{Name: h.Get(authenticationv1.ImpersonateUserHeader), UID: h.Get(authenticationv1.ImpersonateUIDHeader)}
+	u.Groups = append(u.Groups, h[authenticationv1.ImpersonateGroupHeader]...)
+	extra := false
 	for key, values := range h {
-		rest, ok := strings.CutPrefix(textproto.CanonicalMIMEHeaderKey(key), impersonateExtra)
+		rest, ok := strings.CutPrefix(key, authenticationv1.ImpersonateUserExtraHeaderPrefix)
 		if !ok {
 			continue
 		}
+		extra = true
 		name, err := url.PathUnescape(strings.ToLower(rest))
 		if err != nil {
 			name = strings.ToLower(rest)
 		}
-		if out == nil {
-			out = map[string][]string{}
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
 		}
-		out[name] = values
+		u.Extra[name] = append(u.Extra[name], values...)
 	}
-	return out
+	switch {
+	case u.Name != "":
+		return u, nil
+	case u.UID != "" || len(u.Groups) > 0 || extra:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("requested %#v without impersonating a user name", u))
+	}
+	return nil, nil
+}
+
+// attributes are what the request asks for, for decisions about it as a whole.
+func (c *call) attributes(u user.Info) *authz.Attributes {
+	i := &c.info
+	if i.Resource == "" {
+		return &authz.Attributes{User: u, Verb: i.Verb, Path: i.Path}
+	}
+	a := &authz.Attributes{
+		User: u, Verb: i.Verb, Group: i.GV.Group, Resource: i.Resource, Subresource: i.Subresource, Namespace: i.Namespace, Name: i.Name,
+	}
+	if i.Resource == "namespaces" && i.GV.Group == "" {
+		a.Namespace = i.Name
+	}
+	switch i.Verb {
+	case "list", "watch", "deletecollection":
+		if s, err := fields.ParseSelector(c.r.URL.Query().Get("fieldSelector")); err == nil && !s.Empty() {
+			a.Fields = s
+			if name, ok := s.RequiresExactMatch("metadata.name"); ok && i.Name == "" && i.Verb != "deletecollection" {
+				a.Name = name
+			}
+		}
+	}
+	return a
 }

@@ -101,7 +101,7 @@ func verb(r *http.Request, i *info, watching bool) string {
 		}
 		return "get"
 	}
-	return strings.ToLower(r.Method)
+	return "" // no verb, which only a rule for all verbs allows
 }
 
 // effect is upstream's word for metrics: whether a request can change something.

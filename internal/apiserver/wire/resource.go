@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/apiserver/verbs"
 )
 
@@ -31,6 +32,13 @@ func (c *call) resource(u user.Info) {
 	}
 	if c.kind.Deprecated != "" {
 		c.warn.add(c.kind.Deprecated)
+	}
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		// Before anything is read of the body: who may not write learns nothing about what they wrote.
+		if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
+			c.fail(err)
+			return
+		}
 	}
 	if c.special(u) {
 		return
@@ -169,6 +177,7 @@ func (c *call) decode(want schema.GroupVersionKind, obj runtime.Object, directiv
 	if err != nil {
 		return err
 	}
+	c.brings(obj)
 	return judge(strict, directive, want, c.warn.add)
 }
 
@@ -234,6 +243,7 @@ func (c *call) patch(u user.Info) error {
 	if err != nil {
 		return err
 	}
+	c.audited.Patch(data)
 	p := verbs.Patch{Type: kind, Data: data, Validation: o.FieldValidation, Force: o.Force != nil && *o.Force}
 	out, created, err := c.s.c.Verbs.Patch(c.r.Context(), u, c.info.ref(), p, c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
@@ -258,7 +268,9 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = decodeInto(media, data, metaGV.WithKind("DeleteOptions"), o, v1.SchemeGroupVersion, c.info.GV)
+	if _, err = decodeInto(media, data, metaGV.WithKind("DeleteOptions"), o, v1.SchemeGroupVersion, c.info.GV); err == nil {
+		c.brings(o)
+	}
 	return o, err
 }
 

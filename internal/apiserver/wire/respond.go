@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
@@ -38,6 +39,8 @@ type call struct {
 	form form // of the answer, once there is a kind
 	size int  // of the answer, where it is one piece
 	warn warnings
+
+	audited *audit.Request // nil when nobody wants to know
 }
 
 // options are those of a write, from the query's dryRun.
@@ -105,6 +108,7 @@ func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 	case partial:
 		obj, e, gvk = partialOf(obj), nil, partialGVK
 	}
+	c.answers(obj)
 	b, err := objectBody(f, gvk, obj, e)
 	c.body(code, f, b, err)
 }
@@ -128,15 +132,20 @@ func (c *call) list(l *verbs.List) {
 	default:
 		b, err = listBody(f, l)
 	}
+	c.answersList(l, f, b)
 	c.body(http.StatusOK, f, b, err)
 }
 
 // status answers with a metav1.Status.
 func (c *call) status(code int, st *metav1.Status) {
+	c.answers(st)
 	writeStatus(c.w, c.r, code, st, c.header)
 }
 
-func (c *call) fail(err error) { writeError(c.w, c.r, err, c.header) }
+func (c *call) fail(err error) {
+	c.answers(statusOf(err))
+	writeError(c.w, c.r, err, c.header)
+}
 
 func (c *call) body(code int, f form, b *body, err error) {
 	if err != nil {
@@ -262,20 +271,28 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.St
 // response remembers the code that was sent, for metrics and for what a panic may still say. It lets through what streams need.
 type response struct {
 	http.ResponseWriter
-	code int
+	code  int
+	began func(code int) // told once, before the code goes out; may be nil
+}
+
+// begin notes the code that goes out.
+func (r *response) begin(code int) {
+	if r.code != 0 {
+		return
+	}
+	r.code = code
+	if r.began != nil {
+		r.began(code)
+	}
 }
 
 func (r *response) WriteHeader(code int) {
-	if r.code == 0 {
-		r.code = code
-	}
+	r.begin(code)
 	r.ResponseWriter.WriteHeader(code)
 }
 
 func (r *response) Write(b []byte) (int, error) {
-	if r.code == 0 {
-		r.code = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	return r.ResponseWriter.Write(b)
 }
 
@@ -292,8 +309,8 @@ func (r *response) Flush() {
 // Hijack implements http.Hijacker, for upgrades.
 func (r *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, b, err := http.NewResponseController(r.ResponseWriter).Hijack()
-	if err == nil && r.code == 0 {
-		r.code = http.StatusSwitchingProtocols
+	if err == nil {
+		r.begin(http.StatusSwitchingProtocols)
 	}
 	return c, b, err
 }

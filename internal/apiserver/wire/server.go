@@ -19,8 +19,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authn"
 	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/impersonate"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
 )
@@ -72,6 +74,8 @@ type Config struct {
 	OpenAPI  http.Handler
 	Handlers []Handler
 	Checks   func() []Check
+	// Audit is told of every request; nil: nobody is.
+	Audit *audit.Log
 	// Metrics is where the server's own are registered, and what /metrics shows. Default: a registry of its own.
 	Metrics *prometheus.Registry
 	Logger  *slog.Logger
@@ -102,6 +106,8 @@ type Server struct {
 	kubelets *http.Transport
 	metrics  *metrics
 	flight   flight
+
+	impersonator *impersonate.Impersonator
 
 	mu   sync.Mutex
 	addr net.Addr
@@ -142,7 +148,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), metrics: m,
-		flight: make(flight, maxInFlight),
+		flight: make(flight, maxInFlight), impersonator: impersonate.New(c.Verbs.Authorizer()),
 	}
 	return s, s.route()
 }
@@ -237,6 +243,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		c.r = r.WithContext(ctx)
 	}
 	u, err := s.authn.User(c.r)
+	c.audit(u, start, long)
 	if err != nil {
 		c.fail(apierrors.NewUnauthorized(err.Error()))
 		return
@@ -277,8 +284,10 @@ func deadlines(w http.ResponseWriter, r *http.Request, long bool) {
 func (s *Server) rescue(c *call) {
 	p := recover()
 	if p == nil {
+		c.audited.Completed()
 		return
 	}
+	c.audited.Panicked(p)
 	if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is panicked with
 		panic(p)
 	}

@@ -1,0 +1,221 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/yaml"
+
+	"podo.dev/podo/internal/apiserver/authz"
+)
+
+// Request is one request that the policy wants to know of, on its way:
+//
+//	RequestReceived ─► [ResponseStarted, when it lasts] ─► ResponseComplete
+//	                                                    └► Panic
+type Request struct {
+	ctx   context.Context
+	event *audit.AuditContext
+	omit  bool // managed fields
+	long  bool
+	// stranger says that it could not be told who the request is from: it has one stage, when it is refused.
+	stranger bool
+
+	mu       sync.Mutex
+	decision string
+	reason   string
+	started  bool
+	over     bool // nothing more is noted
+}
+
+// Begin notes that a request has come, and answers with its ID. What it returns is nil when the policy does not want to know of the
+// request. a.User is nil when it could not be told who it is from. long says that the answer lasts.
+func (l *Log) Begin(w http.ResponseWriter, r *http.Request, a *authz.Attributes, version string, received time.Time, long bool) *Request {
+	if l == nil {
+		return nil
+	}
+	record := authorizer.AttributesRecord{
+		User: a.User, Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: version, Resource: a.Resource,
+		Subresource: a.Subresource, Name: a.Name, ResourceRequest: a.OnResource(), Path: r.URL.Path,
+	}
+	id := r.Header.Get(auditinternal.HeaderAuditID)
+	if id == "" {
+		id = string(uuid.NewUUID())
+	}
+	w.Header().Set(auditinternal.HeaderAuditID, id)
+	config := l.policy.EvaluatePolicyRule(record)
+	if config.Level == auditinternal.LevelNone {
+		return nil
+	}
+	if carriesTokens(a) && auditinternal.LevelMetadata.Less(config.Level) {
+		config.Level = auditinternal.LevelMetadata
+	}
+	ctx := audit.WithAuditContext(context.Background())
+	q := &Request{ctx: ctx, event: audit.AuditContextFrom(ctx), omit: config.OmitManagedFields, long: long}
+	audit.WithAuditID(ctx, types.UID(id))
+	if err := q.event.Init(config, l.sink); err != nil {
+		return nil // only a second Init fails
+	}
+	audit.LogRequestMetadata(ctx, r, received, record)
+	if a.User == nil {
+		q.event.SetEventResponseStatus(&metav1.Status{Message: attempted(r)})
+		q.long, q.stranger = true, true
+		return q
+	}
+	q.event.ProcessEventStage(ctx, auditinternal.StageRequestReceived)
+	return q
+}
+
+// carriesTokens: credentials are never written down, whatever the policy says.
+func carriesTokens(a *authz.Attributes) bool {
+	return a.Resource == "tokenreviews" || a.Resource == "serviceaccounts" && a.Subresource == "token"
+}
+
+// attempted says by what a request that is from nobody known tried to be from somebody.
+func attempted(r *http.Request) string {
+	var how []string
+	if _, _, ok := r.BasicAuth(); ok {
+		how = append(how, "basic")
+	}
+	if kind, _, ok := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " "); ok && strings.EqualFold(kind, "bearer") {
+		how = append(how, "bearer")
+	}
+	if strings.TrimSpace(r.URL.Query().Get("access_token")) != "" {
+		how = append(how, "access_token")
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		how = append(how, "x509")
+	}
+	if len(how) == 0 {
+		return "Authentication failed, no credentials provided"
+	}
+	return "Authentication failed, attempted: " + strings.Join(how, ", ")
+}
+
+// Impersonates notes whom the request acts as.
+func (q *Request) Impersonates(u user.Info, constraint string) {
+	if q != nil {
+		q.event.LogImpersonatedUser(u, constraint)
+	}
+}
+
+// Decided notes what the authorizer said. Where several things are asked, the refusal counts.
+func (q *Request) Decided(allowed bool, reason string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.decision == "forbid" {
+		return
+	}
+	q.decision, q.reason = "allow", reason
+	if !allowed {
+		q.decision = "forbid"
+	}
+}
+
+// Object notes the object that came with the request.
+func (q *Request) Object(obj runtime.Object, gvr schema.GroupVersionResource, subresource string) {
+	if q != nil {
+		audit.LogRequestObject(q.ctx, obj, gvr.GroupVersion(), gvr, subresource, plain{})
+	}
+}
+
+// Patch notes the patch that came with the request, in JSON or YAML.
+func (q *Request) Patch(data []byte) {
+	if q == nil || q.event.GetEventLevel().Less(auditinternal.LevelRequest) {
+		return
+	}
+	if !json.Valid(data) {
+		var err error
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return
+		}
+	}
+	q.event.LogRequestPatch(data)
+}
+
+// WantsAnswer says that the answer's body is to be noted.
+func (q *Request) WantsAnswer() bool {
+	return q != nil && !q.event.GetEventLevel().Less(auditinternal.LevelRequestResponse)
+}
+
+// Answer notes the answer: a status, or the JSON of an object, which may be nil.
+func (q *Request) Answer(status *metav1.Status, object []byte) {
+	if q == nil {
+		return
+	}
+	var body *runtime.Unknown
+	if object != nil {
+		if q.omit {
+			object = withoutManagedFields(object)
+		}
+		body = &runtime.Unknown{Raw: object, ContentType: runtime.ContentTypeJSON}
+	}
+	q.event.LogResponseObject(status, body)
+}
+
+// Started notes that the answer begins.
+func (q *Request) Started(code int) {
+	if q == nil || q.over {
+		return
+	}
+	q.started = true
+	q.event.SetEventResponseStatusCode(int32(code))
+	if q.long {
+		q.annotate()
+		q.event.ProcessEventStage(q.ctx, auditinternal.StageResponseStarted)
+	}
+}
+
+// Completed notes that the answer is over.
+func (q *Request) Completed() {
+	if q == nil {
+		return
+	}
+	if q.stranger {
+		return
+	}
+	q.annotate()
+	if !q.started {
+		q.event.SetEventResponseStatus(&metav1.Status{Code: http.StatusOK, Status: metav1.StatusSuccess, Message: "Connection closed early"})
+		if q.long {
+			q.event.ProcessEventStage(q.ctx, auditinternal.StageResponseStarted)
+		}
+	}
+	q.event.ProcessEventStage(q.ctx, auditinternal.StageResponseComplete)
+}
+
+// Panicked notes that the request ended in a panic.
+func (q *Request) Panicked(p any) {
+	if q == nil {
+		return
+	}
+	q.over = true
+	q.annotate()
+	q.event.SetEventResponseStatus(&metav1.Status{
+		Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError,
+		Message: fmt.Sprintf("APIServer panic'd: %v", p),
+	})
+	q.event.ProcessEventStage(q.ctx, auditinternal.StagePanic)
+}
+
+func (q *Request) annotate() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.decision != "" {
+		audit.AddAuditAnnotations(q.ctx, "authorization.k8s.io/decision", q.decision, "authorization.k8s.io/reason", q.reason)
+	}
+}
