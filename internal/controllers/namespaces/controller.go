@@ -106,6 +106,10 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	content := k.content(s, ns.Name)
 	left := Left(content)
+	stuck, until := Stuck(podsIn(s, ns.Name), ns.DeletionTimestamp.Time, time.Now())
+	if stuck {
+		failed = append(failed, fmt.Errorf("unexpected items still remain in namespace: %s for gvr: /v1, Resource=pods", ns.Name))
+	}
 	if left == 0 && len(failed) == 0 {
 		failed = k.uncached(ctx, ns.Name)
 	}
@@ -119,6 +123,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		wrote, err := k.finalize(ctx, ns)
 		res.Wrote = max(res.Wrote, wrote)
 		return res, err
+	}
+	if !until.IsZero() {
+		res.Again = time.Until(until) + time.Second // to tell of pods that should have gone
 	}
 	if slices.ContainsFunc(Next(content), func(c Content) bool {
 		return slices.ContainsFunc(c.Objects, func(o Object) bool { return !o.Deleting })
@@ -141,6 +148,13 @@ func (k *controller) content(s view.Snapshot, namespace string) (out []Content) 
 			})
 		}
 		out = append(out, c)
+	}
+	return out
+}
+
+func podsIn(s view.Snapshot, namespace string) (out []*v1.Pod) {
+	for e := range s.All(podsResource, namespace, view.Key{}) {
+		out = append(out, e.Object.(*v1.Pod))
 	}
 	return out
 }

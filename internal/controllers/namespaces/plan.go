@@ -47,6 +47,22 @@ func Next(content []Content) (out []Content) {
 	return out
 }
 
+// Stuck says that pods are still there although none of them has a finalizer and the longest of their graces is over, counted from
+// when the namespace was to be deleted. until is when that will be so, zero when it will not.
+func Stuck(pods []*v1.Pod, deleted, now time.Time) (stuck bool, until time.Time) {
+	if len(pods) == 0 || slices.ContainsFunc(pods, func(p *v1.Pod) bool { return len(p.Finalizers) > 0 }) {
+		return false, time.Time{}
+	}
+	var grace int64
+	for _, p := range pods {
+		if g := p.Spec.TerminationGracePeriodSeconds; g != nil && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+			grace = max(grace, *g)
+		}
+	}
+	until = deleted.Add(time.Duration(grace) * time.Second)
+	return !now.Before(until), until
+}
+
 // Left counts objects.
 func Left(content []Content) (n int) {
 	for _, c := range content {
@@ -81,6 +97,7 @@ func Conditions(old []v1.NamespaceCondition, content []Content, failed []error, 
 		for i, err := range failed {
 			words[i] = err.Error()
 		}
+		slices.Sort(words)
 		set(v1.NamespaceDeletionContentFailure, true, "ContentDeletionFailed",
 			fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(failed), strings.Join(words, ", ")))
 	} else {

@@ -58,3 +58,30 @@ func TestPodsGoFirst(t *testing.T) {
 		t.Errorf("%v", next)
 	}
 }
+
+func TestPodsThatStay(t *testing.T) {
+	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	after := func(s int) time.Time { return deleted.Add(time.Duration(s) * time.Second) }
+	pod := func(grace int64, phase v1.PodPhase, finalizers ...string) *v1.Pod {
+		p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace}, Status: v1.PodStatus{Phase: phase}}
+		p.Finalizers = finalizers
+		return p
+	}
+	for _, c := range []struct {
+		name  string
+		pods  []*v1.Pod
+		at    int
+		stuck bool
+		until time.Time
+	}{
+		{"none", nil, 60, false, time.Time{}},
+		{"within the longest grace", []*v1.Pod{pod(5, v1.PodRunning), pod(30, v1.PodRunning)}, 29, false, after(30)},
+		{"after it", []*v1.Pod{pod(5, v1.PodRunning), pod(30, v1.PodRunning)}, 30, true, after(30)},
+		{"who has ended has no grace", []*v1.Pod{pod(5, v1.PodRunning), pod(30, v1.PodFailed)}, 5, true, after(5)},
+		{"a finalizer says why", []*v1.Pod{pod(5, v1.PodRunning), pod(5, v1.PodRunning, "a.io/b")}, 60, false, time.Time{}},
+	} {
+		if stuck, until := Stuck(c.pods, deleted, after(c.at)); stuck != c.stuck || !until.Equal(c.until) {
+			t.Errorf("%s: %v %v", c.name, stuck, until)
+		}
+	}
+}
