@@ -71,6 +71,12 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringSliceVar(&c.ServiceAccountIssuers, "service-account-issuer", c.ServiceAccountIssuers, "issuer of ServiceAccount tokens; further ones are accepted, not used")
 	f.StringSliceVar(&c.APIAudiences, "api-audiences", c.APIAudiences, "who the API server is in tokens (default: the issuer)")
 	f.StringVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth, "what requests without credentials may be for: health (/livez, /readyz, /healthz), true (what roles allow) or false")
+	f.StringVar(&c.Audit.PolicyFile, "audit-policy-file", c.Audit.PolicyFile, "audit Policy v1 file: what of the API's requests is written down (default: nothing is)")
+	f.StringVar(&c.Audit.LogPath, "audit-log-path", c.Audit.LogPath, "file that the audit events go to, a JSON line each; - is standard output")
+	f.IntVar(&c.Audit.LogMaxAge, "audit-log-maxage", c.Audit.LogMaxAge, "days that rotated audit files are kept (0: for ever)")
+	f.IntVar(&c.Audit.LogMaxBackups, "audit-log-maxbackup", c.Audit.LogMaxBackups, "how many rotated audit files are kept (0: all)")
+	f.IntVar(&c.Audit.LogMaxSize, "audit-log-maxsize", c.Audit.LogMaxSize, "megabytes at which the audit file is rotated (0: never)")
+	f.BoolVar(&c.Audit.LogCompress, "audit-log-compress", c.Audit.LogCompress, "compress rotated audit files")
 	f.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity: 0 normal, 2 more, 4 one line for every stage of every pod")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 }

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"podo.dev/podo/internal/apiserver/audit"
+
 	"podo.dev/podo/internal/apiserver/admit"
 )
 
@@ -40,6 +42,7 @@ type Config struct {
 	ServiceAccountIssuers      []string // the first issues tokens, all are accepted
 	APIAudiences               []string // empty: the first issuer
 	AnonymousAuth              string   // health, true or false
+	Audit                      audit.Config
 	Verbosity                  int
 	LogFormat                  string // text or json
 }
@@ -88,6 +91,9 @@ func (c *Config) Complete() error {
 	if c.HTTPSPort == c.KubeletPort {
 		return fmt.Errorf("--https-port and --kubelet-port are both %d: they must differ", c.HTTPSPort)
 	}
+	if err := c.completeAudit(); err != nil {
+		return err
+	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		return fmt.Errorf("--log-format %q: use text or json", c.LogFormat)
 	}
@@ -126,6 +132,21 @@ func (c *Config) audiences() []string {
 		return c.APIAudiences
 	}
 	return c.ServiceAccountIssuers[:1]
+}
+
+// completeAudit: the server's working directory need not be where it was started.
+func (c *Config) completeAudit() (err error) {
+	if c.Audit.PolicyFile != "" {
+		if c.Audit.PolicyFile, err = filepath.Abs(c.Audit.PolicyFile); err != nil {
+			return fmt.Errorf("--audit-policy-file: %w", err)
+		}
+	}
+	if c.Audit.LogPath != "" && c.Audit.LogPath != "-" {
+		if c.Audit.LogPath, err = filepath.Abs(c.Audit.LogPath); err != nil {
+			return fmt.Errorf("--audit-log-path: %w", err)
+		}
+	}
+	return c.Audit.Validate()
 }
 
 func (c *Config) completeAddresses() error {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authz/modes"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/apiserver/wire"
@@ -51,6 +52,7 @@ type control struct {
 	identity identity
 	verbs    *verbs.Verbs
 
+	audit      *audit.Log // nil without a policy
 	authorizer *modes.Authorizer
 	policyDone chan struct{} // closed when the default policy is in the store
 	policyOnce sync.Once
@@ -96,6 +98,9 @@ func (s *server) buildControl() (err error) {
 	}
 	rules, err := s.configuredRules()
 	if err != nil {
+		return err
+	}
+	if c.audit, err = audit.Open(s.cfg.Audit); err != nil {
 		return err
 	}
 	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
@@ -225,6 +230,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
 		),
 		Checks: s.checks,
+		Audit:  s.control.audit,
 		Logger: s.log.With("component", "apiserver"),
 		Now:    time.Now,
 	})

@@ -57,6 +57,7 @@ func serve(ctx context.Context, cfg Config, version string, boot *BootReport, lo
 	if err := s.build(ctx); err != nil {
 		return err
 	}
+	defer s.control.audit.Close() //nolint:errcheck // the end: nobody to tell
 	checked("")
 	log.Info("podo starts", "version", version, "dataDir", real, "node", cfg.NodeName, "address", cfg.NodeIP)
 	err = s.run(ctx)
