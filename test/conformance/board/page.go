@@ -54,7 +54,7 @@ func origin(b *strings.Builder, tests []suite.Test, results map[string]suite.Res
 	b.WriteString("\n## Where this comes from\n\n| run | commit | server | results | ended | command |\n|---|---|---|---:|---|---|\n")
 	lacks := map[string]bool{}
 	for i, s := range runs {
-		if count[i] == 0 {
+		if count[i] == 0 && i < len(runs)-1 {
 			continue
 		}
 		ended := s.Ended

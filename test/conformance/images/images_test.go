@@ -19,7 +19,7 @@ func TestMirror(t *testing.T) {
 	if err := archive.Write(file, im); err != nil {
 		t.Fatal(err)
 	}
-	m, err := Serve([]string{file})
+	m, err := Serve([]string{file}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,9 +23,9 @@ type Mirror struct {
 	dir    string
 }
 
-// Serve starts one.
-func Serve(archives []string) (*Mirror, error) {
-	dir, err := os.MkdirTemp("", "conformance-registry-")
+// Serve starts one that keeps its blobs below scratch.
+func Serve(archives []string, scratch string) (*Mirror, error) {
+	dir, err := os.MkdirTemp(scratch, "registry-")
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ var needs = []need{
 	{"apimachinery/field_validation", nil, "deployments.apps"},
 	{"apimachinery/field_validation", regexp.MustCompile(`CR|CRD`), "customresourcedefinitions.apiextensions.k8s.io"},
 	{"apimachinery/resource_quota", nil, "resourcequotas"},
-	{"apimachinery/garbage_collector", regexp.MustCompile(` rc |RC|rc's`), "replicationcontrollers"},
+	{"apimachinery/garbage_collector", regexp.MustCompile(` rc |RC|rc's|valid owner`), "replicationcontrollers"},
 	{"apimachinery/garbage_collector", regexp.MustCompile(`deployment|RS`), "deployments.apps"},
 	{"apimachinery/namespace", regexp.MustCompile(`services`), "services"},
 	{"apimachinery/chunking", nil, "podtemplates"},

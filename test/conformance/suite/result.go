@@ -54,7 +54,10 @@ type Session struct {
 // Report is a folder with a run's results.
 type Report struct{ Dir string }
 
-// Lock keeps other runs away from the report until the returned file is closed.
+// Scratch is a folder for files that do not outlast a run.
+func (r Report) Scratch() string { return filepath.Join(r.Dir, "tmp") }
+
+// Lock keeps other runs away from the report until the returned file is closed, and removes what a killed one left.
 func (r Report) Lock() (*os.File, error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return nil, err
@@ -66,6 +69,10 @@ func (r Report) Lock() (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("another run writes the report %s: wait for it, or give REPORT=another-folder", r.Dir)
+	}
+	if err := errors.Join(os.RemoveAll(r.Scratch()), os.Mkdir(r.Scratch(), 0o755)); err != nil {
+		f.Close()
+		return nil, err
 	}
 	return f, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -126,7 +127,7 @@ func suffix(reason string) string {
 // one runs a test; false when ctx ended first.
 func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 	r := Result{Name: t.Name, File: t.File, State: Failed}
-	dir, err := os.MkdirTemp("", "conformance-test-")
+	dir, err := os.MkdirTemp(c.Report.Scratch(), "test-")
 	if err != nil {
 		r.Reason, r.At = err.Error(), time.Now()
 		return r, true
@@ -137,7 +138,10 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 	report := filepath.Join(dir, "report.json")
 	cmd := exec.CommandContext(limit, c.E2E, c.args(t, report)...)
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A runner that is killed takes its tests with it: the kernel watches the thread that starts them.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	start := time.Now()

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"podo.dev/podo/test/conformance/images"
+	"podo.dev/podo/test/conformance/suite"
 )
 
 // server is a podo of this run's own, with a data folder, ports and addresses of its own.
 type server struct {
 	podo, dir string
 	note      string // file that names dir, so that the next run ends what a killed one left
+	scratch   string
 	mirror    *images.Mirror
 }
 
@@ -45,8 +47,8 @@ func keepPodo(podo, report string) (string, error) {
 }
 
 // startPodo starts one. It is stopped and its data removed at the end of the run.
-func startPodo(ctx context.Context, podo, report string) (*server, error) {
-	s := &server{podo: podo, note: filepath.Join(report, "cluster")}
+func startPodo(ctx context.Context, podo string, report suite.Report) (*server, error) {
+	s := &server{podo: podo, note: filepath.Join(report.Dir, "cluster"), scratch: report.Scratch()}
 	if old, err := os.ReadFile(s.note); err == nil {
 		s.dir = strings.TrimSpace(string(old))
 		fmt.Printf("a run that was killed left %s: removing it\n", s.dir)
@@ -88,7 +90,7 @@ func (s *server) load(ctx context.Context, archives []string) error {
 		return err
 	}
 	var err error
-	if s.mirror, err = images.Serve(archives); err != nil {
+	if s.mirror, err = images.Serve(archives, s.scratch); err != nil {
 		return err
 	}
 	return s.mirror.Use(filepath.Join(s.dir, "containerd", "certs.d"))

@@ -162,7 +162,7 @@ func (o options) onCluster(ctx context.Context, report suite.Report, tests []sui
 	kubeconfig := o.kubeconfig
 	var own *server
 	if kubeconfig == "" {
-		if own, err = startPodo(ctx, program, report.Dir); err != nil {
+		if own, err = startPodo(ctx, program, report); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, own.stop()) }()
