@@ -3,6 +3,7 @@ package controllers_test
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
@@ -22,6 +24,7 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
@@ -37,7 +40,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	v, s := viewtest.New(t)
-	vs, err := verbs.New(verbs.Config{Store: s, View: v, Kinds: registry.All()})
+	addresses := &admit.ServiceAddresses{View: v, Store: s, CIDR: netip.MustParsePrefix("10.43.0.0/16"), Ports: admit.NodePorts{First: 30000, Last: 30001}}
+	vs, err := verbs.New(verbs.Config{Store: s, View: v, Kinds: registry.All(), Admission: admit.Chain{addresses}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +154,7 @@ func TestDeletingANamespaceEmptiesItPodsFirst(t *testing.T) {
 		w := newWorld(t)
 		ctx := context.Background()
 		w.namespaces()
+		w.run(serviceaccounts.New(w.view, w.controllers, nil))
 		w.must(w.admin.Create(ctx, client.Namespaces.At("", ""), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "work"}}))
 		p := pod("p", "node-a")
 		p.Namespace = "work"
@@ -170,7 +175,7 @@ func TestDeletingANamespaceEmptiesItPodsFirst(t *testing.T) {
 			}
 			return ""
 		}
-		if got := said(v1.NamespaceContentRemaining); got != "True Some resources are remaining: configmaps. has 1 resource instances, pods. has 1 resource instances" {
+		if got := said(v1.NamespaceContentRemaining); got != "True Some resources are remaining: configmaps. has 1 resource instances, pods. has 1 resource instances, serviceaccounts. has 1 resource instances" {
 			t.Errorf("remaining: %s", got)
 		}
 		if w.get(client.Pods.At("work", "p")).(*v1.Pod).DeletionTimestamp == nil {
@@ -268,6 +273,7 @@ func TestOrphansGoAfterTheQuarantine(t *testing.T) {
 		w := newWorld(t)
 		ctx := context.Background()
 		w.namespaces()
+		w.run(serviceaccounts.New(w.view, w.controllers, nil))
 		w.run(podgc.New(w.view, w.controllers, nil))
 		w.node("node-a")
 		w.must(w.admin.Create(ctx, client.Pods.At("default", ""), pod("stays", "node-a")))

@@ -43,7 +43,7 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	t.Helper()
 	w := &world{t: t}
 	objs = append(objs, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "ns"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
-	v, s := viewtest.New(t, objs...)
+	v, s := viewtest.New(t, append(objs, viewtest.Account("ns"))...)
 	vs, err := verbs.New(verbs.Config{Store: s, View: v, Kinds: registry.All(), Append: w.append})
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,8 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/rootca"
+	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
 	"podo.dev/podo/internal/store/mem"
@@ -117,7 +119,11 @@ func (w *World) bootControl() {
 	w.must(err)
 	ns, err := namespaces.New(namespaces.Config{View: w.View, Client: c, Kinds: registry.All()})
 	w.must(err)
-	w.control = []*proc{w.process(ns), w.process(life), w.process(gc)}
+	accounts, err := serviceaccounts.New(w.View, c, nil)
+	w.must(err)
+	ca, err := rootca.New(w.View, c, []byte("sim"), nil)
+	w.must(err)
+	w.control = []*proc{w.process(ns), w.process(accounts), w.process(ca), w.process(life), w.process(gc)}
 	for _, p := range append(w.control, w.scheduler) {
 		p.start()
 	}

@@ -56,7 +56,7 @@ func newWorld(t testing.TB, objs ...runtime.Object) *world {
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "ns-1"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}, Spec: v1.NamespaceSpec{Finalizers: []v1.FinalizerName{v1.FinalizerKubernetes}}},
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "ns-2"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}, Spec: v1.NamespaceSpec{Finalizers: []v1.FinalizerName{v1.FinalizerKubernetes}}},
 	)
-	vw, s := viewtest.New(t, objs...)
+	vw, s := viewtest.New(t, append(objs, viewtest.Account("default"), viewtest.Account("other"))...)
 	w := &world{
 		t: t, ctx: t.Context(), store: s, view: vw, now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC),
 		records: &recorder{make(chan timeline.Record, 10000)},

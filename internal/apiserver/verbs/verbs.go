@@ -151,6 +151,7 @@ func (v *Verbs) rules() (admit.Chain, error) {
 	}
 	all := append(configured,
 		&admit.NamespaceLifecycle{Get: v.namespace},
+		&admit.ServiceAccount{Get: v.account},
 		&admit.LimitRanger{View: view},
 		&admit.NodeRestriction{View: view, Authorizer: v.c.Authorizer},
 		admit.TaintNewNodes{},

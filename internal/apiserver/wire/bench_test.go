@@ -45,6 +45,7 @@ var stores = map[string]func(testing.TB) store.Store{
 func benchWorld(b *testing.B, s store.Store) *world {
 	b.Helper()
 	viewtest.Put(b, s, defaultNamespace())
+	viewtest.Put(b, s, viewtest.Account("default"))
 	vw := viewtest.Start(b, view.Config{Store: s, Mutated: func(*registry.Kind, *view.Entry) {}})
 	return serve(b, vw, s)
 }

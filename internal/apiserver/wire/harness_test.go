@@ -35,7 +35,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	vw, s := viewtest.New(t, defaultNamespace())
+	vw, s := viewtest.New(t, defaultNamespace(), viewtest.Account("default"))
 	return serve(t, vw, s)
 }
 

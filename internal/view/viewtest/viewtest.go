@@ -8,8 +8,11 @@ import (
 	"reflect"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -56,6 +59,15 @@ func Start(t testing.TB, c view.Config) *view.View {
 	})
 	<-ready
 	return v
+}
+
+// Account is the ServiceAccount that pods of a namespace need before they can be created. It mounts no token, so that the pods stay as
+// tests wrote them.
+func Account(namespace string) *v1.ServiceAccount {
+	no := false
+	return &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default", UID: types.UID("account-" + namespace)}, AutomountServiceAccountToken: &no,
+	}
 }
 
 // Kind finds the row of an object by its Go type.
