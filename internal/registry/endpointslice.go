@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 func endpointSliceKind() *Kind {
@@ -120,7 +121,9 @@ func endpointSliceWarnings(s *discoveryv1.EndpointSlice) []string {
 	var out []string
 	for i := range s.Endpoints {
 		for j, a := range s.Endpoints[i].Addresses {
-			out = append(out, validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+			if netutils.ParseIPSloppy(a) != nil {
+				out = append(out, validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+			}
 		}
 	}
 	return out

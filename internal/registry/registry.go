@@ -86,6 +86,8 @@ type Subresource struct {
 type Update struct {
 	// Prepare copies from old into obj what this endpoint may not change, and raises metadata.generation where it counts.
 	Prepare func(obj, old runtime.Object)
+	// Stamp, when set, notes after Prepare when what changed did.
+	Stamp func(obj, old runtime.Object, now time.Time)
 	// Validate checks the change: the new object whole, and what is immutable; metadata excepted. Callers use CheckUpdate.
 	Validate func(obj, old runtime.Object) field.ErrorList
 	// Warnings, when set, tells what of an accepted change is unwise.

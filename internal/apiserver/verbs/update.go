@@ -262,6 +262,9 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if g.rules.Prepare != nil {
 		g.rules.Prepare(obj, cur.Object)
 	}
+	if g.rules.Stamp != nil {
+		g.rules.Stamp(obj, cur.Object, v.c.Now())
+	}
 	if m.GetUID() == "" {
 		m.SetUID(old.GetUID())
 	}

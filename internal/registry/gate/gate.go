@@ -31,6 +31,7 @@ const (
 	PodLogsQuerySplitStreams                     = false
 	AtomicWriteVolumeUserFields                  = false // user and defaultUser of projected files
 	ContainerStopSignals                         = false
+	CrossNamespaceVolumeDataSource               = false // dataSourceRef.namespace of a claim
 	CSIVolumeHealth                              = false
 	DRANodeAllocatableResources                  = false
 	EmptyDirVolumeMode                           = false

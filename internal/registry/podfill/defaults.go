@@ -238,3 +238,23 @@ func setIfNil[T any](f **T, v T) {
 		*f = &v
 	}
 }
+
+// DefaultPersistent fills the source of a PersistentVolume, as that of a pod's volume.
+func DefaultPersistent(s *v1.PersistentVolumeSource) {
+	if s.HostPath != nil {
+		setIfNil(&s.HostPath.Type, v1.HostPathUnset)
+	}
+	if s.ISCSI != nil {
+		setIfZero(&s.ISCSI.ISCSIInterface, "default")
+	}
+	if s.RBD != nil {
+		setIfZero(&s.RBD.RBDPool, "rbd")
+		setIfZero(&s.RBD.RadosUser, "admin")
+		setIfZero(&s.RBD.Keyring, "/etc/ceph/keyring")
+	}
+	if s.ScaleIO != nil {
+		setIfZero(&s.ScaleIO.StorageMode, "ThinProvisioned")
+		setIfZero(&s.ScaleIO.FSType, "xfs")
+	}
+	defaultDisks(&v1.Volume{VolumeSource: v1.VolumeSource{AzureDisk: s.AzureDisk}})
+}

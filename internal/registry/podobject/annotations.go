@@ -22,9 +22,8 @@ const (
 	seccompPrefix   = v1.SeccompContainerAnnotationKeyPrefix
 )
 
-// annotations checks those that mean something.
-func annotations(e *check.Errors, pod *v1.Pod, o podspec.Options) {
-	p := annotationsPath
+// annotations checks those that mean something; p is where they stand.
+func annotations(e *check.Errors, p *field.Path, pod *v1.Pod, o podspec.Options) {
 	if value, ok := pod.Annotations[v1.MirrorPodAnnotationKey]; ok && pod.Spec.NodeName == "" {
 		e.Invalid(p.Key(v1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set")
 	}
@@ -112,7 +111,7 @@ func annotationChanges(e *check.Errors, pod, old *v1.Pod) {
 			e.Forbidden(annotationsPath.Key(k), "may not add mirror pod annotation")
 		}
 	}
-	annotations(e, pod, options(pod, old))
+	annotations(e, annotationsPath, pod, options(pod, old))
 }
 
 // appArmorFields copies AppArmor annotations of earlier times into the fields that replaced them.
@@ -164,30 +163,31 @@ func appArmorFromAnnotation(text string) *v1.AppArmorProfile {
 	return nil
 }
 
-// profilesMatch: whoever gives a security profile twice, as an annotation and as a field, must give the same one.
-func profilesMatch(e *check.Errors, pod *v1.Pod) {
+// profilesMatch: whoever gives a security profile twice, as an annotation and as a field, must give the same one. p is where
+// the spec stands.
+func profilesMatch(e *check.Errors, p *field.Path, pod *v1.Pod) {
 	sc := pod.Spec.SecurityContext
 	if sc == nil {
 		sc = &v1.PodSecurityContext{}
 	}
 	if text, ok := pod.Annotations[seccompPodKey]; ok {
-		seccompMatches(e, specPath.Child("securityContext", "seccompProfile"), text, sc.SeccompProfile)
+		seccompMatches(e, p.Child("securityContext", "seccompProfile"), text, sc.SeccompProfile)
 	}
-	for p, c := range podspec.WithPaths(&pod.Spec, specPath) {
+	for at, c := range podspec.WithPaths(&pod.Spec, p) {
 		if text, ok := pod.Annotations[seccompPrefix+c.Name]; ok && c.SecurityContext != nil {
-			seccompMatches(e, p.Child("securityContext", "seccompProfile"), text, c.SecurityContext.SeccompProfile)
+			seccompMatches(e, at.Child("securityContext", "seccompProfile"), text, c.SecurityContext.SeccompProfile)
 		}
 	}
 	if isWindows(pod) {
 		return
 	}
-	for p, c := range podspec.WithPaths(&pod.Spec, specPath) {
+	for at, c := range podspec.WithPaths(&pod.Spec, p) {
 		profile := sc.AppArmorProfile
 		if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 			profile = c.SecurityContext.AppArmorProfile
 		}
 		if text, ok := pod.Annotations[appArmorPrefix+c.Name]; ok && profile != nil {
-			appArmorMatches(e, p.Child("securityContext", "appArmorProfile"), text, profile)
+			appArmorMatches(e, at.Child("securityContext", "appArmorProfile"), text, profile)
 		}
 	}
 }

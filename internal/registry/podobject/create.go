@@ -85,14 +85,14 @@ func ValidateCreate(pod *v1.Pod) field.ErrorList {
 	if pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
 		e.Forbidden(specPath.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")
 	}
-	profilesMatch(&e, pod)
+	profilesMatch(&e, specPath, pod)
 	return e.List()
 }
 
 // validatePod checks a pod whole: its annotations with a meaning, its spec, and what templates are spared.
 func validatePod(pod *v1.Pod, o podspec.Options) field.ErrorList {
 	var e check.Errors
-	annotations(&e, pod, o)
+	annotations(&e, annotationsPath, pod, o)
 	e.Add(podspec.Validate(&pod.Spec, specPath, o))
 	if pod.Spec.ServiceAccountName == "" {
 		for i := range pod.Spec.Volumes {

@@ -31,8 +31,13 @@ func OldNodeLabel(key string) (msg string, old bool) {
 	return msg, old
 }
 
-// warner collects what is accepted but unwise.
-type warner struct{ out []string }
+// warner collects what is accepted but unwise, of a pod or of a template; spec and notes are where these have their spec and
+// annotations.
+type warner struct {
+	spec, notes *field.Path
+	template    bool
+	out         []string
+}
 
 func (w *warner) at(p *field.Path, format string, args ...any) {
 	w.out = append(w.out, p.String()+": "+fmt.Sprintf(format, args...))
@@ -40,10 +45,15 @@ func (w *warner) at(p *field.Path, format string, args ...any) {
 
 // Warnings tells what is accepted of a new pod but unwise.
 func Warnings(pod *v1.Pod) []string {
-	w := &warner{}
+	w := &warner{spec: specPath, notes: annotationsPath}
 	if msgs := validation.IsDNS1123Label(pod.Name); len(msgs) > 0 {
 		w.at(metaPath.Child("name"), "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", msgs)
 	}
+	w.pod(pod)
+	return w.out
+}
+
+func (w *warner) pod(pod *v1.Pod) {
 	spec := &pod.Spec
 	w.placement(spec)
 	w.annotations(pod.Annotations)
@@ -51,45 +61,47 @@ func Warnings(pod *v1.Pod) []string {
 	hosts, secrets := sets.New[string](), sets.New[string]()
 	for i, a := range spec.HostAliases {
 		if hosts.Has(a.IP) {
-			w.at(specPath.Child("hostAliases").Index(i).Child("ip"), "duplicate ip %q", a.IP)
+			w.at(w.spec.Child("hostAliases").Index(i).Child("ip"), "duplicate ip %q", a.IP)
 		}
 		hosts.Insert(a.IP)
 	}
 	for i, s := range spec.ImagePullSecrets {
 		if secrets.Has(s.Name) {
-			w.at(specPath.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", s.Name)
+			w.at(w.spec.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", s.Name)
 		}
 		secrets.Insert(s.Name)
 	}
 	for i, s := range spec.ImagePullSecrets {
 		if s.Name == "" {
-			w.at(specPath.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", s.Name)
+			w.at(w.spec.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", s.Name)
 		}
 	}
-	w.fractions(specPath.Child("overhead"), spec.Overhead)
+	w.fractions(w.spec.Child("overhead"), spec.Overhead)
 	w.profiles(pod)
-	for p, c := range podspec.WithPaths(spec, specPath) {
+	for p, c := range podspec.WithPaths(spec, w.spec) {
 		w.fractions(p.Child("resources", "limits"), c.Resources.Limits)
 		w.fractions(p.Child("resources", "requests"), c.Resources.Requests)
 		w.env(p.Child("env"), c.Env)
 	}
 	w.ports(spec)
+	if g := spec.TerminationGracePeriodSeconds; g != nil && *g < 0 {
+		w.at(w.spec.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+	}
 	w.nullSelectors(spec)
 	if spec.DNSConfig != nil {
 		for i, ns := range spec.DNSConfig.Nameservers {
-			w.out = append(w.out, validation.GetWarningsForIP(specPath.Child("dnsConfig", "nameservers").Index(i), ns)...)
+			w.out = append(w.out, validation.GetWarningsForIP(w.spec.Child("dnsConfig", "nameservers").Index(i), ns)...)
 		}
 	}
 	for i, a := range spec.HostAliases {
-		w.out = append(w.out, validation.GetWarningsForIP(specPath.Child("hostAliases").Index(i).Child("ip"), a.IP)...)
+		w.out = append(w.out, validation.GetWarningsForIP(w.spec.Child("hostAliases").Index(i).Child("ip"), a.IP)...)
 	}
-	return w.out
 }
 
 func (w *warner) placement(spec *v1.PodSpec) {
 	for _, k := range check.Sorted(spec.NodeSelector) {
 		if msg, ok := oldLabels[k]; ok {
-			w.at(specPath.Child("nodeSelector").Key(k), "%s", msg)
+			w.at(w.spec.Child("nodeSelector").Key(k), "%s", msg)
 		}
 	}
 	term := func(p *field.Path, t v1.NodeSelectorTerm, values bool) {
@@ -109,7 +121,7 @@ func (w *warner) placement(spec *v1.PodSpec) {
 		}
 	}
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil {
-		p := specPath.Child("affinity", "nodeAffinity")
+		p := w.spec.Child("affinity", "nodeAffinity")
 		if r := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 			for i, t := range r.NodeSelectorTerms {
 				term(p.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i), t, false)
@@ -120,7 +132,7 @@ func (w *warner) placement(spec *v1.PodSpec) {
 		}
 	}
 	for i, c := range spec.TopologySpreadConstraints {
-		at := specPath.Child("topologySpreadConstraints").Index(i)
+		at := w.spec.Child("topologySpreadConstraints").Index(i)
 		if msg, ok := oldLabels[c.TopologyKey]; ok {
 			w.at(at.Child("topologyKey"), "%s is %s", c.TopologyKey, msg)
 		}
@@ -138,14 +150,14 @@ func (w *warner) annotations(given map[string]string) {
 		{"security.alpha.kubernetes.io/unsafe-sysctls", "sysctls", "v1.11"},
 	} {
 		if _, ok := given[old.key]; ok {
-			w.at(annotationsPath.Key(old.key), "non-functional in %s+; use the %q field instead", old.since, old.field)
+			w.at(w.notes.Key(old.key), "non-functional in %s+; use the %q field instead", old.since, old.field)
 		}
 	}
 }
 
 func (w *warner) volumes(spec *v1.PodSpec) {
 	for i := range spec.Volumes {
-		v, p := &spec.Volumes[i], specPath.Child("volumes").Index(i)
+		v, p := &spec.Volumes[i], w.spec.Child("volumes").Index(i)
 		for _, old := range []struct {
 			set        bool
 			name, text string
@@ -181,15 +193,34 @@ func (w *warner) profiles(pod *v1.Pod) {
 	const gone = `non-functional in v1.27+; use the "seccompProfile" field instead`
 	if sc := pod.Spec.SecurityContext; sc == nil || sc.SeccompProfile == nil {
 		if _, ok := pod.Annotations[seccompPodKey]; ok {
-			w.at(annotationsPath.Key(seccompPodKey), gone)
+			w.at(w.notes.Key(seccompPodKey), gone)
 		}
 	}
 	for c := range podspec.Containers(&pod.Spec) {
 		key := seccompPrefix + c.Name
 		if _, ok := pod.Annotations[key]; ok && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
-			w.at(annotationsPath.Key(key), gone)
+			w.at(w.notes.Key(key), gone)
+		}
+		if w.template {
+			w.appArmor(pod, c)
 		}
 	}
+}
+
+// appArmor: a pod's own annotation is turned into the field.
+func (w *warner) appArmor(pod *v1.Pod, c *v1.Container) {
+	if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return
+	}
+	key := appArmorPrefix + c.Name
+	text, ok := pod.Annotations[key]
+	if !ok {
+		return
+	}
+	if sc := pod.Spec.SecurityContext; sc != nil && sc.AppArmorProfile != nil && sameProfile(sc.AppArmorProfile, appArmorFromAnnotation(text)) {
+		return
+	}
+	w.at(w.notes.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
 }
 
 // env: a name that is given again hides the first, unless its value builds on it.
@@ -211,7 +242,7 @@ func (w *warner) ports(spec *v1.PodSpec) {
 	}
 	all := map[string][]placed{}
 	names := map[string]*field.Path{}
-	for p, c := range podspec.WithPaths(spec, specPath) {
+	for p, c := range podspec.WithPaths(spec, w.spec) {
 		for i, port := range c.Ports {
 			at := p.Child("ports").Index(i)
 			if port.HostIP != "" && port.HostPort == 0 {
@@ -231,7 +262,7 @@ func (w *warner) ports(spec *v1.PodSpec) {
 			all[key] = append(all[key], placed{at, port})
 		}
 	}
-	for p, c := range podspec.WithPaths(spec, specPath) {
+	for p, c := range podspec.WithPaths(spec, w.spec) {
 		for i, port := range c.Ports {
 			at := p.Child("ports").Index(i)
 			if port.Name == "" {
@@ -252,7 +283,7 @@ func (w *warner) nullSelectors(spec *v1.PodSpec) {
 	}
 	const text = "a null labelSelector results in matching no pod"
 	terms := func(name string, required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm) {
-		p := specPath.Child("affinity", name)
+		p := w.spec.Child("affinity", name)
 		for i := range required {
 			if required[i].LabelSelector == nil {
 				w.at(p.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"), text)

@@ -32,6 +32,8 @@ type Options struct {
 	UserNamespaceHostNetwork  bool // hostUsers false with hostNetwork
 	UserNamespaceBlockDevices bool // hostUsers false with volumeDevices
 	RestartingInitResize      bool // resize policy RestartContainer of an init container that is no sidecar
+	BadClaimSelector          bool // label values in the selector of a PersistentVolumeClaim that are none
+	BadDataSourceGroup        bool // API groups of a claim's data source that are none
 	EmptyImageReference       bool // image volumes without a reference
 	SysAdminUnescalated       bool // capability CAP_SYS_ADMIN with allowPrivilegeEscalation false
 }

@@ -214,16 +214,7 @@ func (v *validator) claimSpec(p *field.Path, s *v1.PersistentVolumeClaimSpec) {
 	if s.Selector != nil {
 		v.labelSelector(p.Child("selector"), s.Selector)
 	}
-	once, other := false, false
-	for _, m := range s.AccessModes {
-		before := len(v.List())
-		check.OneOf(&v.Errors, p.Child("accessModes"), m, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
-		once = once || m == v1.ReadWriteOncePod
-		other = other || m != v1.ReadWriteOncePod && len(v.List()) == before
-	}
-	if once && other {
-		v.Forbidden(p.Child("accessModes"), "may not use ReadWriteOncePod with other access modes")
-	}
+	v.knownModes(p.Child("accessModes"), s.AccessModes)
 	storage := p.Child("resources").Key("storage")
 	if q, ok := s.Resources.Requests[v1.ResourceStorage]; !ok {
 		v.Required(storage, "")
@@ -254,7 +245,7 @@ func (v *validator) dataSources(p *field.Path, s *v1.PersistentVolumeClaimSpec) 
 		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
 			v.Invalid(p, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
 		}
-		if group != nil && *group != "" {
+		if group != nil && *group != "" && !v.o.BadDataSourceGroup {
 			v.Each(p.Child("apiGroup"), *group, validation.IsDNS1123Subdomain(*group))
 		}
 	}
@@ -273,18 +264,13 @@ func (v *validator) dataSources(p *field.Path, s *v1.PersistentVolumeClaimSpec) 
 		}
 		return
 	}
-	if o := s.DataSource; o != nil && (o.Name != d.Name || o.Kind != d.Kind || deref(o.APIGroup) != deref(d.APIGroup)) {
+	if o := s.DataSource; o != nil && (o.Name != d.Name || o.Kind != d.Kind || !sameText(o.APIGroup, d.APIGroup)) {
 		v.Invalid(p, p.Child("dataSource"), "must match dataSourceRef")
 	}
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
+func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func (v *validator) labelSelector(p *field.Path, s *metav1.LabelSelector) {
-	v.Add(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, p))
+	v.Add(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: v.o.BadClaimSelector}, p))
 }

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
 )
 
 // Warnings tells what is accepted and unwise, or has no effect.
@@ -41,7 +42,7 @@ func Warnings(s *v1.Service) []string {
 	if len(spec.ExternalIPs) > 0 && !headless && !named {
 		warn("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
-	if balancerIP != "" {
+	if netutils.ParseIPSloppy(balancerIP) != nil {
 		out = append(out, validation.GetWarningsForIP(specPath.Child("loadBalancerIP"), balancerIP)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {

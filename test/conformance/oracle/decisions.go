@@ -8,6 +8,8 @@ var decisions = []struct{ contains, reason string }{
 	{" limitranges | order | upstream: spec.limits[", "upstream walks maps: its order is another one each time"},
 	{" resourcequotas | order | upstream: spec.hard[", "as above"},
 	{" resourcequotas/status | order | upstream: status.", "as above"},
+	{" persistentvolumeclaims/status | order | upstream: status.", "as above"},
+	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
 }
 

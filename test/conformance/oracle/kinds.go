@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,6 +58,9 @@ type Kind struct {
 	// Grace, when set, decides the grace of a deletion.
 	Grace rest.RESTGracefulDeleteStrategy
 }
+
+// What upstream stamps happens when everything does.
+func init() { persistentvolume.NowFunc = func() metav1.Time { return created } }
 
 // Kinds are the kinds that are compared: those of lines that Podo serves. A new kind is a line in lines and a file of valid
 // manifests, corpus/<name>.yaml.

@@ -121,6 +121,9 @@ func (k Kind) PodoUpdate(endpoint string, obj, old runtime.Object) Outcome {
 		if rules.Prepare != nil {
 			rules.Prepare(obj, old)
 		}
+		if rules.Stamp != nil {
+			rules.Stamp(obj, old, created.Time)
+		}
 		if m.GetUID() == "" {
 			m.SetUID(was.GetUID())
 		}

@@ -1,0 +1,209 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podo.dev/podo/internal/registry/check"
+	"podo.dev/podo/internal/registry/podobject"
+)
+
+func replicationControllerKind() *Kind {
+	of := func(obj runtime.Object) *v1.ReplicationController { return obj.(*v1.ReplicationController) }
+	template := specPath.Child("template")
+	return &Kind{
+		GVK:        v1.SchemeGroupVersion.WithKind("ReplicationController"),
+		Resource:   "replicationcontrollers",
+		Singular:   "replicationcontroller",
+		ShortNames: []string{"rc"},
+		Categories: []string{"all"},
+		Namespaced: true,
+		Dir:        "controllers",
+		Verbs:      allVerbs,
+		New:        func() runtime.Object { return &v1.ReplicationController{} },
+		NewList:    func() runtime.Object { return &v1.ReplicationControllerList{} },
+		ValidName:  apivalidation.NameIsDNSSubdomain,
+		Default:    func(obj runtime.Object) { defaultController(of(obj)) },
+		PrepareForCreate: func(obj runtime.Object) {
+			of(obj).Status = v1.ReplicationControllerStatus{}
+			of(obj).Generation = 1
+			podobject.DropTemplate(of(obj).Spec.Template, nil)
+		},
+		Validate: func(obj runtime.Object) field.ErrorList { return validateController(of(obj), nil) },
+		Warnings: func(obj runtime.Object) []string {
+			var out []string
+			if msgs := validation.IsDNS1123Label(of(obj).Name); len(msgs) > 0 {
+				out = append(out, fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", msgs))
+			}
+			return append(out, podobject.TemplateWarnings(of(obj).Spec.Template, template)...)
+		},
+		Updates: map[string]Update{
+			"": {
+				Prepare: func(obj, old runtime.Object) {
+					c, was := of(obj), of(old)
+					c.Status = *was.Status.DeepCopy()
+					podobject.DropTemplate(c.Spec.Template, was.Spec.Template)
+					if !equality.Semantic.DeepEqual(c.Spec, was.Spec) {
+						c.Generation = was.Generation + 1
+					}
+				},
+				Validate: func(obj, old runtime.Object) field.ErrorList {
+					return append(validateController(of(obj), of(old)), unconvertible(of(obj), of(old))...)
+				},
+				// As upstream, of the template that is replaced.
+				Warnings: func(obj, old runtime.Object) []string {
+					if of(obj).Generation == of(old).Generation {
+						return nil
+					}
+					return podobject.TemplateWarnings(of(old).Spec.Template, template)
+				},
+				Resets:             []string{"status"},
+				AllowUnconditional: true,
+			},
+			"status": {
+				Prepare:            func(obj, old runtime.Object) { of(obj).Spec = *of(old).Spec.DeepCopy() },
+				Validate:           func(obj, _ runtime.Object) field.ErrorList { return validateControllerStatus(&of(obj).Status) },
+				Resets:             []string{"spec"},
+				AllowUnconditional: true,
+			},
+		},
+		Selectable: func(obj runtime.Object) fields.Set {
+			return with(metaFields(obj), "status.replicas", strconv.Itoa(int(of(obj).Status.Replicas)))
+		},
+		Columns: controllerColumns(),
+		Row: func(obj runtime.Object, now time.Time) []any {
+			c := of(obj)
+			desired, names, images := int32(0), "", ""
+			if c.Spec.Replicas != nil {
+				desired = *c.Spec.Replicas
+			}
+			if c.Spec.Template != nil {
+				names, images = podobject.Containers(&c.Spec.Template.Spec)
+			}
+			return []any{
+				c.Name, int64(desired), int64(c.Status.Replicas), int64(c.Status.ReadyReplicas), age(c.CreationTimestamp, now),
+				names, images, labels.FormatLabels(c.Spec.Selector),
+			}
+		},
+	}
+}
+
+// defaultController: a controller selects, and is labelled, as its template says.
+func defaultController(c *v1.ReplicationController) {
+	if c.Spec.Replicas == nil {
+		c.Spec.Replicas = new(int32(1))
+	}
+	t := c.Spec.Template
+	if t == nil {
+		return
+	}
+	if t.Labels != nil {
+		if len(c.Spec.Selector) == 0 {
+			c.Spec.Selector = maps.Clone(t.Labels)
+		}
+		if len(c.Labels) == 0 {
+			c.Labels = maps.Clone(t.Labels)
+		}
+	}
+	podobject.DefaultTemplate(t)
+}
+
+// validateController judges a controller whole; old is nil on create. Numbers are judged when they are new, and told last.
+func validateController(c, old *v1.ReplicationController) field.ErrorList {
+	var e check.Errors
+	p, was := specPath.Child("template"), &v1.ReplicationControllerSpec{}
+	if old != nil {
+		was = &old.Spec
+	}
+	if len(c.Spec.Selector) == 0 {
+		e.Required(specPath.Child("selector"), "")
+	}
+	if t := c.Spec.Template; t == nil {
+		e.Required(p, "")
+	} else {
+		if len(c.Spec.Selector) > 0 && !labels.SelectorFromSet(c.Spec.Selector).Matches(labels.Set(t.Labels)) {
+			e.Invalid(p.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`")
+		}
+		e.Add(podobject.ValidateTemplate(t, was.Template, p))
+		if t.Spec.RestartPolicy != v1.RestartPolicyAlways {
+			e.Put(field.NotSupported(p.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
+		}
+		if t.Spec.ActiveDeadlineSeconds != nil {
+			e.Forbidden(p.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicationController is not Supported")
+		}
+	}
+	if n := c.Spec.Replicas; n == nil {
+		e.Required(specPath.Child("replicas"), "")
+	} else if old == nil || was.Replicas == nil || *n != *was.Replicas {
+		e.NonNegative(specPath.Child("replicas"), int64(*n))
+	}
+	if n := c.Spec.MinReadySeconds; old == nil || n != was.MinReadySeconds {
+		e.NonNegative(specPath.Child("minReadySeconds"), int64(n))
+	}
+	return e.List()
+}
+
+// unconvertible: annotations of earlier times say which fields another version of the kind could not hold.
+func unconvertible(c, old *v1.ReplicationController) field.ErrorList {
+	var e check.Errors
+	for _, key := range check.Sorted(old.Annotations) {
+		name, ok := strings.CutPrefix(key, "non-convertible.kubernetes.io")
+		parts := strings.Split(name, "/")
+		if !ok || len(parts) != 2 {
+			continue
+		}
+		if !strings.Contains(parts[1], "selector") {
+			e.Put(&field.Error{Type: field.ErrorTypeNotFound, BadValue: old.Annotations[key], Field: parts[1], Detail: "unknown non-convertible field"})
+		} else if !equality.Semantic.DeepEqual(c.Spec.Selector, old.Spec.Selector) {
+			e.Invalid(specPath.Child("selector"), c.Spec.Selector, "cannot update non-convertible selector")
+		}
+	}
+	return e.List()
+}
+
+func validateControllerStatus(s *v1.ReplicationControllerStatus) field.ErrorList {
+	var e check.Errors
+	e.NonNegative(statusPath.Child("replicas"), int64(s.Replicas))
+	e.NonNegative(statusPath.Child("fullyLabeledReplicas"), int64(s.FullyLabeledReplicas))
+	e.NonNegative(statusPath.Child("readyReplicas"), int64(s.ReadyReplicas))
+	e.NonNegative(statusPath.Child("availableReplicas"), int64(s.AvailableReplicas))
+	e.NonNegative(statusPath.Child("observedGeneration"), s.ObservedGeneration)
+	most := func(name string, n, limit int32, detail string) {
+		if n > limit {
+			e.Invalid(statusPath.Child(name), n, detail)
+		}
+	}
+	const all = "cannot be greater than status.replicas"
+	most("fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, all)
+	most("readyReplicas", s.ReadyReplicas, s.Replicas, all)
+	most("availableReplicas", s.AvailableReplicas, s.Replicas, all)
+	most("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
+	return e.List()
+}
+
+func controllerColumns() []metav1.TableColumnDefinition {
+	spec, status := v1.ReplicationControllerSpec{}.SwaggerDoc(), v1.ReplicationControllerStatus{}.SwaggerDoc()
+	return []metav1.TableColumnDefinition{
+		nameColumn,
+		{Name: "Desired", Type: "integer", Description: spec["replicas"]},
+		{Name: "Current", Type: "integer", Description: status["replicas"]},
+		{Name: "Ready", Type: "integer", Description: status["readyReplicas"]},
+		ageColumn,
+		{Name: "Containers", Type: "string", Priority: 1, Description: "Names of each container in the template."},
+		{Name: "Images", Type: "string", Priority: 1, Description: "Images referenced by each container in the template."},
+		{Name: "Selector", Type: "string", Priority: 1, Description: spec["selector"]},
+	}
+}
