@@ -42,7 +42,7 @@ const metaPackage = "io.k8s.apimachinery.pkg.apis.meta.v1."
 var (
 	plain   = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"}
 	streams = append(slices.Clone(plain), "application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch", "application/cbor-seq")
-	logs    = append(slices.Clone(plain), "text/plain")
+	logs    = append([]string{"text/plain"}, plain...)
 	anyType = []string{"*/*"}
 	patches = []string{
 		"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
@@ -282,6 +282,9 @@ func modelOf(gvk schema.GroupVersionKind) string {
 }
 
 func article(kind string) string {
+	if strings.HasSuffix(kind, "s") && !strings.HasSuffix(kind, "ss") {
+		return kind // a plural
+	}
 	if strings.Contains("AEIOU", kind[:1]) {
 		return "an " + kind
 	}

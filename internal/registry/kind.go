@@ -70,10 +70,9 @@ func unique(list field.ErrorList) field.ErrorList {
 	})
 }
 
-// finalizers: in the groups that share the core group's rules, those without a domain are upstream's own.
+// finalizers: those without a domain are upstream's own, except in the groups whose rules are older than that.
 func (k *Kind) finalizers(e *check.Errors, m metav1.Object) {
-	switch k.GVK.Group {
-	case "", "discovery.k8s.io", "networking.k8s.io", "scheduling.k8s.io":
+	if k.GVK.Group != "coordination.k8s.io" && k.GVK.Group != "node.k8s.io" {
 		e.StandardFinalizers(metaPath.Child("finalizers"), m.GetFinalizers())
 	}
 }

@@ -28,7 +28,9 @@ func podKind() *Kind {
 	status.Resets = []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}
 	status.Warnings = func(obj, _ runtime.Object) []string { return podobject.StatusWarnings(of(obj)) }
 	whole := update(podobject.PrepareUpdate, podobject.ValidateUpdate)
-	whole.Resets = []string{"status"}
+	ephemeral := update(podobject.PrepareEphemeral, podobject.ValidateEphemeral)
+	resize := update(podobject.PrepareResize, podobject.ValidateResize)
+	whole.Resets, ephemeral.Resets, resize.Resets = []string{"status"}, []string{"status"}, []string{"status"}
 	core := func(name, kind string, verbs ...string) Subresource {
 		return Subresource{Name: name, GVK: v1.SchemeGroupVersion.WithKind(kind), Verbs: verbs}
 	}
@@ -51,8 +53,8 @@ func podKind() *Kind {
 		Updates: map[string]Update{
 			"":                    whole,
 			"status":              status,
-			"ephemeralcontainers": update(podobject.PrepareEphemeral, podobject.ValidateEphemeral),
-			"resize":              update(podobject.PrepareResize, podobject.ValidateResize),
+			"ephemeralcontainers": ephemeral,
+			"resize":              resize,
 		},
 		Graceful:       func(obj runtime.Object, o *metav1.DeleteOptions) int64 { return podobject.Grace(of(obj), o) },
 		ReturnsDeleted: true,
