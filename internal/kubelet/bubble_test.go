@@ -247,3 +247,28 @@ func TestEvictionIsFinal(t *testing.T) {
 		}
 	})
 }
+
+// A running pod's new labels and annotations reach its volumes at once; another change of it does not touch them.
+func TestLabelsReachVolumes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+		uid := r.API.Create(newPod("p", "sleep inf")).UID
+		time.Sleep(time.Second)
+		first := r.Volumes.Shown(uid)
+		r.API.Edit("p", func(p *v1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1000)) })
+		synctest.Wait()
+		if r.Volumes.Shown(uid) != first {
+			t.Error("a change of the spec wrote the volumes anew")
+		}
+		for _, change := range []func(*v1.Pod){
+			func(p *v1.Pod) { p.Labels = map[string]string{"a": "1"} },
+			func(p *v1.Pod) { p.Annotations = map[string]string{"b": "2"} },
+		} {
+			r.API.Edit("p", change)
+			synctest.Wait()
+			want, got := r.API.Pod("p"), r.Volumes.Shown(uid)
+			if got.Labels["a"] != want.Labels["a"] || got.Annotations["b"] != want.Annotations["b"] {
+				t.Errorf("volumes show %v %v, the pod has %v %v", got.Labels, got.Annotations, want.Labels, want.Annotations)
+			}
+		}
+	})
+}

@@ -22,6 +22,7 @@ import (
 type Volumes struct {
 	mu      sync.Mutex
 	mounted map[types.UID]bool
+	shown   map[types.UID]*v1.Pod // the form of each that its volumes show
 	// Fail, where set, is asked at every mount.
 	Fail func(pod *v1.Pod) error
 }
@@ -36,10 +37,26 @@ func (f *Volumes) Mount(_ context.Context, pod *v1.Pod) error {
 		}
 	}
 	if f.mounted == nil {
-		f.mounted = map[types.UID]bool{}
+		f.mounted, f.shown = map[types.UID]bool{}, map[types.UID]*v1.Pod{}
 	}
-	f.mounted[pod.UID] = true
+	f.mounted[pod.UID], f.shown[pod.UID] = true, pod
 	return nil
+}
+
+// Refresh implements worker.Volumes.
+func (f *Volumes) Refresh(_ context.Context, pod *v1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mounted[pod.UID] {
+		f.shown[pod.UID] = pod
+	}
+}
+
+// Shown is the form of a pod that its volumes show, nil when they show none.
+func (f *Volumes) Shown(uid types.UID) *v1.Pod {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shown[uid]
 }
 
 // Unmount implements worker.Volumes.
@@ -47,6 +64,7 @@ func (f *Volumes) Unmount(_ context.Context, uid types.UID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.mounted, uid)
+	delete(f.shown, uid)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -144,6 +145,13 @@ func (n *pod) step(ev podlife.Event) {
 	n.record(old, next, now)
 	if next.Stage > podlife.Running {
 		n.cancelEarly()
+	} else if relabelled(old.Pod, next.Pod) {
+		n.w.wg.Go(func() {
+			n.bounded(n.early, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
+				n.w.cfg.Volumes.Refresh(ctx, next.Pod)
+				return nil
+			})
+		})
 	}
 	var verdict podlife.Event
 	for _, e := range fx {
@@ -155,6 +163,11 @@ func (n *pod) step(ev podlife.Event) {
 	if verdict != nil {
 		n.step(verdict)
 	}
+}
+
+// relabelled tells whether what volumes may show of a pod itself is another than before.
+func relabelled(old, now *v1.Pod) bool {
+	return old != now && !(maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations))
 }
 
 func (n *pod) record(old, next podlife.State, now time.Time) {
