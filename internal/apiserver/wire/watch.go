@@ -27,11 +27,12 @@ const (
 	bookmarkEvery = time.Minute
 	// bookmarkEnd is how long before its end such a watch gets a last bookmark.
 	bookmarkEnd = 2 * time.Second
-	// watchWrite is how long a client may take to read what it is sent.
-	watchWrite = time.Minute
 	// flushFrom is how many gathered bytes are sent although more is at hand.
 	flushFrom = 64 << 10
 )
+
+// watchWrite is how long a client may take to read what it is sent. Tests shorten it.
+var watchWrite = time.Minute
 
 // watch serves one watch until the client goes, its time is over, or the changes it needs are no longer there.
 func (c *call) watch(u user.Info) error {
@@ -133,6 +134,8 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 		if err := out.Flush(); err != nil {
 			return
 		}
+		// HTTP/2 resets a stream whose deadline passes, also when nothing waits to be written: an idle watch has none.
+		_ = out.SetWriteDeadline(time.Time{})
 		if cap(buf) > 4*flushFrom {
 			buf = nil // after a burst, do not keep its memory for a watch that may be idle for long
 		}

@@ -1,0 +1,35 @@
+package wire
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// A watch on which nothing happens outlives the time that a client has to read what it was sent.
+func TestIdleWatchStays(t *testing.T) {
+	defer func(d time.Duration) { watchWrite = d }(watchWrite)
+	watchWrite = 50 * time.Millisecond
+	w := newWorld(t)
+	pods := w.client(jsonType).CoreV1().Pods("default")
+	events, err := pods.Watch(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	for _, name := range []string{"a", "b"} {
+		if _, err := pods.Create(w.ctx, pod(name), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if e := <-events.ResultChan(); e.Type != watch.Added {
+			t.Fatalf("%s: %+v", name, e)
+		}
+		select {
+		case e := <-events.ResultChan():
+			t.Fatalf("an idle watch told %+v", e)
+		case <-time.After(4 * watchWrite):
+		}
+	}
+}
