@@ -57,6 +57,12 @@ func newWorld(t testing.TB, objs ...runtime.Object) *world {
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "ns-2"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}, Spec: v1.NamespaceSpec{Finalizers: []v1.FinalizerName{v1.FinalizerKubernetes}}},
 	)
 	vw, s := viewtest.New(t, append(objs, viewtest.Account("default"), viewtest.Account("other"))...)
+	return worldOver(t, vw, s)
+}
+
+// worldOver is a world over a view and its store.
+func worldOver(t testing.TB, vw *view.View, s store.Store) *world {
+	t.Helper()
 	w := &world{
 		t: t, ctx: t.Context(), store: s, view: vw, now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC),
 		records: &recorder{make(chan timeline.Record, 10000)},

@@ -23,8 +23,13 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// maxPatchOperations bounds a JSON patch.
-const maxPatchOperations = 10000
+// maxPatchOperations bounds a JSON patch, maxPatchCopies the bytes that its "copy" operations may make all together.
+const (
+	maxPatchOperations = 10000
+	maxPatchCopies     = 3 << 20
+)
+
+func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopies } // the library has no other place for it
 
 // Patch is a change described by the client.
 type Patch struct {
