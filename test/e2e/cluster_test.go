@@ -63,6 +63,7 @@ func TestStories(t *testing.T) {
 			"within":   cmdWithin,
 			"until":    cmdUntil,
 			"forward":  cmdForward,
+			"lister":   cmdLister,
 			"var":      cmdVar,
 		},
 		Condition: condition,

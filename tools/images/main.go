@@ -35,7 +35,7 @@ func run(out string) error {
 	for _, im := range []struct {
 		file string
 		make func() (archive.Image, error)
-	}{{"busybox.tar", busybox}, {"hello.tar", hello}, {"lister.tar", lister}} {
+	}{{"busybox.tar", busybox}, {"hello.tar", hello}} {
 		img, err := im.make()
 		if err != nil {
 			return fmt.Errorf("%s: %w", im.file, err)
@@ -85,43 +85,21 @@ func busybox() (archive.Image, error) {
 	}, nil
 }
 
-// program compiles a program beside this one, as a static executable.
-func program(name string, flags ...string) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "podo-"+name+"-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, name)
-	args := append([]string{"build", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file}, flags...)
-	build := exec.Command("go", append(args, "./tools/images/"+name)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("go build: %w", err)
-	}
-	return os.ReadFile(file)
-}
-
-// lister is a client-go program alone in its image. It shares compiled packages with the product, hence no -trimpath.
-func lister() (archive.Image, error) {
-	data, err := program("lister")
+// hello is the program beside this one, alone in its image.
+func hello() (archive.Image, error) {
+	dir, err := os.MkdirTemp("", "podo-hello-")
 	if err != nil {
 		return archive.Image{}, err
 	}
-	return archive.Image{
-		Ref: "localhost/podo/lister:dev", Arch: runtime.GOARCH,
-		Files: []archive.File{
-			{Path: "/lister", Mode: 0o755, Data: data},
-			{Path: "/etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/:/lister\nnobody:x:65534:65534:nobody:/:/lister\n")},
-		},
-		Config: v1.Config{Env: []string{searchPath}, Entrypoint: []string{"/lister"}, User: "65534:65534"},
-	}, nil
-}
-
-// hello is a small server, alone in its image.
-func hello() (archive.Image, error) {
-	data, err := program("hello", "-trimpath")
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "hello")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", program, "./tools/images/hello")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return archive.Image{}, fmt.Errorf("go build: %w", err)
+	}
+	data, err := os.ReadFile(program)
 	if err != nil {
 		return archive.Image{}, err
 	}

@@ -1,5 +1,5 @@
 // Command lister is a program as users write them for inside a cluster: it finds the API server by what its container is told, shows its
-// own token, and lists the pods of its namespace. Its image is a test's.
+// own token, and lists the pods of its namespace. The story tokens.txtar runs it.
 package main
 
 import (
