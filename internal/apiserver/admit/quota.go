@@ -62,63 +62,76 @@ func (r *ResourceQuota) Validate(ctx context.Context, a *Attributes) error {
 		return nil
 	}
 	s := r.View.Snapshot()
-	if a.Op == Create && !a.DryRun {
+	creates := a.Op == Create && !a.DryRun
+	if creates {
 		if err := r.announce(s, a); err != nil {
 			return err
 		}
 	}
 	quotas, bounding := quotasOf(s, a.Ref)
-	if bounding && a.Op == Create && !a.DryRun {
-		// Who waited decides on what those before have left.
-		seen, leave, err := r.lines.enter(ctx, a.Ref.Namespace)
-		if err != nil {
-			return apierrors.NewInternalError(errors.New("resource quota evaluation timed out"))
-		}
-		a.Hold(leave)
-		if s, err = r.View.WaitFor(ctx, seen); err != nil {
-			return apierrors.NewInternalError(err)
-		}
-		quotas, _ = quotasOf(s, a.Ref)
+	if !bounding || !creates {
+		_, err := r.charge(a, w, quotas)
+		return err
 	}
-	return r.charge(a, w, quotas)
+	turn, err := r.lines.enter(ctx, a.Ref.Namespace)
+	if err != nil {
+		return apierrors.NewInternalError(errors.New("resource quota evaluation timed out"))
+	}
+	// Who waited decides on what those before have left, which the view may not have yet.
+	quotas, _ = quotasOf(r.View.Snapshot(), a.Ref)
+	charged, err := r.charge(a, w, turn.newest(quotas))
+	if err != nil {
+		turn.leave(nil, 0)
+		return err
+	}
+	a.Hold(func(committed int64) { turn.leave(charged, committed) })
+	return nil
+}
+
+// seen is a quota at a revision.
+type seen struct {
+	quota *v1.ResourceQuota
+	rev   int64
 }
 
 // quotasOf are the quotas of the namespace, and whether one of them bounds the resource.
-func quotasOf(s view.Snapshot, ref client.Ref) (quotas []*view.Entry, bounding bool) {
+func quotasOf(s view.Snapshot, ref client.Ref) (quotas []seen, bounding bool) {
 	for e := range s.All(resourceQuotas, ref.Namespace, view.Key{}) {
-		quotas = append(quotas, e)
-		bounding = bounding || quota.Bounds(e.Object.(*v1.ResourceQuota), ref.Resource)
+		q := e.Object.(*v1.ResourceQuota)
+		quotas = append(quotas, seen{q, e.Rev})
+		bounding = bounding || quota.Bounds(q, ref.Resource)
 	}
 	return quotas, bounding
 }
 
-func (r *ResourceQuota) charge(a *Attributes, w quota.Write, entries []*view.Entry) error {
-	if len(entries) == 0 && len(r.Limited) == 0 {
-		return nil
+// charge makes the write require the quotas that it was decided by, and change those that it is charged to, which it returns.
+func (r *ResourceQuota) charge(a *Attributes, w quota.Write, all []seen) ([]*v1.ResourceQuota, error) {
+	if len(all) == 0 && len(r.Limited) == 0 {
+		return nil, nil
 	}
-	quotas := make([]*v1.ResourceQuota, len(entries))
-	for i, e := range entries {
-		quotas[i] = e.Object.(*v1.ResourceQuota)
+	quotas := make([]*v1.ResourceQuota, len(all))
+	for i := range all {
+		quotas[i] = all[i].quota
 	}
 	changed, err := quota.Charge(quotas, w, r.Limited)
 	var uncovered *quota.Uncovered
 	switch {
 	case errors.As(err, &uncovered):
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
 	case err != nil:
-		return forbidden(a, err.Error())
+		return nil, forbidden(a, err.Error())
 	}
-	for _, e := range entries {
-		if quota.Bounds(e.Object.(*v1.ResourceQuota), w.Resource) {
-			a.Require(quotaKind.Key(e.Key.Namespace, e.Key.Name), e.Rev)
+	for _, x := range all {
+		if quota.Bounds(x.quota, w.Resource) {
+			a.Require(quotaKind.Key(x.quota.Namespace, x.quota.Name), x.rev)
 		}
 	}
 	for _, q := range changed {
 		if err := put(a, quotaKind, q); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return changed, nil
 }
 
 // announce has a new quota's creation write its namespace as it is, so that creations which have not seen the quota look again.
@@ -155,42 +168,63 @@ type lines struct {
 
 // line lets one at a time in, in the order of coming.
 type line struct {
-	turn chan struct{} // holds one token
-	in   int           // who waits or is in; guarded by lines.mu
-	rev  int64         // of the last commit; the token's holder's
+	lines     *lines
+	namespace string
+	turn      chan struct{} // holds one token
+	in        int           // who waits or is in; guarded by lines.mu
+	// What those who were in have written, by name. The token's holder's.
+	written map[string]seen
 }
 
-// enter waits for its turn. seen is the revision that whoever was in before has written. leave gives the turn on, with the
-// revision of one's own commit or 0.
-func (l *lines) enter(ctx context.Context, namespace string) (seen int64, leave func(rev int64), err error) {
+// enter waits for the turn, which must be left.
+func (l *lines) enter(ctx context.Context, namespace string) (*line, error) {
 	l.mu.Lock()
 	q := l.of[namespace]
 	if q == nil {
 		if l.of == nil {
 			l.of = map[string]*line{}
 		}
-		q = &line{turn: make(chan struct{}, 1)}
+		q = &line{lines: l, namespace: namespace, turn: make(chan struct{}, 1), written: map[string]seen{}}
 		q.turn <- struct{}{}
 		l.of[namespace] = q
 	}
 	q.in++
 	l.mu.Unlock()
-	out := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if q.in--; q.in == 0 {
-			delete(l.of, namespace)
-		}
-	}
 	select {
 	case <-q.turn:
+		return q, nil
 	case <-ctx.Done():
-		out()
-		return 0, nil, ctx.Err()
+		q.gone()
+		return nil, ctx.Err()
 	}
-	return q.rev, func(rev int64) {
-		q.rev = max(q.rev, rev)
-		q.turn <- struct{}{}
-		out()
-	}, nil
+}
+
+func (q *line) gone() {
+	q.lines.mu.Lock()
+	defer q.lines.mu.Unlock()
+	if q.in--; q.in == 0 {
+		delete(q.lines.of, q.namespace)
+	}
+}
+
+// newest puts what was written in place of what the view is behind with. A quota that others have changed meanwhile is found out when
+// the write is committed; by the next try the view has it.
+func (q *line) newest(all []seen) []seen {
+	for i, x := range all {
+		if w, ok := q.written[x.quota.Name]; ok && w.rev > x.rev && w.quota.UID == x.quota.UID {
+			all[i] = w
+		}
+	}
+	return all
+}
+
+// leave gives the turn on, with what was written at the revision; 0 says that nothing was.
+func (q *line) leave(written []*v1.ResourceQuota, rev int64) {
+	if rev > 0 {
+		for _, x := range written {
+			q.written[x.Name] = seen{x, rev}
+		}
+	}
+	q.turn <- struct{}{}
+	q.gone()
 }
