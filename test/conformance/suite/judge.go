@@ -15,14 +15,18 @@ type specReport struct {
 		LeafNodeType string
 		State        string
 		RunTime      time.Duration
-		Failure      struct {
-			Message  string
-			Location struct {
-				FileName   string
-				LineNumber int
-			}
-		}
+		Failure      failure
 	}
+}
+
+type failure struct {
+	Message  string
+	Location struct {
+		FileName   string
+		LineNumber int
+	}
+	// AdditionalFailure is what a test said when its time was over: better than that it was.
+	AdditionalFailure *struct{ Failure failure }
 }
 
 // readReport reads what the suite left of a test.
@@ -51,13 +55,7 @@ func judge(r *Result, reports []specReport) {
 					r.State, r.Seconds, r.Reason = Passed, s.RunTime.Seconds(), ""
 				}
 			default:
-				r.State = Failed
-				r.Reason = Line(s.Failure.Message)
-				if s.State == "timedout" {
-					r.Reason = "timed out: " + r.Reason
-				}
-				_, file, _ := strings.Cut(s.Failure.Location.FileName, "/test/e2e/")
-				r.Where = fmt.Sprintf("%s:%d", file, s.Failure.Location.LineNumber)
+				r.State, r.Reason, r.Where = Failed, s.Failure.reason(s.State), s.Failure.where()
 				return
 			}
 		}
@@ -65,6 +63,37 @@ func judge(r *Result, reports []specReport) {
 	if !ran && r.Reason == "" {
 		r.State, r.Reason = Failed, "no test of this name in the suite"
 	}
+}
+
+func (f failure) reason(state string) string {
+	if state != "timedout" {
+		return Line(f.Message)
+	}
+	if f.AdditionalFailure != nil {
+		f = f.AdditionalFailure.Failure
+		_, f.Message, _ = strings.Cut(f.Message, "\n") // the first line says that there was a first failure
+	}
+	return "timed out: " + Line(f.Message)
+}
+
+func (f failure) where() string {
+	if f.AdditionalFailure != nil {
+		f = f.AdditionalFailure.Failure
+	}
+	_, file, _ := strings.Cut(f.Location.FileName, "/test/e2e/")
+	return fmt.Sprintf("%s:%d", file, f.Location.LineNumber)
+}
+
+// failedEvent is an event about something that failed, as the suite lists events of a failed test's namespace.
+var failedEvent = regexp.MustCompile(`event for [^:]+: \{[^}]*\} (Failed\w*: .*)`)
+
+// lastEvent is the last of those in a test's output: mostly the cause of a test that waited in vain.
+func lastEvent(out []byte) string {
+	all := failedEvent.FindAllSubmatch(out, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return Line(string(all[len(all)-1][1]))
 }
 
 var spaces = regexp.MustCompile(`\s+`)

@@ -161,6 +161,9 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 		return r, true
 	}
 	judge(&r, parsed)
+	if e := lastEvent(out); e != "" && r.State == Failed {
+		r.Reason += " (last event of a failure: " + e + ")"
+	}
 	return r, true
 }
 

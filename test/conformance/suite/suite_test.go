@@ -59,10 +59,30 @@ func TestJudgeReadsTheVerdict(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", state, r, want)
 		}
 	}
+	late := strings.Replace(strings.Replace(reports, "STATE", "timedout", 1), `"Location"`,
+		`"AdditionalFailure":{"Failure":{"Message":"A timeout, then:\nwaited in vain","Location":{"FileName":"/x/test/e2e/b.go","LineNumber":8}}},"Location"`, 1)
+	var parsed []specReport
+	if err := json.Unmarshal([]byte(late), &parsed); err != nil {
+		t.Fatal(err)
+	}
 	var r Result
+	if judge(&r, parsed); r.Reason != "timed out: waited in vain" || r.Where != "b.go:8" {
+		t.Errorf("%+v", r)
+	}
+	r = Result{}
 	judge(&r, nil)
 	if r.State != Failed || r.Reason == "" {
 		t.Errorf("a report without the test: %+v", r)
+	}
+}
+
+func TestLastEvent(t *testing.T) {
+	out := []byte("x\n I1 dump.go:53] At T - event for a: {default-scheduler } FailedScheduling: 0/1 nodes\n At T - event for p: {kubelet n} FailedMount: no volume\n At T - event for p: {kubelet n} Pulled: yes\n")
+	if got := lastEvent(out); got != "FailedMount: no volume" {
+		t.Error(got)
+	}
+	if got := lastEvent([]byte("event for p: {kubelet n} Pulled: yes")); got != "" {
+		t.Error(got)
 	}
 }
 

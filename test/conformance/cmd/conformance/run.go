@@ -37,7 +37,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "cluster to test; a fresh podo when empty")
 	f.StringVar(&o.podo, "podo", "../../bin/podo", "the podo to start, and whose kubectl to use")
 	f.IntVar(&o.procs, "procs", 4, "tests at once")
-	f.DurationVar(&o.perTest, "per-test", 5*time.Minute, "time limit of a test")
+	f.DurationVar(&o.perTest, "per-test", 7*time.Minute, "time limit of a test; one of the suite waits for 5 minutes that a pod is not scheduled")
 	f.DurationVar(&o.inAll, "in-all", 4*time.Hour, "time limit of the run")
 	f.BoolVar(&o.again, "again", false, "run also tests that have a result")
 	f.BoolVar(&o.failed, "failed", false, "run also tests that failed")
