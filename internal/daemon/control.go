@@ -25,6 +25,7 @@ import (
 	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/garbage"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
@@ -145,6 +146,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
+		component.Func("garbage-collector", s.controller(s.newGarbage)),
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
@@ -194,6 +196,12 @@ var controllersUser = &user.DefaultInfo{Name: user.KubeControllerManager, Groups
 
 func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.Loop, error) {
 	return nodelifecycle.New(s.control.view, c, events.New(ctx, c, "node-controller", "", s.log), s.log)
+}
+
+func (s *server) newGarbage(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return garbage.New(garbage.Config{
+		View: s.control.view, Client: c, Events: events.New(ctx, c, "garbage-collector-controller", "", s.log), Kinds: registry.All(), Logger: s.log,
+	})
 }
 
 func (s *server) newPodGC(_ context.Context, c client.Client) (*loop.Loop, error) {

@@ -1,0 +1,194 @@
+package controllers_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/garbage"
+	"podo.dev/podo/internal/registry"
+)
+
+// collector runs the garbage collector and returns what it tells users.
+func (w *world) collector() *record.FakeRecorder {
+	w.t.Helper()
+	told := record.NewFakeRecorder(100)
+	w.run(garbage.New(garbage.Config{View: w.view, Client: w.controllers, Events: told, Kinds: registry.All()}))
+	return told
+}
+
+// owned makes a ConfigMap with owners, which are ConfigMaps too.
+func (w *world) owned(namespace, name string, blocking bool, owners ...*v1.ConfigMap) *v1.ConfigMap {
+	w.t.Helper()
+	cm := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	for _, o := range owners {
+		cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{
+			APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID, BlockOwnerDeletion: &blocking,
+		})
+	}
+	out, err := w.admin.Create(context.Background(), client.ConfigMaps.At(namespace, ""), cm)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out.(*v1.ConfigMap)
+}
+
+func (w *world) end(cm *v1.ConfigMap, how metav1.DeletionPropagation) {
+	w.t.Helper()
+	if err := w.admin.Delete(context.Background(), client.ConfigMaps.At(cm.Namespace, cm.Name), metav1.DeleteOptions{PropagationPolicy: &how}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// there names which of the ConfigMaps of a namespace are left.
+func (w *world) there(namespace string, names ...string) string {
+	w.t.Helper()
+	time.Sleep(time.Second) // conflicts come again after a moment
+	var out []string
+	for _, n := range names {
+		if w.get(client.ConfigMaps.At(namespace, n)) != nil {
+			out = append(out, n)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) owners(namespace, name string) (n int) {
+	w.t.Helper()
+	cm, _ := w.get(client.ConfigMaps.At(namespace, name)).(*v1.ConfigMap)
+	if cm == nil {
+		return -1
+	}
+	return len(cm.OwnerReferences)
+}
+
+func TestWhatNobodyOwnsGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.namespaces()
+		told := w.collector()
+
+		// In the background, to the last generation; what has another owner stays, and forgets the one that went.
+		a, z := w.owned("default", "a", false), w.owned("default", "z", false)
+		b := w.owned("default", "b", true, a)
+		w.owned("default", "c", true, b)
+		w.owned("default", "d", true, a, z)
+		w.end(a, metav1.DeletePropagationBackground)
+		if got := w.there("default", "a", "b", "c", "d", "z"); got != "d z" {
+			t.Errorf("left: %s", got)
+		}
+		if n := w.owners("default", "d"); n != 1 {
+			t.Errorf("d has %d owners", n)
+		}
+
+		// An owner that never was, or another of its name.
+		w.owned("default", "e", false, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "z", UID: "other"}})
+		if got := w.there("default", "e", "z"); got != "z" {
+			t.Errorf("left: %s", got)
+		}
+
+		// Of a kind that nobody serves nothing is known: what it owns stays.
+		f := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "f", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "example.com/v1", Kind: "Unknown", Name: "x", UID: "x",
+		}}}}
+		w.must(w.admin.Create(context.Background(), client.ConfigMaps.At("default", ""), f))
+		if got := w.there("default", "f"); got != "f" {
+			t.Errorf("left: %s", got)
+		}
+
+		// C29: an owner in another namespace counts as absent; users are told.
+		w.createNamespace("ns2")
+		w.owned("ns2", "d", false, z)
+		if got := w.there("ns2", "d"); got != "" {
+			t.Errorf("left: %s", got)
+		}
+		want := `Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: ns2, name: z, uid: ` + string(z.UID) + `] does not exist in namespace "ns2"`
+		select {
+		case e := <-told.Events:
+			if e != want {
+				t.Errorf("told %q, want %q", e, want)
+			}
+		default:
+			t.Error("nobody was told")
+		}
+		if got := w.there("default", "z"); got != "z" {
+			t.Error("the owner in the other namespace was touched")
+		}
+	})
+}
+
+func TestForegroundWaitsForDependents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.namespaces()
+		w.collector()
+		a := w.owned("default", "a", false)
+		b := w.owned("default", "b", true, a)
+		w.owned("default", "c", true, b)
+		w.owned("default", "free", false, a)
+		hold := func(name string, finalizers ...string) {
+			w.must(w.admin.Mutate(context.Background(), client.ConfigMaps.At("default", name), func(o runtime.Object) (bool, error) {
+				o.(*v1.ConfigMap).Finalizers = finalizers
+				return true, nil
+			}))
+		}
+		hold("c", "a.io/x")
+		w.end(a, metav1.DeletePropagationForeground)
+		if got := w.there("default", "a", "b", "c"); got != "a b c" {
+			t.Errorf("left while c is held: %s", got)
+		}
+		hold("c")
+		if got := w.there("default", "a", "b", "c", "free"); got != "" {
+			t.Errorf("left: %s", got)
+		}
+	})
+}
+
+func TestOrphansStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.namespaces()
+		w.collector()
+		a := w.owned("default", "a", false)
+		for _, name := range []string{"b", "c"} {
+			w.owned("default", name, true, a)
+		}
+		w.end(a, metav1.DeletePropagationOrphan)
+		if got := w.there("default", "a", "b", "c"); got != "b c" {
+			t.Errorf("left: %s", got)
+		}
+		if n := w.owners("default", "b") + w.owners("default", "c"); n != 0 {
+			t.Errorf("%d references to the owner that went", n)
+		}
+	})
+}
+
+// A circle of blocking references does not hold itself for ever.
+func TestCircleGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.namespaces()
+		w.collector()
+		a := w.owned("default", "a", false)
+		b := w.owned("default", "b", true, a)
+		c := w.owned("default", "c", true, b)
+		w.must(w.admin.Mutate(context.Background(), client.ConfigMaps.At("default", "a"), func(o runtime.Object) (bool, error) {
+			yes := true
+			o.(*v1.ConfigMap).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: types.UID(c.UID), BlockOwnerDeletion: &yes}}
+			return true, nil
+		}))
+		w.end(a, metav1.DeletePropagationForeground)
+		if got := w.there("default", "a", "b", "c"); got != "" {
+			t.Errorf("left: %s", got)
+		}
+	})
+}
