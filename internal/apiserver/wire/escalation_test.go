@@ -3,8 +3,12 @@ package wire
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,26 +17,33 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authn"
+	"podo.dev/podo/internal/apiserver/tokens"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
-// people are who the tests' bearer tokens are: "jane" is jane, "x:g1,g2" is x in groups. They are in system:authenticated too.
+// people are who the tests' bearer tokens are: "jane" is jane, "x|g1,g2" is x in groups. They are in system:authenticated too.
 type people struct{}
 
 func (people) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	if strings.Contains(token, ".") {
+		return nil, false, nil // a ServiceAccount's
+	}
 	name, groups, _ := strings.Cut(token, "|")
 	u := &user.DefaultInfo{Name: name}
 	if groups != "" {
@@ -82,12 +93,13 @@ func (l *locked) events(t *testing.T, id string) (out []map[string]any) {
 func newLocked(t testing.TB, policy *auditinternal.Policy, objs ...runtime.Object) *locked {
 	t.Helper()
 	vw, s := viewtest.New(t, append(objs, defaultNamespace())...)
-	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
+	issuer, accounts := identities(t, vw)
+	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All(), Tokens: issuer})
 	if err != nil {
 		t.Fatal(err)
 	}
 	who, err := authn.New(authn.Config{
-		Certificates: &authn.X509{Roots: x509.NewCertPool()}, Tokens: []authenticator.Token{people{}}, Anonymous: authn.Everywhere,
+		Certificates: &authn.X509{Roots: x509.NewCertPool()}, Tokens: []authenticator.Token{accounts, people{}}, Anonymous: authn.Everywhere,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +118,30 @@ func newLocked(t testing.TB, policy *auditinternal.Policy, objs ...runtime.Objec
 	}
 	l.Handler = srv
 	return l
+}
+
+// identities issue and read ServiceAccounts' tokens.
+func identities(t testing.TB, vw *view.View) (*tokens.Issuer, *tokens.Authenticator) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := tokens.NewKeys(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := tokens.NewIssuer(tokens.IssuerConfig{Keys: keys, Issuer: "https://us", Audiences: []string{"https://us"}, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := tokens.NewAuthenticator(tokens.AuthenticatorConfig{
+		Keys: keys, View: vw, Issuers: []string{"https://us"}, Audiences: []string{"https://us"}, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issuer, accounts
 }
 
 // ask makes a request: who, what, further headers as "Name: value" lines, and a body.
@@ -156,8 +192,14 @@ func town() []runtime.Object {
 		p := pod(name)
 		p.Namespace, p.UID, p.Spec.NodeName = "team", "uid-x", node
 		p.Spec.ServiceAccountName = "default"
-		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: secret}}}}
+		p.Spec.Volumes = []v1.Volume{
+			{Name: "v", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: secret}}},
+			{Name: "t", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}}},
+		}
 		return p
+	}
+	account := func(name string) *v1.ServiceAccount {
+		return &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("sa-" + name)}}
 	}
 	secret := func(ns, name string) *v1.Secret {
 		return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: "s"}, Type: v1.SecretTypeOpaque, Data: map[string][]byte{"k": []byte("top-secret")}}
@@ -165,7 +207,7 @@ func town() []runtime.Object {
 	const all = "get,list,watch,create,update,patch,delete"
 	return []runtime.Object{
 		ns("team"), ns("vault"), ns("kube-node-lease"), secret("vault", "gold"), secret("team", "one"), secret("team", "two"),
-		onNode("n1", "p1", "one"), onNode("n2", "p2", "two"),
+		account("default"), account("admin"), onNode("n1", "p1", "one"), onNode("n2", "p2", "two"),
 		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n"}}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n"}},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "worker"}, Rules: []rbacv1.PolicyRule{
 			may(all, "", "pods,configmaps,serviceaccounts"), may(all, rbacv1.GroupName, "roles,rolebindings"), may("get", "", "secrets", "one"),
@@ -319,6 +361,81 @@ func TestPrivilegeEscalation(t *testing.T) {
 				t.Errorf("written down as %v, answered %d", status, w.Code)
 			}
 		})
+	}
+}
+
+// TestTokensGiveNoMore: a token is good for its account, its audience and as long as its pod, and a kubelet gets those of its pods only.
+func TestTokensGiveNoMore(t *testing.T) {
+	l := newLocked(t, &auditinternal.Policy{Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelRequestResponse}}}, town()...)
+	const (
+		root = "root|system:masters"
+		ns   = "/api/v1/namespaces/team"
+		of   = "POST " + ns + "/serviceaccounts/default/token"
+	)
+	request := func(pod, uid string, audiences ...string) string {
+		list, _ := json.Marshal(audiences)
+		return fmt.Sprintf(`{"spec":{"audiences":%s,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":%q,"uid":%q}}}`, list, pod, uid)
+	}
+	issue := func(who, line, body string) string {
+		t.Helper()
+		w := l.ask(who, line, "", body)
+		var r struct{ Status struct{ Token string } }
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || r.Status.Token == "" {
+			t.Fatalf("%s: %d %s", line, w.Code, w.Body)
+		}
+		return r.Status.Token
+	}
+	good := issue(nodeOne, of, request("p1", "uid-x"))
+	elsewhere := issue(root, of, request("p1", "uid-x", "elsewhere"))
+	if w := l.ask(good, "GET /api", "", ""); w.Code != 200 {
+		t.Fatalf("a good token: %d %s", w.Code, w.Body)
+	}
+	part := strings.Split(good, ".")
+	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + part[1] + "."
+	payload, _ := base64.RawURLEncoding.DecodeString(part[1])
+	forged := part[0] + "." + base64.RawURLEncoding.EncodeToString(bytes.ReplaceAll(payload, []byte("default"), []byte("admin"))) + "." + part[2]
+	for _, c := range []struct {
+		name, who, line, headers, body string
+		code                           int
+		text                           string
+	}{
+		{"bound to nothing", nodeOne, of, "", `{"spec":{}}`, 403, `node requested token not bound to a pod`},
+		{"bound to a secret", nodeOne, of, "", strings.Replace(request("one", "s"), "Pod", "Secret", 1), 403, `node requested token not bound to a pod`},
+		{"bound to a pod of any UID", nodeOne, of, "", request("p1", ""), 403, `without a uid`},
+		{"bound to another UID", nodeOne, of, "", request("p1", "uid-y"), 403, `does not match the UID in record`},
+		{"bound to another node's pod", nodeOne, of, "", request("p2", "uid-x"), 403, `bound to a pod scheduled on a different node`},
+		{"bound to no pod", nodeOne, of, "", request("p3", "uid-x"), 404, `not found`},
+		{"two audiences", nodeOne, of, "", request("p1", "uid-x", "a", "b"), 403, `node may only request 0 or 1 audiences`},
+		{"an audience that the pod does not name", nodeOne, of, "", request("p1", "uid-x", "bank"), 403, `system:node:n1 is not authorized to request tokens for audience "bank"`},
+		{"of an account of no pod of mine", nodeOne, "POST " + ns + "/serviceaccounts/admin/token", "", request("p1", "uid-x"), 403, `no relationship found`},
+		{"by who may write accounts", "jane", "POST " + ns + "/serviceaccounts/admin/token", "", `{"spec":{}}`, 403, `serviceaccounts/token`},
+		{"another audience's token", elsewhere, "GET /api", "", "", 401, ``},
+		{"not signed", unsigned, "GET /api", "", "", 401, ``},
+		{"another account's name in it", forged, "GET /api", "", "", 401, ``},
+		{"cut off", good[:len(good)-4], "GET /api", "", "", 401, ``},
+		{"what the account may not", good, "GET " + ns + "/secrets/one", "", "", 403, `User "system:serviceaccount:team:default" cannot get resource "secrets"`},
+		{"acts as its node", good, "GET " + ns + "/secrets/one", "Impersonate-User: system:node:n1", "", 403, `cannot impersonate-on:associated-node:get`},
+		{"reviews tokens", good, "POST /apis/authentication.k8s.io/v1/tokenreviews", "", `{"spec":{"token":"x"}}`, 403, `tokenreviews`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := l.ask(c.who, c.line, c.headers, c.body)
+			if plain := strings.ReplaceAll(w.Body.String(), `\"`, `"`); w.Code != c.code || !strings.Contains(plain, c.text) {
+				t.Errorf("answered %d %s, want %d %s", w.Code, w.Body, c.code, c.text)
+			}
+			if len(l.events(t, w.Header().Get("Audit-Id"))) == 0 {
+				t.Error("nothing was written down")
+			}
+		})
+	}
+	if w := l.ask(root, "DELETE "+ns+"/pods/p1?gracePeriodSeconds=0", "", ""); w.Code != 200 {
+		t.Fatal(w.Body)
+	}
+	l.ask(root, "GET "+ns+"/pods", "", "") // a consistent read: the deletion has been seen then
+	if w := l.ask(good, "GET /api", "", ""); w.Code != 401 {
+		t.Errorf("the token of a pod that has gone: %d %s", w.Code, w.Body)
+	}
+	if strings.Contains(l.log.String(), part[2]) {
+		t.Error("a token was written down")
 	}
 }
 
