@@ -43,7 +43,8 @@ type Attributes struct {
 	conds []store.Cond
 	ops   []store.Op
 	undo  []func()
-	held  []func(committed int64)
+
+	through func(ctx context.Context, txn Txn, conds []store.Cond, ops []store.Op) (store.TxnResult, error)
 }
 
 // Require makes the write conditional on what a rule has read: key must still be at revision when the write commits.
@@ -74,16 +75,21 @@ func (a *Attributes) TakeBack() {
 	a.undo = nil
 }
 
-// Hold has a rule keep something (a place at the head of a line) until the creation has ended: release is called once, with the
-// revision at which it was committed, or 0 when it was not.
-func (a *Attributes) Hold(release func(committed int64)) { a.held = append(a.held, release) }
+// Txn is the store's: conditions and writes in one transaction.
+type Txn func(ctx context.Context, conds []store.Cond, ops []store.Op) (store.TxnResult, error)
 
-// End releases what rules hold. The verbs call it when a creation has ended, and before the rules see it again.
-func (a *Attributes) End(committed int64) {
-	for _, release := range a.held {
-		release(committed)
+// Through has a creation committed by commit, which may put it into one transaction with others. It answers as the store would for
+// this creation alone, or refuses it with an API error. One rule may want that.
+func (a *Attributes) Through(commit func(ctx context.Context, txn Txn, conds []store.Cond, ops []store.Op) (store.TxnResult, error)) {
+	a.through = commit
+}
+
+// Commit is the creation's transaction.
+func (a *Attributes) Commit(ctx context.Context, txn Txn, conds []store.Cond, ops []store.Op) (store.TxnResult, error) {
+	if a.through != nil {
+		return a.through(ctx, txn, conds, ops)
 	}
-	a.held = nil
+	return txn(ctx, conds, ops)
 }
 
 // Mutator edits objects; Validator judges them; Remover hears, after both, that the write takes Old out of the store for good (a

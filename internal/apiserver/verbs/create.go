@@ -106,7 +106,6 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
 	m := accessor(obj)
 	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
-	defer func() { a.End(0) }()
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
@@ -152,8 +151,6 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 		obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 		return obj, nil
 	}
-	var committed int64
-	defer func() { a.End(committed) }()
 	op := store.Op{Key: key}
 	if k.TTL != nil {
 		op.TTL = k.TTL(obj)
@@ -164,12 +161,11 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 			return nil, err
 		}
 		conds := append([]store.Cond{{Key: key}}, a.Conds()...)
-		res, err := v.store.Txn(ctx, conds, append([]store.Op{op}, a.Ops()...))
+		res, err := a.Commit(ctx, v.store.Txn, conds, append([]store.Op{op}, a.Ops()...))
 		if err != nil {
 			return nil, storeError(err)
 		}
 		if res.OK {
-			committed = res.Revision
 			m.SetResourceVersion(formatRev(res.Revision))
 			v.record(timeline.Stored, obj, timeline.Field{Key: "rev", Value: m.GetResourceVersion()})
 			return obj, nil
@@ -188,7 +184,6 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 // readmit runs the rules once more after their conditions failed. They have edited the object already and are idempotent, or take
 // back what they chose; beside that, only what they read, require and write matters now.
 func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnResult) (*admit.Attributes, error) {
-	a.End(0)
 	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun, Warn: func(string) {}}
 	if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
 		return next, viewError(err)

@@ -42,9 +42,12 @@ func conflict(r schema.GroupResource, name string) error {
 
 // storeError turns what the store says into what a client understands.
 func storeError(err error) error {
+	var refused *apierrors.StatusError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &refused): // by a rule that took part in the transaction
+		return refused
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("request did not complete within requested timeout - context deadline exceeded", 0)
 	case errors.Is(err, context.Canceled):
