@@ -63,7 +63,7 @@ func (p *Peer) startAPIServer(ctx context.Context) error {
 func (p *Peer) startControllers(context.Context) error {
 	_, err := p.launch("kube-controller-manager", "--kubeconfig="+p.dir("controllers.kubeconfig"), "--bind-address=127.0.0.1",
 		"--secure-port="+p.ports.controllers, "--cert-dir="+p.dir("controllers-pki"), "--leader-elect=false",
-		"--use-service-account-credentials", "--kube-api-qps=10000", "--kube-api-burst=10000",
+		"--use-service-account-credentials", "--kube-api-qps=10000", "--kube-api-burst=10000", "--flex-volume-plugin-dir="+p.dir("plugins"),
 		"--service-account-private-key-file="+p.dir("tokens.key"), "--root-ca-file="+p.dir("ca.crt"))
 	return err
 }
