@@ -16,6 +16,9 @@ import (
 
 // impersonated is who the request acts as: another user, when its headers say so and the caller may.
 func (c *call) impersonated(u user.Info) (user.Info, error) {
+	if !impersonates(c.r.Header) {
+		return u, nil
+	}
 	wanted, err := wantedUser(c.r.Header)
 	if wanted == nil || err != nil {
 		return u, err
@@ -27,12 +30,23 @@ func (c *call) impersonated(u user.Info) (user.Info, error) {
 	// What is proxied further must not impersonate again.
 	c.r = c.r.Clone(c.r.Context())
 	for key := range c.r.Header {
-		if strings.HasPrefix(key, "Impersonate-") {
+		if strings.HasPrefix(key, impersonation) {
 			c.r.Header.Del(key)
 		}
 	}
 	c.audited.Impersonates(as, constraint)
 	return as, nil
+}
+
+const impersonation = "Impersonate-" // what all of its headers begin with
+
+func impersonates(h http.Header) bool {
+	for key := range h {
+		if strings.HasPrefix(key, impersonation) {
+			return true
+		}
+	}
+	return false
 }
 
 // wantedUser is what the headers say, as they say it; nil when they say nothing.
