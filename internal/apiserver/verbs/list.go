@@ -79,8 +79,9 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 	if revision > 0 && (o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0) {
 		exact = revision
 	}
+	p.exact = max(exact, 0)
 	if k.NotCached {
-		return v.listStore(ctx, p, max(exact, 0))
+		return v.listStore(ctx, p, p.exact)
 	}
 	var s view.Snapshot
 	switch {
@@ -109,11 +110,12 @@ type page struct {
 	selector
 	limit int
 	after view.Key
+	exact int64 // the revision asked for, or 0: the snapshot's may be a later one at which this kind was the same
 }
 
 // take fills a page from a snapshot.
 func (p *page) take(s view.Snapshot) *List {
-	out := &List{Kind: p.kind, Rev: s.Rev()}
+	out := &List{Kind: p.kind, Rev: cmp.Or(p.exact, s.Rev())}
 	r := p.kind.GroupResource()
 	if p.name != "" && (p.namespace != "" || !p.kind.Namespaced) {
 		if e := s.Get(r, p.namespace, p.name); p.matches(e) && less(p.after, e.Key) {

@@ -80,14 +80,15 @@ func TestListSelectorsAndPages(t *testing.T) {
 	if len(first.Items) != 2 || first.Continue == "" || first.Remaining == nil || *first.Remaining != 3 {
 		t.Fatalf("first page: %v %q %v", names(first), first.Continue, first.Remaining)
 	}
-	w.create(pod("p00"))
+	w.create(configMap("between")) // of another kind: the pods are those of the first page still
 	second := list("", internalversion.ListOptions{Limit: 2, Continue: first.Continue})
+	w.create(pod("p00"))
 	third := list("", internalversion.ListOptions{Limit: 2, Continue: second.Continue})
 	if got := slices.Concat(names(first), names(second), names(third)); !slices.Equal(got, []string{"default/p0", "default/p2", "default/p4", "other/p1", "other/p3"}) {
 		t.Errorf("pages: %v", got)
 	}
-	if second.Rev != first.Rev || third.Continue != "" {
-		t.Errorf("revisions %d %d, last continue %q", first.Rev, second.Rev, third.Continue)
+	if second.Rev != first.Rev || third.Rev != first.Rev || third.Continue != "" {
+		t.Errorf("revisions %d %d %d, last continue %q", first.Rev, second.Rev, third.Rev, third.Continue)
 	}
 	// Events are not kept decoded; they are listed all the same.
 	for i := range 7 {

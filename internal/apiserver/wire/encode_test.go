@@ -139,4 +139,12 @@ func TestNegotiate(t *testing.T) {
 	if _, err := negotiate(r, true); err == nil {
 		t.Error("text/html was acceptable")
 	}
+	r.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
+	if _, err := negotiate(r, false); err == nil {
+		t.Error("a table of what has none was acceptable")
+	}
+	r.Header.Set("Accept", tableAccept+",application/json")
+	if got, err := negotiate(r, false); err != nil || got != (form{media: jsonType}) {
+		t.Errorf("a table, or else JSON: %+v %v", got, err)
+	}
 }

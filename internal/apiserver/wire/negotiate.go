@@ -37,8 +37,9 @@ type form struct {
 // contentType is what the answer calls itself.
 func (f form) contentType() string { return f.media }
 
-// negotiate reads the Accept header: the first of the client's choices, by weight, that can be served.
-func negotiate(r *http.Request, transform bool) (form, error) {
+// negotiate reads the Accept header: the first of the client's choices, by weight, that can be served. What is answered but not stored
+// has no tables.
+func negotiate(r *http.Request, tables bool) (form, error) {
 	pretty := isPretty(r)
 	accept := r.Header.Get("Accept")
 	if accept == "" {
@@ -55,7 +56,7 @@ func negotiate(r *http.Request, transform bool) (form, error) {
 		if v, err := strconv.ParseFloat(params["q"], 64); err == nil {
 			q = v
 		}
-		f, ok := serveable(media, params, transform)
+		f, ok := serveable(media, params, tables)
 		if ok && q > weight {
 			best, weight = f, q
 			best.pretty = pretty || params["pretty"] == "1" || params["pretty"] == "true"
@@ -67,7 +68,7 @@ func negotiate(r *http.Request, transform bool) (form, error) {
 	return best, nil
 }
 
-func serveable(media string, params map[string]string, transform bool) (form, bool) {
+func serveable(media string, params map[string]string, tables bool) (form, bool) {
 	var f form
 	switch media {
 	case "*/*", "application/*", jsonType:
@@ -82,7 +83,7 @@ func serveable(media string, params map[string]string, transform bool) (form, bo
 		return f, true
 	case "Table":
 		f.as = table
-		if f.media == protoType {
+		if !tables || f.media == protoType {
 			return f, false
 		}
 	case "PartialObjectMetadata", "PartialObjectMetadataList":
@@ -90,7 +91,7 @@ func serveable(media string, params map[string]string, transform bool) (form, bo
 	default:
 		return f, false
 	}
-	return f, transform && params["g"] == metav1.GroupName && params["v"] == "v1"
+	return f, params["g"] == metav1.GroupName && params["v"] == "v1"
 }
 
 // isPretty: for people, who use curl or a browser, JSON is indented.

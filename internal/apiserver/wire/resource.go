@@ -48,7 +48,7 @@ func (c *call) resource(u user.Info) {
 		return
 	}
 	// An answer that the client would not take is refused before anything is done.
-	f, err := negotiate(c.r, true)
+	f, err := negotiate(c.r, !c.kind.Unstored)
 	if err != nil {
 		c.fail(err)
 		return
