@@ -105,12 +105,16 @@ func defaultClass(s view.Snapshot) (lowest *schedulingv1.PriorityClass) {
 }
 
 // Validate implements Validator.
-func (p *Priority) Validate(_ context.Context, a *Attributes) error {
+func (p *Priority) Validate(ctx context.Context, a *Attributes) error {
 	c, ok := a.Object.(*schedulingv1.PriorityClass)
 	if !ok || !c.GlobalDefault || a.Ref.Subresource != "" {
 		return nil
 	}
-	if is := defaultClass(p.View.Snapshot()); is != nil && (a.Op == Create || a.Op == Update && is.Name != c.Name) {
+	s, err := p.View.Fresh(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("failed to get default priority class: %w", err))
+	}
+	if is := defaultClass(s); is != nil && (a.Op == Create || a.Op == Update && is.Name != c.Name) {
 		return forbidden(a, fmt.Sprintf("PriorityClass %v is already marked as default. Only one default can exist", is.Name))
 	}
 	return nil

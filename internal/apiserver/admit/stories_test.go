@@ -23,6 +23,7 @@ import (
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
@@ -87,6 +88,7 @@ func play(t *testing.T, file string) {
 type story struct {
 	t     *testing.T
 	verbs *verbs.Verbs
+	view  *view.View
 }
 
 func newStory(t *testing.T, config string, objs ...runtime.Object) *story {
@@ -100,7 +102,7 @@ func newStory(t *testing.T, config string, objs ...runtime.Object) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &story{t, v}
+	return &story{t, v, vw}
 }
 
 func decode(t *testing.T, doc []byte) runtime.Object {
@@ -128,6 +130,9 @@ func decode(t *testing.T, doc []byte) runtime.Object {
 }
 
 func (s *story) request(obj runtime.Object) string {
+	if _, err := s.view.Fresh(s.t.Context()); err != nil { // some rules decide on what the view has
+		s.t.Fatal(err)
+	}
 	m, _ := meta.Accessor(obj)
 	k := viewtest.Kind(s.t, obj)
 	ref := client.Ref{Resource: k.GroupResource(), Namespace: m.GetNamespace(), Name: m.GetName()}

@@ -117,9 +117,14 @@ func (r reader) GetNamespace(ctx context.Context, name string) (*v1.Namespace, e
 	return e.Object.(*v1.Namespace), nil
 }
 
-func (r reader) ListPods(_ context.Context, namespace string) ([]*v1.Pod, error) {
+// ListPods is asked when a namespace's level changes.
+func (r reader) ListPods(ctx context.Context, namespace string) ([]*v1.Pod, error) {
+	s, err := r.view.Fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []*v1.Pod
-	for e := range r.view.Snapshot().All(schema.GroupResource{Resource: "pods"}, namespace, view.Key{}) {
+	for e := range s.All(schema.GroupResource{Resource: "pods"}, namespace, view.Key{}) {
 		out = append(out, e.Object.(*v1.Pod))
 	}
 	return out, nil
