@@ -12,11 +12,13 @@ import (
 
 	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/apiserver/authz/rbac"
+	"podo.dev/podo/internal/view"
 )
 
 // Escalation keeps users from giving away what they do not have: a role's rules must be held by who writes the role or may "escalate"
 // it, a bound role's by who binds it or may "bind" it.
 type Escalation struct {
+	View       *view.View
 	Authorizer authz.Authorizer
 	Rules      *rbac.Authorizer
 }
@@ -35,6 +37,17 @@ func (x *Escalation) Mutate(ctx context.Context, a *Attributes) error {
 	if a.Op == Update && bookkeeping(a.Object, a.Old) {
 		return nil
 	}
+	if x.judge(ctx, a) == nil {
+		return nil
+	}
+	// What is refused may have been allowed a moment ago: the truth before saying no.
+	if _, err := x.View.Fresh(ctx); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return x.judge(ctx, a)
+}
+
+func (x *Escalation) judge(ctx context.Context, a *Attributes) error {
 	var err error
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:

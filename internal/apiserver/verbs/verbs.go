@@ -160,7 +160,7 @@ func (v *Verbs) rules() (admit.Chain, error) {
 		&admit.RuntimeClass{View: view},
 		&admit.PodTopologyLabels{View: view},
 		&admit.PodResize{View: view},
-		&admit.Escalation{Authorizer: v.c.Authorizer, Rules: v.c.Authorizer.RBAC},
+		&admit.Escalation{View: view, Authorizer: v.c.Authorizer, Rules: v.c.Authorizer.RBAC},
 	)
 	return admit.Ordered(append(all, v.c.Admission...)...), nil
 }

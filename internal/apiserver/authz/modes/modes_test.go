@@ -65,6 +65,15 @@ func TestDecisions(t *testing.T) {
 			Containers:     []v1.Container{{EnvFrom: []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: ref("from")}}}}},
 		}),
 		pod("n2", "p2", v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "theirs"}}}}}),
+		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim"}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: "disk"}},
+		&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: v1.PersistentVolumeSpec{
+			ClaimRef: &v1.ObjectReference{Namespace: "ns", Name: "claim"},
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+				NodeStageSecretRef:         &v1.SecretReference{Namespace: "store", Name: "stage"},
+				ControllerPublishSecretRef: &v1.SecretReference{Namespace: "store", Name: "publish"},
+			}},
+		}},
+		&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{Namespace: "other", Name: "claim"}}},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "reader"}, Rules: []rbacv1.PolicyRule{
 			{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods", "pods/log"}},
 			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"one"}},
@@ -156,7 +165,11 @@ func TestDecisions(t *testing.T) {
 		{node, "update persistentvolumeclaims/status ns/claim", "yes"},
 		{node, "get persistentvolumeclaims ns/x", unrelated},
 		{node, "list persistentvolumeclaims ns/claim", "node: can only get individual resources of this type"},
+		{node, "get persistentvolumes disk", "yes"},
+		{node, "get persistentvolumes theirs", unrelated},
 		{node, "get persistentvolumes x", unrelated},
+		{node, "get secrets store/stage", "yes"},
+		{node, "get secrets store/publish", unrelated},
 		{node, "create serviceaccounts/token ns/sa", "yes"},
 		{node, "get serviceaccounts ns/sa", "yes"},
 		{node, "create serviceaccounts/token ns/default", unrelated},
