@@ -31,6 +31,7 @@ type world struct {
 	verbs   *verbs.Verbs
 	certs   *pki.Bundle
 	address string
+	server  *Server
 }
 
 func newWorld(t testing.TB) *world {
@@ -80,7 +81,7 @@ func serve(t testing.TB, vw *view.View, s store.Store) *world {
 		}
 	})
 	<-ready
-	return &world{t: t, ctx: t.Context(), verbs: vb, certs: certs, address: "https://" + srv.Addr().String()}
+	return &world{t: t, ctx: t.Context(), verbs: vb, certs: certs, address: "https://" + srv.Addr().String(), server: srv}
 }
 
 // config is that of a client with the named certificate.

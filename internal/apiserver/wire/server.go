@@ -106,6 +106,7 @@ type Server struct {
 	kubelets *http.Transport
 	metrics  *metrics
 	flight   flight
+	patience time.Duration // watchWrite
 
 	impersonator *impersonate.Impersonator
 
@@ -148,7 +149,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), metrics: m,
-		flight: make(flight, maxInFlight), impersonator: impersonate.New(c.Verbs.Authorizer()),
+		flight: make(flight, maxInFlight), patience: watchWrite, impersonator: impersonate.New(c.Verbs.Authorizer()),
 	}
 	return s, s.route()
 }

@@ -127,7 +127,7 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 			continue
 		}
 		// A client that does not read is cut off, so that it holds no more than this much for no longer than this.
-		_ = out.SetWriteDeadline(time.Now().Add(watchWrite)) // tests' writers know no deadlines
+		_ = out.SetWriteDeadline(time.Now().Add(c.s.patience)) // tests' writers know no deadlines
 		if _, err := c.w.Write(buf); err != nil {
 			return
 		}
