@@ -15,6 +15,7 @@ const (
 	reasonPodCompleted   = "PodCompleted"
 	reasonPodFailed      = "PodFailed"
 	reasonGates          = "ReadinessGatesNotReady"
+	reasonNoSandbox      = "PodSandboxNotReady"
 )
 
 var own = []v1.PodConditionType{
@@ -46,7 +47,7 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 			})
 		}
 	}
-	add(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(s.Sandbox == SandboxUp && s.Stage < Releasing)})
+	add(s.sandboxCondition())
 	add(s.initializedCondition(st))
 	ready := s.containersReady(st)
 	add(s.readyCondition(ready, out))
@@ -55,7 +56,18 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	return out
 }
 
-func truth(b bool) v1.ConditionStatus { return either(b, v1.ConditionTrue, v1.ConditionFalse) }
+// sandboxCondition tells whether containers can be started. While a new sandbox takes an old one's place, the old one is what there is.
+func (s *State) sandboxCondition() v1.PodCondition {
+	out := v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: v1.ConditionTrue}
+	if s.Sandbox == SandboxUp && s.Stage < Releasing {
+		return out
+	}
+	out.Status, out.Reason, out.Message = v1.ConditionFalse, reasonNoSandbox, "no pod sandbox exists"
+	if s.Sandbox == SandboxUp || s.Sandbox == SandboxLost || s.SandboxAttempt > 0 {
+		out.Message = "pod sandbox is not ready"
+	}
+	return out
+}
 
 func (s *State) initializedCondition(st *v1.PodStatus) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}

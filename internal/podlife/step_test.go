@@ -293,12 +293,12 @@ func TestConditions(t *testing.T) {
 		at   time.Duration
 		want string
 	}{
-		{0, "Pending\nPodReadyToStartContainers=False\nInitialized=False ContainersNotInitialized containers with incomplete status: [i]\n" +
+		{0, "Pending\nPodReadyToStartContainers=False PodSandboxNotReady no pod sandbox exists\nInitialized=False ContainersNotInitialized containers with incomplete status: [i]\n" +
 			"Ready=False ContainersNotReady containers with unready status: [m]\nContainersReady=False ContainersNotReady containers with unready status: [m]\nPodScheduled=True"},
 		{time.Second, "Pending\nPodReadyToStartContainers=True\nInitialized=False ContainersNotInitialized containers with incomplete status: [i]\n" +
 			"Ready=False ContainersNotReady containers with unready status: [m]\nContainersReady=False ContainersNotReady containers with unready status: [m]\nPodScheduled=True"},
 		{7 * time.Second, "Running\nPodReadyToStartContainers=True\nInitialized=True\nReady=True\nContainersReady=True\nPodScheduled=True"},
-		{20 * time.Second, "Succeeded\nPodReadyToStartContainers=False\nInitialized=True PodCompleted\nReady=False PodCompleted\nContainersReady=False PodCompleted\nPodScheduled=True"},
+		{20 * time.Second, "Succeeded\nPodReadyToStartContainers=False PodSandboxNotReady pod sandbox is not ready\nInitialized=True PodCompleted\nReady=False PodCompleted\nContainersReady=False PodCompleted\nPodScheduled=True"},
 	} {
 		w.until(x.at)
 		if got := show(); got != x.want {

@@ -65,7 +65,9 @@ func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func roleKind() *Kind {
 	of := func(obj runtime.Object) *rbacv1.Role { return obj.(*rbacv1.Role) }
-	validate := func(obj runtime.Object) field.ErrorList { return validateRules(of(obj).Rules, true) }
+	validate := func(obj runtime.Object) field.ErrorList {
+		return append(validateRules(of(obj).Rules, true), requireVerbs(of(obj).Rules)...)
+	}
 	return &Kind{
 		GVK:              rbacv1.SchemeGroupVersion.WithKind("Role"),
 		Resource:         "roles",

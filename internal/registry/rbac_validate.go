@@ -20,10 +20,18 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	return e.List()
 }
 
-func validateRule(e *check.Errors, p *field.Path, r *rbacv1.PolicyRule, namespaced bool) {
-	if len(r.Verbs) == 0 {
-		e.Required(p.Child("verbs"), "verbs must contain at least one value")
+// requireVerbs comes last, as what upstream reads from marks at the types does.
+func requireVerbs(rules []rbacv1.PolicyRule) field.ErrorList {
+	var e check.Errors
+	for i := range rules {
+		if len(rules[i].Verbs) == 0 {
+			e.Required(field.NewPath("rules").Index(i).Child("verbs"), "")
+		}
 	}
+	return e.List()
+}
+
+func validateRule(e *check.Errors, p *field.Path, r *rbacv1.PolicyRule, namespaced bool) {
 	if urls := p.Child("nonResourceURLs"); len(r.NonResourceURLs) > 0 {
 		if namespaced {
 			e.Invalid(urls, r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs")
@@ -45,9 +53,14 @@ func validateRule(e *check.Errors, p *field.Path, r *rbacv1.PolicyRule, namespac
 func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	var e check.Errors
 	e.Add(validateRules(r.Rules, false))
-	if r.AggregationRule == nil {
-		return e.List()
+	if r.AggregationRule != nil {
+		aggregated(&e, r, old)
 	}
+	e.Add(requireVerbs(r.Rules))
+	return e.List()
+}
+
+func aggregated(e *check.Errors, r, old *rbacv1.ClusterRole) {
 	p := field.NewPath("aggregationRule", "clusterRoleSelectors")
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
 		e.Required(p, "at least one clusterRoleSelector required if aggregationRule is non-nil")
@@ -60,7 +73,6 @@ func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 			e.Invalid(p.Index(i), sel, "invalid label selector.")
 		}
 	}
-	return e.List()
 }
 
 func badSelectors(r *rbacv1.ClusterRole) bool {
@@ -71,14 +83,18 @@ func badSelectors(r *rbacv1.ClusterRole) bool {
 
 // validateBinding: kinds are the roles that it may bind, "Role" among them in a namespace.
 func validateBinding(ref rbacv1.RoleRef, list []rbacv1.Subject, kinds ...string) field.ErrorList {
+	return append(bindingRules(ref, list, false, kinds), requireNames(ref, list)...)
+}
+
+func bindingRules(ref rbacv1.RoleRef, list []rbacv1.Subject, changed bool, kinds []string) field.ErrorList {
 	var e check.Errors
 	p := field.NewPath("roleRef")
 	check.OneOf(&e, p.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName)
 	check.OneOf(&e, p.Child("kind"), ref.Kind, kinds...)
-	if ref.Name == "" {
-		e.Required(p.Child("name"), "")
-	} else {
+	if ref.Name != "" {
 		e.Each(p.Child("name"), ref.Name, validRBACName(ref.Name, false))
+	} else if changed {
+		e.Required(p.Child("name"), "")
 	}
 	for i := range list {
 		validateSubject(&e, field.NewPath("subjects").Index(i), &list[i], slices.Contains(kinds, "Role"))
@@ -86,10 +102,21 @@ func validateBinding(ref rbacv1.RoleRef, list []rbacv1.Subject, kinds ...string)
 	return e.List()
 }
 
-func validateSubject(e *check.Errors, p *field.Path, s *rbacv1.Subject, namespaced bool) {
-	if s.Name == "" {
-		e.Required(p.Child("name"), "")
+// requireNames comes last, as what upstream reads from marks at the types does.
+func requireNames(ref rbacv1.RoleRef, list []rbacv1.Subject) field.ErrorList {
+	var e check.Errors
+	for i := range list {
+		if list[i].Name == "" {
+			e.Required(field.NewPath("subjects").Index(i).Child("name"), "")
+		}
 	}
+	if ref.Name == "" {
+		e.Required(field.NewPath("roleRef", "name"), "")
+	}
+	return e.List()
+}
+
+func validateSubject(e *check.Errors, p *field.Path, s *rbacv1.Subject, namespaced bool) {
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
 		if s.Name != "" {
@@ -111,9 +138,10 @@ func validateSubject(e *check.Errors, p *field.Path, s *rbacv1.Subject, namespac
 // validateBindingUpdate: what a binding binds to is fixed, since whoever trusts it has looked at that.
 func validateBindingUpdate(ref, old rbacv1.RoleRef, list []rbacv1.Subject, kinds ...string) field.ErrorList {
 	var e check.Errors
-	e.Add(validateBinding(ref, list, kinds...))
+	e.Add(bindingRules(ref, list, ref != old, kinds))
 	if ref != old {
 		e.Invalid(field.NewPath("roleRef"), ref, apivalidation.FieldImmutableErrorMsg)
 	}
+	e.Add(requireNames(ref, list))
 	return e.List()
 }

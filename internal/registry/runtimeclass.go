@@ -64,12 +64,13 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 func validateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
 	var e check.Errors
 	p := field.NewPath("handler")
-	if c.Handler == "" {
-		e.Required(p, "")
-	} else {
+	if c.Handler != "" {
 		e.Each(p, c.Handler, apivalidation.NameIsDNSLabel(c.Handler, false))
 	}
 	e.Add(runtimeClassRules(c))
+	if c.Handler == "" {
+		e.Required(p, "")
+	}
 	if c.Handler != old.Handler {
 		e.Invalid(p, nil, apivalidation.FieldImmutableErrorMsg)
 	}
