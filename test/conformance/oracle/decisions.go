@@ -11,6 +11,10 @@ var decisions = []struct{ contains, reason string }{
 	{" persistentvolumeclaims/status | order | upstream: status.", "as above"},
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
+	{"is registered for version “” in scheme “” | podo: Invalid value: “”: no kind", "the message names the place in upstream's sources where types are registered, which a test program's build changes"},
+	{"/proxy | upstream: served | podo: ", "the proxies to nodes, pods and services are not served"},
+	{"/proxy/{path} | upstream: served | podo: ", "the proxies to nodes, pods and services are not served"},
+	{"/eviction | upstream: served | podo: ", "evictions come with disruption budgets"},
 }
 
 func decided(signature string) string {

@@ -81,6 +81,9 @@ func changes(m *mutator) int {
 // TestEveryServedKind: what Podo serves is compared, with every endpoint that takes the object.
 func TestEveryServedKind(t *testing.T) {
 	for _, k := range registry.All() {
+		if k.Unstored {
+			continue // a review is an answer: upstream's is in its storage, with an authorizer behind it
+		}
 		i := slices.IndexFunc(Kinds, func(c Kind) bool { return c.Podo == k })
 		if i < 0 {
 			t.Errorf("%s is served and not compared: it needs a line in kinds.go and manifests in corpus/", k.GroupResource())

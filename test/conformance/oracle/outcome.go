@@ -32,7 +32,7 @@ type Cause struct {
 func refused(err error) []Cause {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return []Cause{{Type: "Error", Message: err.Error()}}
+		return []Cause{{Type: string(metav1.StatusReasonUnknown), Message: err.Error()}}
 	}
 	s := status.Status()
 	if s.Reason != metav1.StatusReasonInvalid || s.Details == nil || len(s.Details.Causes) == 0 {
@@ -47,11 +47,12 @@ func refused(err error) []Cause {
 	return out
 }
 
-// guarded runs one side; a panic is a refusal of its own kind.
-func guarded(side string, f func() Outcome) (o Outcome) {
+// guarded runs one side; a panic is a refusal of its own kind, and one that both sides have is no difference.
+func guarded(f func() Outcome) (o Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			o = Outcome{Causes: []Cause{{Type: "Panic", Message: fmt.Sprintf("%s: %v", side, p)}}}
+			text, _, _ := strings.Cut(fmt.Sprint(p), "\n")
+			o = Outcome{Causes: []Cause{{Type: "Panic", Message: text}}}
 		}
 	}()
 	return f()
@@ -139,7 +140,7 @@ func compareCauses(upstream, podo []Cause) []Difference {
 func firsts(list []Cause) []string {
 	var out []string
 	for _, c := range list {
-		f := underMap.ReplaceAllString(c.Field, "$1")
+		f := oneLimit.ReplaceAllString(underMap.ReplaceAllString(c.Field, "$1"), "$1")
 		if !slices.Contains(out, f) {
 			out = append(out, f)
 		}
@@ -147,7 +148,10 @@ func firsts(list []Cause) []string {
 	return out
 }
 
-var underMap = regexp.MustCompile(`(resources|overhead|capacity|allocatable|annotations|labels|nodeSelector|data|binaryData)\b.*`)
+var underMap = regexp.MustCompile(`(resources|overhead|capacity|allocatable|annotations|labels|nodeSelector|data|binaryData|hard|used)\b.*`)
+
+// oneLimit is an element of a LimitRange: upstream looks at its maps by the names of all of them, in no order.
+var oneLimit = regexp.MustCompile(`(^spec\.limits\[\d+\])\..*`)
 
 func compareTexts(where string, upstream, podo []string) []Difference {
 	var out []Difference

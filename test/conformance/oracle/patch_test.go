@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -86,7 +87,7 @@ var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchTy
 
 // UpstreamPatch is a PATCH through upstream's own handler.
 func (k Kind) UpstreamPatch(scope *handlers.RequestScope, old runtime.Object, p verbs.Patch) Outcome {
-	return guarded("upstream", func() Outcome {
+	return guarded(func() Outcome {
 		was := k.internal(old)
 		name := meta1(was).GetName()
 		var warnings recorder
@@ -97,7 +98,7 @@ func (k Kind) UpstreamPatch(scope *handlers.RequestScope, old runtime.Object, p 
 		req := httptest.NewRequest(http.MethodPatch, "/?"+query.Encode(), bytes.NewReader(p.Data))
 		req.Header.Set("Content-Type", string(p.Type))
 		req.Header.Set("Accept", "application/json")
-		req = req.WithContext(k.requestContext(scope.Subresource, name, &warnings))
+		req = req.WithContext(audit.WithAuditContext(k.requestContext(scope.Subresource, name, &warnings)))
 		w := httptest.NewRecorder()
 		handlers.PatchResource(shelf{k, scope.Subresource, was}, scope, nil, patchTypes)(w, req)
 		if w.Code != http.StatusOK {
@@ -118,7 +119,7 @@ func (k Kind) UpstreamPatch(scope *handlers.RequestScope, old runtime.Object, p 
 
 // PodoPatch is a PATCH as internal/apiserver/verbs does it.
 func (k Kind) PodoPatch(endpoint string, old runtime.Object, p verbs.Patch) Outcome {
-	return guarded("podo", func() Outcome {
+	return guarded(func() Outcome {
 		obj, warnings, err := p.Apply(k.Podo, old)
 		if err != nil {
 			return Outcome{Causes: refused(err)}

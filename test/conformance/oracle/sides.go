@@ -64,7 +64,7 @@ func (k Kind) external(obj runtime.Object) runtime.Object {
 
 // UpstreamCreate is a POST as upstream's registry does it.
 func (k Kind) UpstreamCreate(obj runtime.Object) Outcome {
-	return guarded("upstream", func() Outcome {
+	return guarded(func() Outcome {
 		in := k.internal(obj)
 		var w recorder
 		m := meta1(in)
@@ -77,7 +77,7 @@ func (k Kind) UpstreamCreate(obj runtime.Object) Outcome {
 
 // PodoCreate is a POST as internal/apiserver/verbs does it.
 func (k Kind) PodoCreate(obj runtime.Object) Outcome {
-	return guarded("podo", func() Outcome {
+	return guarded(func() Outcome {
 		p := k.Podo
 		obj := obj.DeepCopyObject()
 		p.Default(obj)
@@ -98,7 +98,7 @@ func (k Kind) PodoCreate(obj runtime.Object) Outcome {
 
 // UpstreamUpdate is a PUT to an endpoint of the kind ("" or a subresource) as upstream's registry does it.
 func (k Kind) UpstreamUpdate(endpoint string, obj, old runtime.Object) Outcome {
-	return guarded("upstream", func() Outcome {
+	return guarded(func() Outcome {
 		in, was := k.internal(obj), k.internal(old)
 		var w recorder
 		if err := rest.BeforeUpdate(k.Update[endpoint], k.requestContext(endpoint, meta1(was).GetName(), &w), in, was); err != nil {
@@ -110,7 +110,7 @@ func (k Kind) UpstreamUpdate(endpoint string, obj, old runtime.Object) Outcome {
 
 // PodoUpdate is a PUT as internal/apiserver/verbs does it.
 func (k Kind) PodoUpdate(endpoint string, obj, old runtime.Object) Outcome {
-	return guarded("podo", func() Outcome {
+	return guarded(func() Outcome {
 		p := k.Podo
 		rules := p.Updates[endpoint]
 		obj, old := obj.DeepCopyObject(), old.DeepCopyObject()

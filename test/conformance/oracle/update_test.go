@@ -5,12 +5,15 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // change is an update: the object as stored and as sent.
@@ -184,4 +187,24 @@ func (k Kind) storable(obj runtime.Object) bool {
 		pod.Spec.EphemeralContainers = nil
 	}
 	return k.UpstreamCreate(fresh).Object != nil
+}
+
+// TestResets: the fields that a write through an endpoint leaves alone, whose owner it therefore does not become.
+func TestResets(t *testing.T) {
+	each(t, func(t *testing.T, k Kind) {
+		for endpoint, s := range k.Update {
+			theirs := []string{}
+			if r, ok := s.(rest.ResetFieldsStrategy); ok {
+				if set := r.GetResetFields()[fieldpath.APIVersion(k.Podo.GroupVersion().String())]; set != nil {
+					set.Iterate(func(p fieldpath.Path) { theirs = append(theirs, strings.TrimPrefix(p.String(), ".")) })
+				}
+			}
+			ours := slices.Clone(k.Podo.Updates[endpoint].Resets)
+			slices.Sort(ours)
+			slices.Sort(theirs)
+			if !slices.Equal(ours, theirs) {
+				t.Errorf("%q: upstream %q, podo %q", endpoint, theirs, ours)
+			}
+		}
+	})
 }

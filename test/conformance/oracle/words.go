@@ -23,7 +23,6 @@ var (
 	}
 	byField = map[string][]string{
 		"FieldPath":           {"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.labels['a']", "metadata.annotations['a']", "metadata.annotations['a b']", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "status.phase", "spec.bad", "metadata.labels['']"},
-		"Resource":            {"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.hugepages-2Mi", "requests.hugepages-1Gi", "limits.x", "requests.example.com/foo"},
 		"IP":                  {"1.2.3.4", "::1", "01.2.3.4", "fe80::1", "1.2.3", "::ffff:1.2.3.4", "127.0.0.1", "224.0.0.1"},
 		"IPs":                 {"1.2.3.4", "::1"},
 		"HostIP":              {"1.2.3.4", "::1", "127.0.0.1", "0.0.0.0", "01.2.3.4", "x"},
@@ -72,6 +71,9 @@ var (
 		"AppProtocol":              {"http", "kubernetes.io/h2c", "a b", "", long},
 		"TargetPort":               {"http", "a-very-long-port-name", "-a", "80", "", "HTTP"},
 		"Addresses":                {"10.0.0.1", "10.0.0.2", "fd00::1", "127.0.0.1", "169.254.1.1", "010.0.0.1", "example.com", "x_"},
+		"CIDRs":                    {"10.96.0.0/16", "fd00::/108", "10.96.0.1/16", "010.96.0.0/16", "::ffff:10.0.0.0/112", "x"},
+		"Resource":                 {"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.hugepages-2Mi", "requests.hugepages-1Gi", "limits.x", "requests.example.com/foo", "services", "pods"},
+		"Group":                    {"", "apps", "a b"},
 		"Zone":                     {"a", "a b", "", long},
 		// Rules of access.
 		"Verbs":           {"get", "list", "*", "use", "", "bind"},
