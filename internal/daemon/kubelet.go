@@ -473,7 +473,7 @@ func (a *agent) buildServer() error {
 		Addr:       net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.KubeletPort)),
 		HealthAddr: health,
 		TLS:        &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
-		Pods:       a.kubelet, Runtime: s.node.runtime, Log: a.log().of("kubelet-server"),
+		Pods:       a.kubelet, Runtime: s.node.runtime, Log: a.log().of("kubelet-server"), Authenticate: s.control.identity.authn.Known,
 		Authorize: s.authorizeKubelet,
 		Ended:     kubeletserver.EndedBy(s.node.runtime, &a.bell, 30*time.Second),
 		Healthy:   a.kubelet.Healthy,

@@ -83,3 +83,12 @@ func (a *Authenticator) User(r *http.Request) (user.Info, error) {
 	}
 	return nil, ErrUnauthorized
 }
+
+// Known is who r is from when its credentials say so: without any it is nobody, and never anonymous.
+func (a *Authenticator) Known(r *http.Request) (user.Info, bool, error) {
+	answer, ok, err := a.known.AuthenticateRequest(r)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return answer.User, true, nil
+}
