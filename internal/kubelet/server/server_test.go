@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,7 @@ func TestAttributes(t *testing.T) {
 		"GET /pods": "get [pods proxy]", "GET /podsx": "get [proxy]", "POST /exec/a/b/c": "create [proxy]", "GET /stats/summary": "get [stats]",
 		"GET /metrics/resource": "get [metrics]", "GET /logs/": "get [log]", "GET /configz": "get [configz proxy]",
 		"GET /containerLogs/a/b/c": "get [proxy]", "DELETE /x": "delete [proxy]", "POST /checkpoint/a/b/c": "create [checkpoint]",
+		"GET /flagz": "get [configz]", "GET /statusz": "get [statusz]", "GET /runningpods/": "get [pods proxy]", "HEAD /pods": " [pods proxy]",
 	} {
 		method, p, _ := strings.Cut(path, " ")
 		r, err := http.NewRequestWithContext(t.Context(), method, p, nil)
@@ -73,6 +75,36 @@ func TestAttributes(t *testing.T) {
 		verb, subs := attributes(r)
 		if got := fmt.Sprint(verb, " ", subs); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// Who may read the node's metrics gets nothing else, however the path is written.
+func TestPathTricks(t *testing.T) {
+	g := newRig(t, func(c *Config) {
+		c.Authenticate = func(*http.Request) (user.Info, bool, error) { return &user.DefaultInfo{Name: "scraper"}, true, nil }
+		c.Authorize = func(_ context.Context, _ user.Info, verb, sub, _ string) (bool, error) {
+			return verb == "get" && sub == "metrics", nil
+		}
+		c.Extra = map[string]http.Handler{"/metrics": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m 1") })}
+	})
+	g.pods.list = []*v1.Pod{pod()}
+	ask := func(method, target string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		g.srv.Handler().ServeHTTP(w, httptest.NewRequest(method, target, nil))
+		return w
+	}
+	if w := ask("GET", "/metrics"); w.Code != 200 {
+		t.Fatalf("metrics: %d", w.Code)
+	}
+	for _, target := range []string{
+		"/pods", "//pods", "/./pods", "/metrics/../pods", "/metrics/%2e%2e/pods", "/metrics/..%2fpods", "/metrics/x/../../pods", "/pods/../pods",
+		"/metricsx", "/exec/ns/p/c", "/metrics/../exec/ns/p/c?command=id", "/metrics//exec/ns/p/c", "/run/ns/p/c?cmd=id", "/containerLogs/ns/p/c", "/configz",
+	} {
+		for _, method := range []string{"GET", "POST", "HEAD", "PUT", "CONNECT", "OPTIONS"} {
+			if w := ask(method, target); w.Code < 300 || strings.Contains(w.Body.String(), "PodList") {
+				t.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
+			}
 		}
 	}
 }
