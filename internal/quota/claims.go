@@ -28,8 +28,8 @@ var claims = measure{
 	usage: func(obj runtime.Object, _ time.Time) v1.ResourceList {
 		return claimUsage(obj.(*v1.PersistentVolumeClaim))
 	},
-	charged: func(subresource string, obj, old runtime.Object) bool {
-		return subresource == "" || subresource == "status" && old != nil && claimMoved(obj, old)
+	charged: func(subresource string, _, old runtime.Object) bool {
+		return subresource == "" || subresource == "status" && old != nil
 	},
 	moved: claimMoved,
 	inScope: func(s v1.ScopedResourceSelectorRequirement, obj runtime.Object) bool {

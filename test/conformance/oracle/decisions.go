@@ -10,6 +10,7 @@ var decisions = []struct{ contains, reason string }{
 	{" resourcequotas/status | order | upstream: status.", "as above"},
 	{" persistentvolumeclaims/status | order | upstream: status.", "as above"},
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
+	{" pods | refusal | upstream: error matching scopes of quota ", "a quota that selects by a value which no label can have selects nothing; upstream answers every pod with an internal error"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
 	{"is registered for version “” in scheme “” | podo: Invalid value: “”: no kind", "the message names the place in upstream's sources where types are registered, which a test program's build changes"},
 	{"/proxy | upstream: served | podo: ", "the proxies to nodes, pods and services are not served"},
