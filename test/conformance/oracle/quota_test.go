@@ -239,4 +239,3 @@ func amounts(list v1.ResourceList) string {
 	slices.Sort(out)
 	return strings.Join(out, " ")
 }
-
