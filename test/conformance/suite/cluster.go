@@ -27,6 +27,7 @@ type Cluster struct {
 	StandIn    []string
 	// Accounts says that namespaces get a default service account and the cluster's CA, which the suite waits for before each test.
 	Accounts bool
+	config   *rest.Config
 	close    func()
 }
 
@@ -40,7 +41,7 @@ func (c *Cluster) Close() {
 // Open asks a cluster what it serves. The suite's own set-up, before any test, asks for the Service "kubernetes" to learn the
 // family of addresses, and gives up without it. Where services are not served, a stand-in on loopback answers that one request and
 // hands on everything else, so that tests of pods can be judged already; the report says so.
-func Open(kubeconfig, dir string) (*Cluster, error) {
+func Open(ctx context.Context, kubeconfig, dir string) (*Cluster, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
@@ -53,7 +54,7 @@ func Open(kubeconfig, dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the cluster of %s does not answer: is it running? %w", kubeconfig, err)
 	}
-	c := &Cluster{Kubeconfig: kubeconfig, Server: version.GitVersion, Served: map[string]bool{}}
+	c := &Cluster{Kubeconfig: kubeconfig, config: cfg, Server: version.GitVersion, Served: map[string]bool{}}
 	// Groups that cannot be listed count as not served.
 	_, lists, err := d.ServerGroupsAndResources()
 	if len(lists) == 0 && err != nil {
@@ -70,7 +71,7 @@ func Open(kubeconfig, dir string) (*Cluster, error) {
 		}
 	}
 	var nodes v1.NodeList
-	raw, err := d.RESTClient().Get().AbsPath("/api/v1/nodes").DoRaw(context.Background())
+	raw, err := d.RESTClient().Get().AbsPath("/api/v1/nodes").DoRaw(ctx)
 	if err == nil {
 		err = json.Unmarshal(raw, &nodes)
 	}
@@ -80,7 +81,7 @@ func Open(kubeconfig, dir string) (*Cluster, error) {
 	c.Served[TwoNodes] = len(nodes.Items) > 1
 	c.Accounts = c.Served["serviceaccounts"]
 	for _, path := range []string{"serviceaccounts/default", "configmaps/kube-root-ca.crt"} {
-		if _, err := d.RESTClient().Get().AbsPath("/api/v1/namespaces/default/" + path).DoRaw(context.Background()); err != nil {
+		if _, err := d.RESTClient().Get().AbsPath("/api/v1/namespaces/default/" + path).DoRaw(ctx); err != nil {
 			c.Accounts = false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMissingNamesWhatATestNeeds(t *testing.T) {
-	served := map[string]bool{"pods": true, "services": true}
+	served := map[string]bool{"pods": true, "services": true, "replicationcontrollers": true, "services!": true}
 	for _, c := range []struct {
 		name, file string
 		want       []string
@@ -24,6 +24,8 @@ func TestMissingNamesWhatATestNeeds(t *testing.T) {
 		{"[sig-node] Pods should be submitted and removed [Conformance]", "test/e2e/common/node/pods.go", nil},
 		{"[sig-apps] Job should run [Conformance]", "test/e2e/apps/job.go", []string{"jobs.batch"}},
 		{"[sig-network] Services should serve [Conformance]", "test/e2e/network/service.go", nil},
+		{"[sig-apps] ReplicationController should adopt [Conformance]", "test/e2e/apps/rc.go", []string{"replicationcontrollers!"}},
+		{"[sig-apps] Deployment should run [Conformance]", "test/e2e/apps/deployment.go", []string{"deployments.apps"}},
 		{"[sig-network] Ingress API should support [Conformance]", "test/e2e/network/ingress.go", []string{"ingresses.networking.k8s.io"}},
 	} {
 		if got := Missing(Test{Name: c.name, File: c.file}, served); !slices.Equal(got, c.want) {
@@ -167,9 +169,10 @@ func TestOneRunAReport(t *testing.T) {
 
 func TestWhyATestDoesNotRun(t *testing.T) {
 	for want, missing := range map[string][]string{
-		"not served: services, jobs.batch":                     {"services", "jobs.batch"},
-		"needs a second node":                                  {TwoNodes},
-		"not served: daemonsets.apps, and needs a second node": {"daemonsets.apps", TwoNodes},
+		"not served: services, jobs.batch": {"services", "jobs.batch"},
+		"needs a second node":              {TwoNodes},
+		"kept, but nobody acts on: services; names of services are not in DNS": {clusterDNS, "services!"},
+		"not served: daemonsets.apps; needs a second node":                     {"daemonsets.apps", TwoNodes},
 	} {
 		if got := why(missing); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -207,7 +210,7 @@ func TestStandInAnswersOneRequest(t *testing.T) {
 	if err := clientcmd.WriteToFile(*k, file); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(file, dir)
+	c, err := Open(t.Context(), file, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (o options) onCluster(ctx context.Context, report suite.Report, tests []sui
 		kubeconfig = own.kubeconfig()
 		session.Commit = version(program)
 	}
-	cluster, err := suite.Open(kubeconfig, report.Dir)
+	cluster, err := suite.Open(ctx, kubeconfig, report.Dir)
 	if err != nil {
 		return err
 	}
@@ -183,6 +183,11 @@ func (o options) onCluster(ctx context.Context, report suite.Report, tests []sui
 		if err := own.load(ctx, archives); err != nil {
 			return err
 		}
+	} else {
+		fmt.Println("The cluster must have the suite's images or be able to pull them; `make conformance-images` makes them here.")
+	}
+	if err := cluster.Probe(ctx, own != nil); err != nil {
+		return err
 	}
 	kubectl, err := kubectlScript(report.Dir, program)
 	if err != nil {
