@@ -30,7 +30,7 @@ type Runtime struct {
 	conn   *grpc.ClientConn
 	rt     cri.RuntimeServiceClient
 	dir    string
-	before int // sandboxes that were there before us
+	before int // sandboxes that were up before us
 
 	mu        sync.Mutex
 	sandboxes map[string]string
@@ -67,15 +67,17 @@ func (r *Runtime) Close() error {
 // cgroup is the parent of all our pods'.
 func (r *Runtime) cgroup() string { return "/" + filepath.Base(r.dir) }
 
+// count is how many sandboxes are up. Upstream's kubelet removes those that it stopped only once a minute.
 func (r *Runtime) count(ctx context.Context) (int, error) {
-	list, err := r.rt.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
+	list, err := r.rt.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
 	if err != nil {
 		return 0, err
 	}
 	return len(list.Items), nil
 }
 
-// WaitEmpty waits until the runtime holds no more sandboxes than at first: a deletion with grace 0 takes the object away at once, and
+// WaitEmpty waits until no more sandboxes are up than at first: a deletion with grace 0 takes the object away at once, and
 // what is still being stopped would be measured with the next start.
 func (r *Runtime) WaitEmpty(ctx context.Context) error {
 	deadline := time.Now().Add(5 * time.Minute)
@@ -87,7 +89,7 @@ func (r *Runtime) WaitEmpty(ctx context.Context) error {
 		case n <= r.before:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("%d sandboxes are still there five minutes after their pods were deleted", n-r.before)
+			return fmt.Errorf("%d sandboxes are still up five minutes after their pods were deleted", n-r.before)
 		}
 		select { // there is no event to wait for that all runtimes send
 		case <-ctx.Done():
