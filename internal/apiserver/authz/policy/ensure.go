@@ -100,11 +100,13 @@ func (e *ensurer) object(ctx context.Context, r client.Resource, want runtime.Ob
 		return err
 	}
 	ref := r.At(m.GetNamespace(), m.GetName())
-	if e.now.Get(ref.Resource, ref.Namespace, ref.Name) == nil {
+	if has := e.now.Get(ref.Resource, ref.Namespace, ref.Name); has == nil {
 		_, err := e.client.Create(ctx, r.At(m.GetNamespace(), ""), want)
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
+	} else if changed, _ := Complete(has.Object.DeepCopyObject(), want); !changed {
+		return nil
 	}
 	other := false
 	_, err = e.client.Mutate(ctx, ref, func(has runtime.Object) (bool, error) {
