@@ -32,6 +32,7 @@ import (
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/rootca"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
+	"podo.dev/podo/internal/controllers/tainteviction"
 	"podo.dev/podo/internal/openapi"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
@@ -147,6 +148,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("garbage-collector", s.controller(s.newGarbage)),
+		component.Func("taint-eviction", s.controller(s.newTaintEviction)),
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
@@ -201,6 +203,12 @@ func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.L
 func (s *server) newGarbage(ctx context.Context, c client.Client) (*loop.Loop, error) {
 	return garbage.New(garbage.Config{
 		View: s.control.view, Client: c, Events: events.New(ctx, c, "garbage-collector-controller", "", s.log), Kinds: registry.All(), Logger: s.log,
+	})
+}
+
+func (s *server) newTaintEviction(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return tainteviction.New(tainteviction.Config{
+		View: s.control.view, Client: c, Events: events.New(ctx, c, "taint-eviction-controller", "", s.log), Logger: s.log,
 	})
 }
 
