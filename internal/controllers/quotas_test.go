@@ -207,6 +207,35 @@ func TestANewQuotaMeetsACreation(t *testing.T) {
 	}
 }
 
+// Of those who create the same name at once one succeeds, is charged, and leaves the others' creations beside it unharmed.
+func TestTheSameNameUnderAQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.quotas()
+		w.must(w.admin.Create(context.Background(), resourceQuotas.At("default", ""), quota("q", amounts("pods", "100"))))
+		synctest.Wait()
+		var created, taken atomic.Int32
+		var all sync.WaitGroup
+		for i := range 60 {
+			all.Go(func() {
+				switch err := w.createPod(sized(fmt.Sprint("p", i%20), "1")); {
+				case err == nil:
+					created.Add(1)
+				case apierrors.IsAlreadyExists(err):
+					taken.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if created.Load() != 20 || taken.Load() != 40 {
+			t.Errorf("%d were created, %d were told that the name is taken", created.Load(), taken.Load())
+		}
+		w.usedIs("q", "pods 20/100")
+	})
+}
+
 // TestQuotaProperty: whatever is created, deleted, ended and rebounded at the same time, what is used never exceeds a bound that
 // nobody has lowered, a quota never says less than what there is, and when all is quiet it says what there is.
 func TestQuotaProperty(t *testing.T) {
