@@ -120,7 +120,10 @@ func (b *bench) close() error {
 	if b.podo != nil {
 		errs = append(errs, b.podo.remove(ctx))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("the clean-up failed, look at what is left: %w", err)
+	}
+	return nil
 }
 
 // describe says where and when the run was.

@@ -101,7 +101,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, *o); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("interrupted; what was started has been removed (%w)", err)
+			err = fmt.Errorf("interrupted, and cleaned up: %w", err)
 		}
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -79,8 +80,11 @@ func (c *Client) watched(ctx context.Context, names []string, do func(context.Co
 	}
 	for event := range w.ResultChan() {
 		pod, ok := event.Object.(*v1.Pod)
+		if !ok && ctx.Err() != nil {
+			break
+		}
 		if !ok {
-			return 0, fmt.Errorf("watch: %v", event.Object)
+			return 0, apierrors.FromObject(event.Object)
 		}
 		if !waiting[pod.Name] {
 			continue
