@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // A cluster may keep a kind of object that nobody acts on: a test of it would wait until its time is over. So before a run a few
@@ -96,7 +97,9 @@ var (
 // Probe finds out who acts, and adds it to what is served. here says that this machine is a node of the cluster, from which services
 // must be reached. The images must be there.
 func (c *Cluster) Probe(ctx context.Context, here bool) error {
-	client, err := dynamic.NewForConfig(c.config)
+	quiet := rest.CopyConfig(c.config)
+	quiet.WarningHandler = rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(quiet)
 	if err != nil {
 		return err
 	}
