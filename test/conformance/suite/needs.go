@@ -29,6 +29,7 @@ var needs = []need{
 	{"apimachinery/field_validation", nil, "deployments.apps"},
 	{"apimachinery/field_validation", regexp.MustCompile(`CR|CRD`), "customresourcedefinitions.apiextensions.k8s.io"},
 	{"apimachinery/resource_quota", nil, "resourcequotas"},
+	{"apimachinery/resource_quota", regexp.MustCompile(`replica set`), "replicasets.apps"},
 	{"apimachinery/garbage_collector", regexp.MustCompile(` rc |RC|rc's|valid owner`), "replicationcontrollers!"},
 	{"apimachinery/garbage_collector", regexp.MustCompile(`deployment|RS`), "deployments.apps!"},
 	{"apimachinery/namespace", regexp.MustCompile(`services`), "services"},
