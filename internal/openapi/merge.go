@@ -23,7 +23,7 @@ func MergeTypes(kinds []*registry.Kind) (map[schema.GroupVersionKind]typed.Parse
 	parser := &typed.Parser{}
 	var missing []error
 	for _, k := range kinds {
-		name := model(k.New())
+		name := model(k.NewServed())
 		if err := c.add(name); err != nil {
 			missing = append(missing, fmt.Errorf("%s: %w", k.GVK.Kind, err))
 			continue

@@ -186,7 +186,7 @@ func (r resource) collectionOps(scope string) []operation {
 		out = append(out, r.list("list"+r.id+scope+r.GVK.Kind))
 	}
 	if r.has("create") {
-		out = append(out, write("post", "create "+article(r.GVK.Kind), "create"+r.id+scope+r.GVK.Kind, model(r.New())))
+		out = append(out, write("post", "create "+article(r.GVK.Kind), "create"+r.id+scope+r.GVK.Kind, model(r.NewServed())))
 	}
 	if r.has("deletecollection") {
 		op := r.remove("delete collection of "+r.GVK.Kind, "delete"+r.id+"Collection"+scope+r.GVK.Kind, "deletecollection")
@@ -204,7 +204,7 @@ func (r resource) objectOps(scope string) []operation {
 		out = append(out, r.read("read the specified "+r.GVK.Kind, "read"+r.id+scope+r.GVK.Kind))
 	}
 	if r.has("update") {
-		out = append(out, write("put", "replace the specified "+r.GVK.Kind, "replace"+r.id+scope+r.GVK.Kind, model(r.New())))
+		out = append(out, write("put", "replace the specified "+r.GVK.Kind, "replace"+r.id+scope+r.GVK.Kind, model(r.NewServed())))
 	}
 	if r.has("delete") {
 		out = append(out, r.remove("delete "+article(r.GVK.Kind), "delete"+r.id+scope+r.GVK.Kind, "delete"))
@@ -237,7 +237,7 @@ func (r resource) subOps(scope, sub string) []operation {
 	if i := slices.IndexFunc(r.Subresources, func(s registry.Subresource) bool { return s.Name == sub }); i >= 0 {
 		return r.specialOps(r.Subresources[i], scope, of, id)
 	}
-	put := write("put", "replace "+of, "replace"+id, model(r.New()))
+	put := write("put", "replace "+of, "replace"+id, model(r.NewServed()))
 	if sub == "finalize" {
 		return []operation{put}
 	}
@@ -294,14 +294,14 @@ func article(kind string) string {
 func (r resource) read(description, id string) operation {
 	return operation{
 		method: "get", description: description, id: id, action: "get", pretty: true,
-		result: model(r.New()), results: []int{200}, produces: plain,
+		result: model(r.NewServed()), results: []int{200}, produces: plain,
 	}
 }
 
 func (r resource) list(id string) operation {
 	return operation{
 		method: "get", description: "list or watch objects of kind " + r.GVK.Kind, id: id, action: "list", pretty: true,
-		params: []string{metaPackage + "ListOptions"}, result: model(r.NewList()), results: []int{200}, produces: streams,
+		params: []string{metaPackage + "ListOptions"}, result: model(r.NewServedList()), results: []int{200}, produces: streams,
 	}
 }
 
@@ -324,7 +324,7 @@ func write(method, description, id, body string) operation {
 }
 
 func (r resource) change(description, id string) operation {
-	op := write("put", description, id, model(r.New()))
+	op := write("put", description, id, model(r.NewServed()))
 	op.method, op.action, op.patch = "patch", "patch", true
 	op.params, op.body = []string{metaPackage + "PatchOptions"}, metaPackage+"Patch"
 	return op
@@ -337,7 +337,7 @@ func (r resource) remove(description, id, action string) operation {
 		result: metaPackage + "Status", results: []int{200, 202}, produces: plain,
 	}
 	if r.ReturnsDeleted {
-		op.result = model(r.New())
+		op.result = model(r.NewServed())
 	}
 	return op
 }

@@ -163,12 +163,12 @@ func restore(t *testing.T, k *registry.Kind, obj runtime.Object, base string) {
 
 func decode(t testing.TB, k *registry.Kind, raw []byte) runtime.Object {
 	t.Helper()
-	obj := k.New()
+	obj := k.NewServed()
 	if err := yaml.UnmarshalStrict(raw, obj); err != nil {
 		t.Fatalf("%v\n%s", err, raw)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
-	return obj
+	return k.In(obj)
 }
 
 func merge(t *testing.T, k *registry.Kind, base, patch string) []byte {

@@ -71,8 +71,12 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// validateEvent checks an event by the rules of core/v1. Those with an eventTime are of the newer form and are checked more.
-func validateEvent(ev *v1.Event) field.ErrorList {
+// validateEvent checks an event by the rules of core/v1.
+func validateEvent(ev *v1.Event) field.ErrorList { return eventRules(ev, "reportingComponent") }
+
+// eventRules are those of both versions. Events with an eventTime are of the newer form and are checked more; reporter is what the
+// version calls the field reportingController.
+func eventRules(ev *v1.Event, reporterField string) field.ErrorList {
 	var e check.Errors
 	about, ns := ev.InvolvedObject.Namespace, ev.Namespace
 	wrong := func() {
@@ -88,7 +92,7 @@ func validateEvent(ev *v1.Event) field.ErrorList {
 	if about == "" && ns != metav1.NamespaceDefault && ns != metav1.NamespaceSystem {
 		wrong()
 	}
-	reporter := field.NewPath("reportingComponent")
+	reporter := field.NewPath(reporterField)
 	if ev.ReportingController == "" {
 		e.Required(reporter, "")
 	}

@@ -71,8 +71,76 @@ type Kind struct {
 	// Unstored says that a creation is answered and nothing is kept (reviews): only GVK to NewList, Verbs (create), Default and
 	// Validate count.
 	Unstored bool
+	// Served, when set, makes the row a further version of another one.
+	Served *Served
+	// Parts are subresources with a type of their own that are computed from the object and written back into it ("scale").
+	Parts map[string]Part
 	// Subresources that are served otherwise than through Updates, for discovery: "binding", "log", "exec", ...
 	Subresources []Subresource
+}
+
+// Served is how a row shows the objects of another one. What is stored and cached, and what every rule of the row gets, are objects of
+// the other row; clients read and write them in this form.
+type Served struct {
+	Stored  *Kind
+	New     func() runtime.Object
+	NewList func() runtime.Object
+	// In and Out turn a served object into a stored one and back, sharing what they can. Out leaves the type to Kind.Out.
+	In, Out func(obj runtime.Object) runtime.Object
+}
+
+// Stored is the row whose objects these are.
+func (k *Kind) Stored() *Kind {
+	if k.Served != nil {
+		return k.Served.Stored
+	}
+	return k
+}
+
+// NewServed makes an object of the type that clients see, and NewServedList a list of them.
+func (k *Kind) NewServed() runtime.Object {
+	if k.Served != nil {
+		return k.Served.New()
+	}
+	return k.New()
+}
+
+// NewServedList is described at NewServed.
+func (k *Kind) NewServedList() runtime.Object {
+	if k.Served != nil {
+		return k.Served.NewList()
+	}
+	return k.NewList()
+}
+
+// In is the object that the rules know of one that a client has sent; Out is the other way round. Both return what they are given where
+// there is only one form.
+func (k *Kind) In(obj runtime.Object) runtime.Object {
+	if k.Served == nil {
+		return obj
+	}
+	return k.Served.In(obj)
+}
+
+// Out is described at In.
+func (k *Kind) Out(obj runtime.Object) runtime.Object {
+	if k.Served == nil {
+		return obj
+	}
+	obj = k.Served.Out(obj)
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	return obj
+}
+
+// Part is a subresource with a type of its own.
+type Part struct {
+	// Kind is the part's type: of its fields GVK, Namespaced, New, Columns and Row count.
+	Kind *Kind
+	// Of makes the part of an object, sharing nothing that changes; Into writes what may change of a part into an object.
+	Of   func(obj runtime.Object) runtime.Object
+	Into func(part, obj runtime.Object)
+	// Validate checks a part before it is written.
+	Validate func(part runtime.Object) field.ErrorList
 }
 
 // Subresource is a line of discovery for a part of a kind.

@@ -80,6 +80,15 @@ func replicationControllerKind() *Kind {
 				AllowUnconditional: true,
 			},
 		},
+		Parts: map[string]Part{"scale": scalePart(
+			func(c *v1.ReplicationController) (wanted, have int32, selector string) {
+				if c.Spec.Replicas != nil {
+					wanted = *c.Spec.Replicas
+				}
+				return wanted, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
+			},
+			func(c *v1.ReplicationController, wanted int32) { c.Spec.Replicas = &wanted },
+		)},
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(metaFields(obj), "status.replicas", strconv.Itoa(int(of(obj).Status.Replicas)))
 		},

@@ -11,7 +11,7 @@ import (
 var table = []*Kind{
 	configMapKind(),
 	endpointsKind(),
-	eventKind(),
+	events,
 	limitRangeKind(),
 	namespaceKind(),
 	nodeKind(),
@@ -37,10 +37,14 @@ var table = []*Kind{
 	priorityClassKind(),
 	leaseKind(),
 	endpointSliceKind(),
+	eventV1Kind(events),
 	ipAddressKind(),
 	serviceCIDRKind(),
 	runtimeClassKind(),
 }
+
+// events are served in two versions.
+var events = eventKind()
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.
 func All() []*Kind { return slices.Clone(table) }

@@ -27,12 +27,21 @@ func TestTable(t *testing.T) {
 			kind string
 			is   func() []schema.GroupVersionKind
 		}{
-			{k.GVK.Kind, func() []schema.GroupVersionKind { out, _, _ := scheme.Scheme.ObjectKinds(k.New()); return out }},
-			{k.GVK.Kind + "List", func() []schema.GroupVersionKind { out, _, _ := scheme.Scheme.ObjectKinds(k.NewList()); return out }},
+			{k.GVK.Kind, func() []schema.GroupVersionKind { out, _, _ := scheme.Scheme.ObjectKinds(k.NewServed()); return out }},
+			{k.GVK.Kind + "List", func() []schema.GroupVersionKind {
+				out, _, _ := scheme.Scheme.ObjectKinds(k.NewServedList())
+				return out
+			}},
 		} {
 			if want := k.GroupVersion().WithKind(obj.kind); !slices.Contains(obj.is(), want) {
 				t.Errorf("%s makes %v", want, obj.is())
 			}
+		}
+		if k.Served != nil {
+			if k.Stored().Served != nil || k.Dir != k.Stored().Dir {
+				t.Errorf("%s shows what is stored elsewhere", k.GVK)
+			}
+			continue
 		}
 		if dirs[k.Dir] || k.Dir == "" {
 			t.Errorf("%s is stored in %q, as another kind", k.GVK, k.Dir)

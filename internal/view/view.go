@@ -138,7 +138,7 @@ func New(c Config) (*View, error) {
 	v.retained.max = c.Retained
 	first := &state{}
 	for _, k := range c.Kinds {
-		if k.Unstored {
+		if k.Unstored || k.Served != nil { // nothing is stored, or by another row
 			continue
 		}
 		t := newTable(k, len(v.tables))

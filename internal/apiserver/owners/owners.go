@@ -6,8 +6,10 @@
 package owners
 
 import (
+	"net/http"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,8 +35,13 @@ type keeper struct {
 func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}}
 	for _, k := range kinds {
-		if k.Unstored {
+		if k.Unstored || k.Served != nil {
 			continue
+		}
+		for sub := range k.Parts {
+			if err := o.add(k, sub); err != nil {
+				return nil, err
+			}
 		}
 		for sub := range k.Updates {
 			if err := o.add(k, sub); err != nil {
@@ -67,11 +74,12 @@ func (o *Owners) add(k *registry.Kind, sub string) error {
 
 // Created makes manager the owner of what is set in a new object, defaults included.
 func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
-	o.Updated(k, "", k.New(), obj, manager)
+	o.Updated(k, "", k.Stored().New(), obj, manager)
 }
 
 // Updated makes manager the owner of what differs in obj from live, through the endpoint that sub names. live is only read.
 func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object, manager string) {
+	k = k.Stored()
 	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 	if live.GetObjectKind().GroupVersionKind() != k.GVK {
 		live.GetObjectKind().SetGroupVersionKind(k.GVK) // a new one: those that are published have it
@@ -88,6 +96,10 @@ func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object,
 // Applied is live with config applied by manager. Fields that others own and config would change are a conflict, unless force takes
 // them. live is only read; it has no UID when there is no such object yet.
 func (o *Owners) Applied(k *registry.Kind, sub string, live runtime.Object, config map[string]any, manager string, force bool) (runtime.Object, error) {
+	if k.Served != nil {
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", k.GroupResource(), "",
+			"apply to "+k.Stored().GVK.GroupVersion().String()+", the version that is stored", 0, true)
+	}
 	if live.GetObjectKind().GroupVersionKind() != k.GVK {
 		live.GetObjectKind().SetGroupVersionKind(k.GVK)
 	}

@@ -148,7 +148,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 		case !isNotFound(err):
 			return nil, storeError(err)
 		}
-		obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+		obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
 		return obj, nil
 	}
 	op := store.Op{Key: key}

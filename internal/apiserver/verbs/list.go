@@ -86,7 +86,7 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 	var s view.Snapshot
 	switch {
 	case exact > 0:
-		if s, err = v.c.View.At(ctx, k.GroupResource(), exact); err != nil {
+		if s, err = v.c.View.At(ctx, k.Stored().GroupResource(), exact); err != nil {
 			return nil, listError(err, exact, v.c.View.Snapshot().Rev(), o.Continue != "", p.after)
 		}
 	case o.ResourceVersion == "" || exact < 0:
@@ -116,7 +116,7 @@ type page struct {
 // take fills a page from a snapshot.
 func (p *page) take(s view.Snapshot) *List {
 	out := &List{Kind: p.kind, Rev: cmp.Or(p.exact, s.Rev())}
-	r := p.kind.GroupResource()
+	r := p.kind.Stored().GroupResource()
 	if p.name != "" && (p.namespace != "" || !p.kind.Namespaced) {
 		if e := s.Get(r, p.namespace, p.name); p.matches(e) && less(p.after, e.Key) {
 			out.Items = []*view.Entry{e}

@@ -135,7 +135,7 @@ func (o *objects) Describe(ch chan<- *prometheus.Desc) { ch <- o.desc }
 func (o *objects) Collect(ch chan<- prometheus.Metric) {
 	s := o.view.Snapshot()
 	for _, k := range o.kinds {
-		if !k.Unstored && !k.NotCached {
+		if !k.Unstored && !k.NotCached && k.Served == nil {
 			ch <- prometheus.MustNewConstMetric(o.desc, prometheus.GaugeValue, float64(s.Len(k.GroupResource())), k.GVK.Group, k.Resource)
 		}
 	}

@@ -51,6 +51,10 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 	if err := v.authorize(ctx, u, "patch", ref, nil); err != nil {
 		return nil, false, err
 	}
+	if part, ok := k.Parts[ref.Subresource]; ok {
+		out, err = v.patchPart(ctx, u, k, ref, part, p, o)
+		return out, false, err
+	}
 	rules, ok := k.Updates[ref.Subresource]
 	if !ok {
 		return nil, false, apierrors.NewMethodNotSupported(ref.Resource, "patch")
@@ -87,7 +91,7 @@ func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, 
 }
 
 func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o *Options) (runtime.Object, error) {
-	r, err := apply(k, cur)
+	r, err := apply(k, k.Out(cur))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +99,7 @@ func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o 
 		return nil, err
 	}
 	was := accessor(cur)
-	return r.obj, samePlace(k, accessor(r.obj), was.GetNamespace(), was.GetName())
+	return k.In(r.obj), samePlace(k, accessor(r.obj), was.GetNamespace(), was.GetName())
 }
 
 // samePlace refuses a patch that moves the object. What it takes away of a namespace is put back; a name is not.
@@ -226,7 +230,7 @@ func (p *Patch) overJSON(patchStrict []error, patch func([]byte) ([]byte, error)
 		if doc, err = patch(doc); err != nil {
 			return patched{}, err
 		}
-		r := patched{obj: k.New(), shown: string(doc)}
+		r := patched{obj: k.NewServed(), shown: string(doc)}
 		strict, err := kjson.UnmarshalStrict(doc, r.obj)
 		if err == nil {
 			err = r.sameType(k)
@@ -264,11 +268,11 @@ func (p *Patch) compileStrategic() (applied, error) {
 		if err != nil {
 			return patched{}, apierrors.NewBadRequest(err.Error())
 		}
-		merged, err := strategicpatch.StrategicMergeMapPatch(original, patch, k.New())
+		merged, err := strategicpatch.StrategicMergeMapPatch(original, patch, k.NewServed())
 		if err != nil {
 			return patched{}, strategicError(err)
 		}
-		r := patched{obj: k.New(), shown: fmt.Sprintf("%+v", patch), strict: strict}
+		r := patched{obj: k.NewServed(), shown: fmt.Sprintf("%+v", patch), strict: strict}
 		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, r.obj, p.strict())
 		if s, ok := runtime.AsStrictDecodingError(err); ok {
 			r.strict = append(strict[:len(strict):len(strict)], s.Errors()...)
@@ -306,7 +310,7 @@ func (r *patched) sameType(k *registry.Kind) error {
 	switch {
 	case gvk == k.GVK:
 	case gvk == schema.GroupVersionKind{Kind: k.GVK.Kind}:
-		r.obj = k.New()
+		r.obj = k.NewServed()
 	default:
 		return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), "pkg/api/legacyscheme/scheme.go:30")
 	}

@@ -32,7 +32,11 @@ func (v *Verbs) Get(ctx context.Context, u user.Info, ref client.Ref, rv string)
 	if err := v.authorize(ctx, u, "get", ref, nil); err != nil {
 		return nil, err
 	}
-	return v.get(ctx, k, ref, rv)
+	e, err := v.get(ctx, k, ref, rv)
+	if part, ok := k.Parts[ref.Subresource]; ok && err == nil {
+		e = partOf(part, e)
+	}
+	return e, err
 }
 
 func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv string) (*view.Entry, error) {
@@ -48,7 +52,7 @@ func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv st
 	if err != nil {
 		return nil, err
 	}
-	if e := s.Get(k.GroupResource(), ref.Namespace, ref.Name); e != nil {
+	if e := s.Get(k.Stored().GroupResource(), ref.Namespace, ref.Name); e != nil {
 		return e, nil
 	}
 	return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)

@@ -33,6 +33,10 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 	if err := v.authorize(ctx, u, "update", ref, nil); err != nil {
 		return nil, false, err
 	}
+	if part, ok := k.Parts[ref.Subresource]; ok {
+		out, err = v.updatePart(ctx, u, k, ref, part, obj, o)
+		return out, false, err
+	}
 	rules, err := endpoint(k, ref)
 	if err != nil {
 		return nil, false, err
@@ -195,7 +199,7 @@ func (v *Verbs) own(k *registry.Kind, sub string, g guard, live, obj runtime.Obj
 func (v *Verbs) current(ctx context.Context, k *registry.Kind, ref client.Ref, revision int64) (*view.Entry, bool, error) {
 	if !k.NotCached {
 		s := v.c.View.Snapshot()
-		if e := s.Get(k.GroupResource(), ref.Namespace, ref.Name); e != nil && e.Rev >= revision {
+		if e := s.Get(k.Stored().GroupResource(), ref.Namespace, ref.Name); e != nil && e.Rev >= revision {
 			return e, e.Rev == revision, nil
 		}
 	}
@@ -213,7 +217,7 @@ func (v *Verbs) freshly(ctx context.Context, k *registry.Kind, ref client.Ref) (
 		return nil, storeError(err)
 	}
 	if !k.NotCached {
-		if e := v.c.View.Snapshot().Get(k.GroupResource(), ref.Namespace, ref.Name); e != nil && e.Rev == kv.ModRevision {
+		if e := v.c.View.Snapshot().Get(k.Stored().GroupResource(), ref.Namespace, ref.Name); e != nil && e.Rev == kv.ModRevision {
 			return e, nil
 		}
 	}
@@ -362,7 +366,7 @@ func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w
 func isNotFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
 func decode(k *registry.Kind, kv store.KV) (runtime.Object, error) {
-	obj, err := codec.Decode(k, kv.Value, kv.ModRevision)
+	obj, err := codec.Decode(k.Stored(), kv.Value, kv.ModRevision)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("%s: %w", kv.Key, err))
 	}

@@ -122,7 +122,9 @@ func New(c Config) (*Verbs, error) {
 	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds))}
 	v.store = newMeasured(c.Store, c.View, c.Kinds)
 	for _, k := range c.Kinds {
-		v.kinds[k.GroupResource()] = k
+		if k.Served == nil || k.Stored().GroupResource() != k.GroupResource() {
+			v.kinds[k.GroupResource()] = k
+		}
 	}
 	var err error
 	if v.owners, err = owners.New(c.Kinds, func() time.Time { return v.c.Now() }); err != nil {
@@ -220,7 +222,7 @@ var (
 
 // encode is the stored form. obj's resourceVersion must be empty; its type is set here.
 func encode(k *registry.Kind, obj runtime.Object) ([]byte, error) {
-	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
 	b, err := codec.Encode(obj)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)

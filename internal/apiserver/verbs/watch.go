@@ -77,7 +77,7 @@ func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *inter
 			s.initial = append(s.initial, b)
 		}
 	}
-	if s.w, err = v.c.View.Watch(k.GroupResource(), revision); err != nil {
+	if s.w, err = v.c.View.Watch(k.Stored().GroupResource(), revision); err != nil {
 		return nil, watchError(err, revision, v.c.View.Snapshot().Rev())
 	}
 	return s, nil
@@ -178,7 +178,7 @@ func (s *Stream) Bookmarks() bool { return s.bookmarks }
 // Bookmark is an event that says only how far the watch is.
 func (s *Stream) Bookmark(rev int64) Event {
 	obj := s.Kind.New()
-	obj.GetObjectKind().SetGroupVersionKind(s.Kind.GVK)
+	obj.GetObjectKind().SetGroupVersionKind(s.Kind.Stored().GVK)
 	accessor(obj).SetResourceVersion(formatRev(rev))
 	return Event{Type: watch.Bookmark, Object: obj}
 }

@@ -172,6 +172,9 @@ func wantsAggregated(r *http.Request) bool {
 // subs are a kind's subresources, those that take the whole object and others, by name.
 func subs(k *registry.Kind) []registry.Subresource {
 	out := slices.Clone(k.Subresources)
+	for name, part := range k.Parts {
+		out = append(out, registry.Subresource{Name: name, GVK: part.Kind.GVK, Verbs: []string{"get", "patch", "update"}})
+	}
 	for name := range k.Updates {
 		if name == "" || slices.ContainsFunc(out, func(s registry.Subresource) bool { return s.Name == name }) {
 			continue
@@ -191,10 +194,7 @@ func stored(k *registry.Kind) string {
 	if k.Unstored {
 		return ""
 	}
-	gvk := k.GVK
-	if gvk.Group == "events.k8s.io" {
-		gvk.Group = "" // events are one kind under two names
-	}
+	gvk := k.Stored().GVK
 	sum := sha256.Sum256([]byte(gvk.Group + "/" + gvk.Version + "/" + gvk.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }

@@ -25,8 +25,8 @@ import (
 
 // resource serves a request for an object or a collection.
 func (c *call) resource(u user.Info) {
-	c.kind = c.s.c.Verbs.Kind(c.info.ref().Resource)
-	if c.kind == nil || c.kind.GroupVersion() != c.info.GV || c.info.rest != "" || c.kind.Namespaced && c.info.Namespace == "" && c.info.Name != "" {
+	c.kind = c.s.kinds[c.info.GV.WithResource(c.info.Resource)]
+	if c.kind == nil || c.info.rest != "" || c.kind.Namespaced && c.info.Namespace == "" && c.info.Name != "" {
 		c.unknown(u)
 		return
 	}
@@ -104,6 +104,9 @@ func (c *call) served() bool {
 		return slices.Contains(c.kind.Verbs, c.info.Verb)
 	}
 	_, ok := c.kind.Updates[c.info.Subresource]
+	if part, is := c.kind.Parts[c.info.Subresource]; is {
+		c.kind, ok = part.Kind, true // what is read and answered is of the part's type
+	}
 	return ok && c.info.Name != "" && (c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch")
 }
 
@@ -187,11 +190,11 @@ func (c *call) create(u user.Info) error {
 	if err := params(c.r.URL.Query(), &o, metavalidation.ValidateCreateOptions); err != nil {
 		return err
 	}
-	obj := c.kind.New()
+	obj := c.kind.NewServed()
 	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
 		return err
 	}
-	out, err := c.s.c.Verbs.Create(c.r.Context(), u, c.info.ref(), obj, c.writer(o.DryRun, o.FieldManager))
+	out, err := c.s.c.Verbs.Create(c.r.Context(), u, c.info.ref(), c.kind.In(obj), c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}
@@ -205,11 +208,11 @@ func (c *call) update(u user.Info) error {
 	if err := params(c.r.URL.Query(), &o, metavalidation.ValidateUpdateOptions); err != nil {
 		return err
 	}
-	obj := c.kind.New()
+	obj := c.kind.NewServed()
 	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
 		return err
 	}
-	out, created, err := c.s.c.Verbs.Update(c.r.Context(), u, c.info.ref(), obj, c.writer(o.DryRun, o.FieldManager))
+	out, created, err := c.s.c.Verbs.Update(c.r.Context(), u, c.info.ref(), c.kind.In(obj), c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}

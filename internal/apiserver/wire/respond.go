@@ -91,6 +91,9 @@ func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 			return
 		}
 	}
+	if c.kind != nil && c.kind.Served != nil && f.as == whole {
+		obj, e = c.kind.Out(obj), nil
+	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	switch f.as {
 	case table:
@@ -130,10 +133,24 @@ func (c *call) list(l *verbs.List) {
 	case partial:
 		b, err = objectBody(f, partialsGVK, listPartial(l), nil)
 	default:
+		l = shown(c.kind, l)
 		b, err = listBody(f, l)
 	}
 	c.answersList(l, f, b)
 	c.body(http.StatusOK, f, b, err)
+}
+
+// shown is a list in the form in which its kind is served.
+func shown(k *registry.Kind, l *verbs.List) *verbs.List {
+	if k.Served == nil {
+		return l
+	}
+	out := *l
+	out.Items = make([]*view.Entry, len(l.Items))
+	for i, e := range l.Items {
+		out.Items[i] = &view.Entry{Key: e.Key, Rev: e.Rev, Object: k.Out(e.Object), Meta: e.Meta}
+	}
+	return &out
 }
 
 // status answers with a metav1.Status.

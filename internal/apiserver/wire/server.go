@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/audit"
@@ -103,6 +104,7 @@ type Server struct {
 	authn    *authn.Authenticator
 	routes   map[string]http.Handler // exact paths
 	below    []Handler               // those with a trailing slash
+	kinds    map[schema.GroupVersionResource]*registry.Kind
 	kubelets *http.Transport
 	metrics  *metrics
 	flight   flight
@@ -149,7 +151,11 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), metrics: m,
-		flight: make(flight, maxInFlight), patience: watchWrite, impersonator: impersonate.New(c.Verbs.Authorizer()),
+		kinds: map[schema.GroupVersionResource]*registry.Kind{}, flight: make(flight, maxInFlight), patience: watchWrite,
+		impersonator: impersonate.New(c.Verbs.Authorizer()),
+	}
+	for _, k := range c.Kinds {
+		s.kinds[k.GroupVersion().WithResource(k.Resource)] = k
 	}
 	return s, s.route()
 }

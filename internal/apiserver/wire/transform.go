@@ -75,7 +75,7 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 		case metav1.IncludeMetadata:
 			row.Object.Raw, err = json.Marshal(partialOf(obj))
 		case metav1.IncludeObject:
-			row.Object.Raw, err = json.Marshal(obj)
+			row.Object.Raw, err = json.Marshal(t.kind.Out(obj))
 		}
 		if err != nil {
 			return nil, err

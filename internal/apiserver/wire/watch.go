@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
 )
 
 const (
@@ -44,7 +45,7 @@ func (c *call) watch(u user.Info) error {
 	if f.media == yamlType {
 		return notAcceptable()
 	}
-	fr := &framer{form: f}
+	fr := &framer{form: f, kind: c.kind}
 	if f.as == table {
 		if fr.tabler, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err != nil {
 			return err
@@ -187,11 +188,15 @@ func (c *call) bookmark(s *verbs.Stream, fr *framer, buf []byte, told *int64) []
 //	protobuf: length (4 bytes, big endian), then a WatchEvent: type (1), a RawExtension (2) whose raw (1) is the enveloped object
 type framer struct {
 	form   form
+	kind   *registry.Kind
 	tabler *tabler
 }
 
 func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
 	obj, entry := e.Object, e.Entry
+	if f.kind != nil && f.kind.Served != nil && f.form.as == whole {
+		obj, entry = f.kind.Out(obj), nil
+	}
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	switch f.form.as {
 	case table:

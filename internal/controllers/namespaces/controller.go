@@ -46,7 +46,7 @@ func New(c Config) (*loop.Loop, error) {
 		return []view.Key{c.Old.Key}
 	}}}
 	for _, kind := range c.Kinds {
-		if kind.Namespaced && !kind.NotCached && !kind.Unstored {
+		if kind.Namespaced && !kind.NotCached && !kind.Unstored && kind.Served == nil {
 			watches = append(watches, loop.Watch{Resource: kind.GroupResource(), Keys: contentKeys})
 		}
 	}
@@ -138,7 +138,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 // content lists what the view holds of a namespace.
 func (k *controller) content(s view.Snapshot, namespace string) (out []Content) {
 	for _, kind := range k.c.Kinds {
-		if !kind.Namespaced || kind.NotCached || kind.Unstored {
+		if !kind.Namespaced || kind.NotCached || kind.Unstored || kind.Served != nil {
 			continue
 		}
 		c := Content{Resource: kind.GroupResource()}
@@ -182,7 +182,7 @@ func (k *controller) uncached(ctx context.Context, namespace string) (failed []e
 		return nil
 	}
 	for _, kind := range k.c.Kinds {
-		if kind.Namespaced && kind.NotCached {
+		if kind.Namespaced && kind.NotCached && kind.Served == nil {
 			if err := k.c.DeleteCollection(ctx, kind.GroupResource(), namespace); err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", kind.Resource, err))
 			}
