@@ -58,6 +58,7 @@ conformance-diff: $(CONFORMANCE)/conformance ## name every test whose result dif
 
 .PHONY: oracle
 oracle: ## compare the registry and the scheduler with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
+	cd test/conformance && go test -mod=mod -count=1 ./policy
 	cd test/conformance && go test -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
 
 # Upstream's own components, for `make bench PEER=upstream`. Dependencies are this module's: some are a little newer than upstream's.
