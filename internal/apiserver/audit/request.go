@@ -42,6 +42,9 @@ type Request struct {
 	over     bool // nothing more is noted
 }
 
+// Prepare lets what authenticates a request annotate it (audit.AddAuditAnnotation), before Begin knows who it is from.
+func Prepare(ctx context.Context) context.Context { return audit.WithAuditContext(ctx) }
+
 // Begin notes that a request has come, and answers with its ID. What it returns is nil when the policy does not want to know of the
 // request. a.User is nil when it could not be told who it is from. long says that the answer lasts.
 func (l *Log) Begin(w http.ResponseWriter, r *http.Request, a *authz.Attributes, version string, received time.Time, long bool) *Request {
@@ -64,7 +67,7 @@ func (l *Log) Begin(w http.ResponseWriter, r *http.Request, a *authz.Attributes,
 	if carriesTokens(a) && auditinternal.LevelMetadata.Less(config.Level) {
 		config.Level = auditinternal.LevelMetadata
 	}
-	ctx := audit.WithAuditContext(context.Background())
+	ctx := audit.WithAuditContext(context.WithoutCancel(r.Context())) // that of Prepare
 	q := &Request{ctx: ctx, event: audit.AuditContextFrom(ctx), omit: config.OmitManagedFields, long: long}
 	audit.WithAuditID(ctx, types.UID(id))
 	if err := q.event.Init(config, l.sink); err != nil {

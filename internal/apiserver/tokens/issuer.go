@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"podo.dev/podo/internal/client"
@@ -59,7 +61,7 @@ type Request struct {
 var requestKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 
 // Issue makes a token as requested, or says why not in upstream's words.
-func (i *Issuer) Issue(r Request) (*authenticationv1.TokenRequest, error) {
+func (i *Issuer) Issue(ctx context.Context, r Request) (*authenticationv1.TokenRequest, error) {
 	o := r.Object
 	if err := matches("name", "service account name", o.Name, r.Name, r.Name); err != nil {
 		return nil, err
@@ -100,17 +102,19 @@ func (i *Issuer) Issue(r Request) (*authenticationv1.TokenRequest, error) {
 		life = extended
 	}
 	o.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
+	id := string(uuid.NewUUID())
 	o.Status.Token, err = i.c.Keys.sign(&claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: i.c.Issuer, Subject: serviceaccount.MakeUsername(obj.Namespace, obj.Name), Audience: o.Spec.Audiences,
 			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(life)),
-			ID: string(uuid.NewUUID()),
+			ID: id,
 		},
 		Kubernetes: k,
 	})
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("failed to generate token: %w", err))
 	}
+	audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, idPrefix+id)
 	return o, nil
 }
 

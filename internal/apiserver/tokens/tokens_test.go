@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"podo.dev/podo/internal/registry"
@@ -119,7 +120,7 @@ func (w *world) issue(name string, r *authenticationv1.TokenRequest) (*authentic
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.Issue(Request{Namespace: "work", Name: name, Object: r, Now: now, Admit: func() error { return nil }})
+	return w.Issue(w.t.Context(), Request{Namespace: "work", Name: name, Object: r, Now: now, Admit: func() error { return nil }})
 }
 
 func (w *world) token(r *authenticationv1.TokenRequest) string {
@@ -392,6 +393,30 @@ func TestExtendedLife(t *testing.T) {
 		if _, real, warn := life(r); real != hour || warn != 0 {
 			t.Errorf("a token %s lives %v and warns after %v", name, real, warn)
 		}
+	}
+}
+
+// The audit log hears of tokens that outlive the time they were asked for.
+func TestStaleTokensAreAnnotated(t *testing.T) {
+	w := newWorld(t)
+	r := request("Pod", "worker", "")
+	n := int64(extender)
+	r.Spec.ExpirationSeconds = &n
+	token := w.token(r)
+	stale := func() string {
+		ctx := audit.WithAuditContext(t.Context())
+		if _, ok, err := w.AuthenticateToken(ctx, token); !ok {
+			t.Fatal(err)
+		}
+		said, _ := audit.AuditContextFrom(ctx).GetEventAnnotation("authentication.k8s.io/stale-token")
+		return said
+	}
+	if got := stale(); got != "" {
+		t.Errorf("a fresh token: %q", got)
+	}
+	w.now = w.now.Add(2 * time.Hour)
+	if got := stale(); got != "subject: system:serviceaccount:work:robot, seconds after warning threshold: 3593" {
+		t.Errorf("a stale token: %q", got)
 	}
 }
 

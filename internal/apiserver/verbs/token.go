@@ -37,7 +37,7 @@ func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r 
 	if err != nil {
 		return nil, viewError(err)
 	}
-	out, err := v.c.Tokens.Issue(tokens.Request{
+	out, err := v.c.Tokens.Issue(ctx, tokens.Request{
 		Namespace: ref.Namespace, Name: ref.Name, Object: r, Now: now,
 		Admit: func() error { return v.chain.Validate(ctx, a) },
 	})

@@ -249,6 +249,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		c.r = r.WithContext(ctx)
 	}
+	if s.c.Audit != nil {
+		c.r = c.r.WithContext(audit.Prepare(c.r.Context()))
+	}
 	u, err := s.authn.User(c.r)
 	c.audit(u, start, long)
 	if err != nil {
