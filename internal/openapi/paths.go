@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -165,6 +166,9 @@ func (r resource) paths() []path3 {
 	add(object, one, r.objectOps(scope)...)
 	for _, sub := range r.subresources() {
 		add(object+"/"+sub, one, r.subOps(scope, sub)...)
+		if sub == "proxy" {
+			add(object+"/proxy/{path}", append(slices.Clone(one), placed{"path", "path to the resource"}), r.proxyOps(scope, "WithPath")...)
+		}
 	}
 	if r.has("watch") {
 		watch := strings.Replace(collection, r.root, r.root+"watch/", 1)
@@ -226,6 +230,9 @@ func (r resource) subresources() []string {
 	for _, s := range r.Subresources {
 		out = append(out, s.Name)
 	}
+	for sub := range r.Parts {
+		out = append(out, sub)
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -236,6 +243,14 @@ func (r resource) subOps(scope, sub string) []operation {
 	of := sub + " of the specified " + kind
 	if i := slices.IndexFunc(r.Subresources, func(s registry.Subresource) bool { return s.Name == sub }); i >= 0 {
 		return r.specialOps(r.Subresources[i], scope, of, id)
+	}
+	if part, ok := r.Parts[sub]; ok {
+		as := resource{Kind: part.Kind, names: r.names, root: r.root}
+		ops := []operation{as.read("read "+of, "read"+id), write("put", "replace "+of, "replace"+id, model(part.Kind.New())), as.change("partially update "+of, "patch"+id)}
+		for i := range ops {
+			ops[i].gvk = part.Kind.GVK
+		}
+		return ops
 	}
 	put := write("put", "replace "+of, "replace"+id, model(r.NewServed()))
 	if sub == "finalize" {
@@ -248,6 +263,8 @@ func (r resource) subOps(scope, sub string) []operation {
 func (r resource) specialOps(s registry.Subresource, scope, of, id string) []operation {
 	name := modelOf(s.GVK)
 	switch {
+	case s.Name == "proxy":
+		return r.proxyOps(scope, "")
 	case s.Name == "log":
 		op := r.read("read "+of, "read"+id)
 		op.params, op.result, op.produces = []string{corePackage + "PodLogOptions"}, "string", logs
@@ -268,6 +285,21 @@ func (r resource) specialOps(s registry.Subresource, scope, of, id string) []ope
 	op := write("post", "create "+s.Name+" of "+article(r.GVK.Kind), "create"+id, name)
 	op.gvk = s.GVK
 	return []operation{op}
+}
+
+// proxyOps are the methods that are passed on, with a path behind them or without.
+func (r resource) proxyOps(scope, suffix string) []operation {
+	var out []operation
+	for _, m := range []string{"delete", "get", "head", "options", "patch", "post", "put"} {
+		out = append(out, operation{
+			method:      m,
+			description: "connect " + strings.ToUpper(m) + " requests to proxy of " + r.GVK.Kind,
+			id:          "connect" + r.id + title(m) + scope + r.GVK.Kind + "Proxy" + suffix,
+			action:      "connect", gvk: v1.SchemeGroupVersion.WithKind(r.GVK.Kind + "ProxyOptions"), params: []string{corePackage + r.GVK.Kind + "ProxyOptions"},
+			result: "string", results: []int{200}, produces: anyType,
+		})
+	}
+	return out
 }
 
 const corePackage = "io.k8s.api.core.v1."

@@ -74,8 +74,9 @@ func nodeKind() *Kind {
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(clusterFields(obj), "spec.unschedulable", fmt.Sprint(of(obj).Spec.Unschedulable))
 		},
-		Columns: nodeColumns(),
-		Row:     func(obj runtime.Object, now time.Time) []any { return nodeRow(of(obj), now) },
+		Subresources: []Subresource{proxyPart("NodeProxyOptions")},
+		Columns:      nodeColumns(),
+		Row:          func(obj runtime.Object, now time.Time) []any { return nodeRow(of(obj), now) },
 	}
 }
 

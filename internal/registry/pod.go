@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -69,9 +70,11 @@ func podKind() *Kind {
 		Subresources: []Subresource{
 			core("attach", "PodAttachOptions", "create", "get"),
 			core("binding", "Binding", "create"),
+			{Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"}},
 			core("exec", "PodExecOptions", "create", "get"),
 			core("log", "Pod", "get"),
 			core("portforward", "PodPortForwardOptions", "create", "get"),
+			proxyPart("PodProxyOptions"),
 		},
 	}
 }

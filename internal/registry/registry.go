@@ -6,6 +6,7 @@ package registry
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -148,6 +149,11 @@ type Subresource struct {
 	Name  string
 	GVK   schema.GroupVersionKind
 	Verbs []string
+}
+
+// proxyPart is the line of the subresource "proxy", whose options are of the named kind.
+func proxyPart(options string) Subresource {
+	return Subresource{Name: "proxy", GVK: v1.SchemeGroupVersion.WithKind(options), Verbs: []string{"create", "delete", "get", "patch", "update"}}
 }
 
 // Update are the rules of one endpoint.

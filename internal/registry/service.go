@@ -62,7 +62,8 @@ func serviceKind() *Kind {
 				return out
 			},
 		},
-		Columns: serviceColumns(),
+		Subresources: []Subresource{proxyPart("ServiceProxyOptions")},
+		Columns:      serviceColumns(),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			s := of(obj)
 			kind, ip, external, ports, selector := service.Row(s)

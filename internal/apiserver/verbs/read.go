@@ -8,8 +8,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -109,6 +111,24 @@ func (v *Verbs) Node(ctx context.Context, name string) (*v1.Node, error) {
 		return nil, err
 	}
 	return e.Object.(*v1.Node), nil
+}
+
+// Service is described at Pod.
+func (v *Verbs) Service(ctx context.Context, namespace, name string) (*v1.Service, error) {
+	e, err := v.known(ctx, client.Resource{Resource: "services"}.At(namespace, name))
+	if err != nil {
+		return nil, err
+	}
+	return e.Object.(*v1.Service), nil
+}
+
+// EndpointSlices are those of a Service, as the view has them; described at Pod.
+func (v *Verbs) EndpointSlices(namespace, service string) (out []*discoveryv1.EndpointSlice) {
+	slices := schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
+	for e := range v.c.View.Snapshot().By(slices, registry.SliceService, namespace+"/"+service) {
+		out = append(out, e.Object.(*discoveryv1.EndpointSlice))
+	}
+	return out
 }
 
 func (v *Verbs) known(ctx context.Context, ref client.Ref) (*view.Entry, error) {

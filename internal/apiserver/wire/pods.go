@@ -153,12 +153,22 @@ func containerOf(pod *v1.Pod, name string) (string, error) {
 	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 }
 
-// kubelet is where a node's kubelet answers, and how it is spoken to.
+// kubelet is where the kubelet of a pod's node answers, and what it is asked.
 func (c *call) kubelet(pod *v1.Pod, path string, q url.Values) (*url.URL, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
-	node, err := c.s.c.Verbs.Node(c.r.Context(), pod.Spec.NodeName)
+	u, err := c.kubeletOf(pod.Spec.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	u.Path, u.RawQuery = path, q.Encode()
+	return u, nil
+}
+
+// kubeletOf is where a node's kubelet answers.
+func (c *call) kubeletOf(name string) (*url.URL, error) {
+	node, err := c.s.c.Verbs.Node(c.r.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +188,7 @@ func (c *call) kubelet(pod *v1.Pod, path string, q url.Values) (*url.URL, error)
 	if port == 0 {
 		port = c.s.c.KubeletPort
 	}
-	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: path, RawQuery: q.Encode()}, nil
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, nil
 }
 
 // kubeletTransport speaks HTTP/1.1, because upgrades do.

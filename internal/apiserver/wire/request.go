@@ -119,7 +119,7 @@ func (i *info) long(r *http.Request) bool {
 		return true
 	}
 	switch i.Subresource {
-	case "exec", "attach", "portforward":
+	case "exec", "attach", "portforward", "proxy":
 		return true
 	case "log":
 		f := r.URL.Query().Get("follow")

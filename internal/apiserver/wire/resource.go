@@ -26,7 +26,7 @@ import (
 // resource serves a request for an object or a collection.
 func (c *call) resource(u user.Info) {
 	c.kind = c.s.kinds[c.info.GV.WithResource(c.info.Resource)]
-	if c.kind == nil || c.info.rest != "" || c.kind.Namespaced && c.info.Namespace == "" && c.info.Name != "" {
+	if c.kind == nil || c.info.rest != "" && !c.proxied() || c.kind.Namespaced && c.info.Namespace == "" && c.info.Name != "" {
 		c.unknown(u)
 		return
 	}
@@ -39,6 +39,12 @@ func (c *call) resource(u user.Info) {
 			c.fail(err)
 			return
 		}
+	}
+	if c.proxied() {
+		if err := c.proxy(u); err != nil {
+			c.fail(err)
+		}
+		return
 	}
 	if c.special(u) {
 		return

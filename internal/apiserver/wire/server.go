@@ -106,6 +106,7 @@ type Server struct {
 	below    []Handler               // those with a trailing slash
 	kinds    map[schema.GroupVersionResource]*registry.Kind
 	kubelets *http.Transport
+	proxies  *http.Transport // to pods, services and other ports of nodes
 	metrics  *metrics
 	flight   flight
 	patience time.Duration // watchWrite
@@ -150,7 +151,7 @@ func New(c Config) (*Server, error) {
 		}
 	}
 	s := &Server{
-		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), metrics: m,
+		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), proxies: proxyTransport(), metrics: m,
 		kinds: map[schema.GroupVersionResource]*registry.Kind{}, flight: make(flight, maxInFlight), patience: watchWrite,
 		impersonator: impersonate.New(c.Verbs.Authorizer()),
 	}
@@ -221,6 +222,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 	}
 	<-done
 	s.kubelets.CloseIdleConnections()
+	s.proxies.CloseIdleConnections()
 	return nil
 }
 
