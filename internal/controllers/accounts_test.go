@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and old clients read them.
+
 package controllers_test
 
 import (
@@ -136,7 +138,7 @@ func TestTheAPIServerIsPublished(t *testing.T) {
 		}
 		check := func(address string, port int32) {
 			t.Helper()
-			e := w.get(at("endpoints", "")).(*v1.Endpoints) //nolint:staticcheck // old clients read them
+			e := w.get(at("endpoints", "")).(*v1.Endpoints)
 			if len(e.Subsets) != 1 || e.Subsets[0].Addresses[0].IP != address || e.Subsets[0].Ports[0].Port != port || e.Subsets[0].Ports[0].Name != "https" || e.Labels[discoveryv1.LabelSkipMirror] != "true" {
 				t.Errorf("the Endpoints are %+v", e)
 			}
@@ -147,7 +149,7 @@ func TestTheAPIServerIsPublished(t *testing.T) {
 		}
 		check("192.0.2.7", 6443)
 		w.must(w.admin.Mutate(context.Background(), at("endpoints", ""), func(o runtime.Object) (bool, error) {
-			o.(*v1.Endpoints).Subsets[0].Addresses[0].IP = "192.0.2.66" //nolint:staticcheck // as above
+			o.(*v1.Endpoints).Subsets[0].Addresses[0].IP = "192.0.2.66"
 			return true, nil
 		}))
 		w.delete(at("endpointslices", "discovery.k8s.io"))

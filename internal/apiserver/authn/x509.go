@@ -89,10 +89,10 @@ func (x *X509) verify(chain []*x509.Certificate) (user.Info, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	print := sha256.Sum256(chain[0].Raw)
+	fingerprint := sha256.Sum256(chain[0].Raw)
 	return &user.DefaultInfo{
 		Name: s.CommonName, UID: uid, Groups: append(append([]string(nil), s.Organization...), user.AllAuthenticated),
-		Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(print[:])}},
+		Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
 	}, chain[0].NotAfter, nil
 }
 

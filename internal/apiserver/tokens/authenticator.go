@@ -259,11 +259,13 @@ func (a *Authenticator) secret(ctx context.Context, namespace, name, token strin
 		e = now.Get(gr, namespace, name)
 	}
 	if e == nil || e.Meta.GetDeletionTimestamp() != nil {
-		return nil, errors.New("Token has been invalidated") //nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 upstream's text
+		return nil, errors.New("Token has been invalidated")
 	}
 	s := e.Object.(*v1.Secret)
 	if !holds(s) {
-		return nil, errors.New("Token does not match server's copy") //nolint:staticcheck // as above
+		//lint:ignore ST1005 as above
+		return nil, errors.New("Token does not match server's copy")
 	}
 	return s, nil
 }

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and old clients read them.
+
 package kubernetesservice
 
 import (
@@ -71,7 +73,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, _ view.Key)
 			if e == nil {
 				return k.create(ctx, endpoints, k.Endpoints())
 			}
-			return k.repair(ctx, endpoints, e, func(o runtime.Object) bool { return k.repairEndpoints(o.(*v1.Endpoints)) }) //nolint:staticcheck // old clients read them
+			return k.repair(ctx, endpoints, e, func(o runtime.Object) bool { return k.repairEndpoints(o.(*v1.Endpoints)) })
 		},
 		func() (runtime.Object, error) {
 			e := s.Get(slices, metav1.NamespaceDefault, Name)

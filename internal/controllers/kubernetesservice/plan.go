@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and old clients read them.
+
 // Package kubernetesservice publishes the API server inside the cluster: the Service "kubernetes" in the namespace "default", at the first
 // address of services, with Endpoints and an EndpointSlice that say where it is. The Service is made when it is missing and then its
 // owner's; where it leads is kept right. One API server is published: this one.
@@ -53,16 +55,16 @@ func (a Address) Service() *v1.Service {
 }
 
 // Endpoints are the Endpoints. Nobody mirrors them: the EndpointSlice is made beside them.
-func (a Address) Endpoints() *v1.Endpoints { //nolint:staticcheck // old clients read them
-	e := &v1.Endpoints{ObjectMeta: meta(nil)} //nolint:staticcheck // as above
+func (a Address) Endpoints() *v1.Endpoints {
+	e := &v1.Endpoints{ObjectMeta: meta(nil)}
 	a.repairEndpoints(e)
 	return e
 }
 
-func (a Address) repairEndpoints(e *v1.Endpoints) (changed bool) { //nolint:staticcheck // as above
-	want := []v1.EndpointSubset{{ //nolint:staticcheck // as above
-		Addresses: []v1.EndpointAddress{{IP: a.Server.Addr().String()}},                                        //nolint:staticcheck // as above
-		Ports:     []v1.EndpointPort{{Name: portName, Port: int32(a.Server.Port()), Protocol: v1.ProtocolTCP}}, //nolint:staticcheck // as above
+func (a Address) repairEndpoints(e *v1.Endpoints) (changed bool) {
+	want := []v1.EndpointSubset{{
+		Addresses: []v1.EndpointAddress{{IP: a.Server.Addr().String()}},
+		Ports:     []v1.EndpointPort{{Name: portName, Port: int32(a.Server.Port()), Protocol: v1.ProtocolTCP}},
 	}}
 	if e.Labels[discoveryv1.LabelSkipMirror] == "true" && equality.Semantic.DeepEqual(e.Subsets, want) {
 		return false
