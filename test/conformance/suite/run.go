@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -133,7 +134,7 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 		return r, true
 	}
 	defer os.RemoveAll(dir)
-	limit, cancel := context.WithTimeout(ctx, c.PerTest+time.Minute) // the suite ends by itself before that
+	limit, cancel := context.WithTimeout(ctx, c.limit(t)+time.Minute) // the suite ends by itself before that
 	defer cancel()
 	report := filepath.Join(dir, "report.json")
 	cmd := exec.CommandContext(limit, c.E2E, c.args(t, report)...)
@@ -167,6 +168,14 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 	return r, true
 }
 
+// limit is a test's time. Those that call themselves slow get twice as much: one waits until etcd is compacted.
+func (c Config) limit(t Test) time.Duration {
+	if strings.Contains(t.Name, "[Slow]") {
+		return 2 * c.PerTest
+	}
+	return c.PerTest
+}
+
 func (c Config) args(t Test, report string) []string {
 	return []string{
 		"--kubeconfig=" + c.Cluster.Kubeconfig, "--kubectl-path=" + c.Kubectl, "--provider=skeleton",
@@ -174,7 +183,7 @@ func (c Config) args(t Test, report string) []string {
 		fmt.Sprintf("--e2e-verify-service-account=%v", c.Cluster.Accounts),
 		// The suite's own description stands before the name.
 		"--ginkgo.focus= " + regexp.QuoteMeta(t.Name) + "$", "--ginkgo.json-report=" + report, "--ginkgo.no-color",
-		"--ginkgo.timeout=" + c.PerTest.String(), "--ginkgo.grace-period=15s",
+		"--ginkgo.timeout=" + c.limit(t).String(), "--ginkgo.grace-period=15s",
 	}
 }
 
