@@ -16,7 +16,7 @@ func Markdown(tests []suite.Test, results map[string]suite.Result, runs []suite.
 	}
 	b.WriteString("# Conformance\n\nUpstream's own end-to-end suite of Kubernetes 1.37.2, the tests that carry the conformance label. This page is generated.\n\n")
 	fmt.Fprintf(&b, "**%d of %d pass**, %d fail, %d did not run.\n\n", all.Passed, all.Total(), all.Failed, all.NotRun)
-	b.WriteString("A test that needs a resource which the cluster does not serve, or a second node, is not run, and counts as not run.\n")
+	b.WriteString("A test that needs what the cluster does not serve, or keeps without acting on it, or a second node, is not run, and counts as not run.\n")
 	origin(&b, tests, results, runs)
 	b.WriteString("\n## By group\n\n")
 	table(&b, "group", Count(tests, results, suite.Test.SIG))
