@@ -30,6 +30,7 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/replicas"
 	"podo.dev/podo/internal/controllers/rootca"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/controllers/tainteviction"
@@ -149,6 +150,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("garbage-collector", s.controller(s.newGarbage)),
 		component.Func("taint-eviction", s.controller(s.newTaintEviction)),
+		component.Func("replication-controller", s.controller(s.newReplicationController)),
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
@@ -203,6 +205,13 @@ func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.L
 func (s *server) newGarbage(ctx context.Context, c client.Client) (*loop.Loop, error) {
 	return garbage.New(garbage.Config{
 		View: s.control.view, Client: c, Events: events.New(ctx, c, "garbage-collector-controller", "", s.log), Kinds: registry.All(), Logger: s.log,
+	})
+}
+
+func (s *server) newReplicationController(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return replicas.New(replicas.Config{
+		Kind: replicas.ReplicationControllers, View: s.control.view, Client: c,
+		Events: events.New(ctx, c, replicas.ReplicationControllers.Name, "", s.log), Logger: s.log,
 	})
 }
 

@@ -66,6 +66,7 @@ func podKind() *Kind {
 		RowConditions: func(obj runtime.Object) []metav1.TableRowCondition { return podobject.Completed(of(obj)) },
 		Indexes: map[string]func(runtime.Object) []string{
 			"spec.nodeName": func(obj runtime.Object) []string { return []string{of(obj).Spec.NodeName} },
+			ControllerIndex: podController,
 		},
 		Subresources: []Subresource{
 			core("attach", "PodAttachOptions", "create", "get"),
@@ -95,4 +96,18 @@ func podFields(obj runtime.Object) fields.Set {
 		"status.podIP", ip,
 		"status.nominatedNodeName", pod.Status.NominatedNodeName,
 	)
+}
+
+// ControllerIndex is the view's index of pods by the UID of what controls them; those that nothing controls are at Uncontrolled.
+const ControllerIndex = "controller"
+
+// Uncontrolled is where the pods of a namespace are that nothing controls.
+func Uncontrolled(namespace string) string { return "none in " + namespace }
+
+func podController(obj runtime.Object) []string {
+	pod := obj.(*v1.Pod)
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return []string{string(ref.UID)}
+	}
+	return []string{Uncontrolled(pod.Namespace)}
 }

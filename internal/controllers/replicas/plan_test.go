@@ -1,0 +1,97 @@
+package replicas
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+type pod struct {
+	name, node, cost string
+	phase            v1.PodPhase
+	ready            time.Duration // for how long; 0 is not ready
+	restarts         int32
+	age              time.Duration
+}
+
+func (p pod) object() *v1.Pod {
+	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.name, CreationTimestamp: metav1.NewTime(now.Add(-p.age))}, Spec: v1.PodSpec{NodeName: p.node}}
+	out.Status.Phase = p.phase
+	if p.cost != "" {
+		out.Annotations = map[string]string{deletionCost: p.cost}
+	}
+	if p.ready > 0 {
+		out.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-p.ready))}}
+	}
+	out.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: p.restarts}}
+	return out
+}
+
+// Each rule of the documented order decides between two pods that are equal by the rules before it.
+func TestGoFirst(t *testing.T) {
+	const run = v1.PodRunning
+	for _, c := range []struct {
+		rule string
+		pods []pod // the first goes first
+	}{
+		{"not bound", []pod{{name: "b", phase: v1.PodPending}, {name: "a", node: "n", phase: v1.PodPending}}},
+		{"phase", []pod{{name: "c", node: "n", phase: v1.PodPending}, {name: "b", node: "n", phase: v1.PodUnknown}, {name: "a", node: "n", phase: run}}},
+		{"not ready", []pod{{name: "b", node: "n", phase: run, cost: "9"}, {name: "a", node: "n", phase: run, ready: time.Hour}}},
+		{"cost", []pod{{name: "b", node: "n", phase: run, ready: time.Hour, cost: "-1"}, {name: "a", node: "n", phase: run, ready: time.Hour}}},
+		{"siblings", []pod{
+			{name: "b", node: "full", phase: run, ready: time.Hour}, {name: "c", node: "full", phase: run, ready: time.Hour}, {name: "a", node: "n", phase: run, ready: time.Minute},
+		}},
+		{"ready for a shorter time", []pod{{name: "b", node: "m", phase: run, ready: time.Minute}, {name: "a", node: "n", phase: run, ready: time.Hour}}},
+		{"restarts", []pod{{name: "b", node: "m", phase: run, ready: time.Hour, restarts: 3}, {name: "a", node: "n", phase: run, ready: time.Hour}}},
+		{"younger", []pod{{name: "b", node: "m", phase: run, ready: time.Hour, age: 2 * time.Hour}, {name: "a", node: "n", phase: run, ready: time.Hour, age: 30 * time.Hour}}},
+	} {
+		var list []*v1.Pod
+		var want []string
+		for _, p := range c.pods {
+			list = append([]*v1.Pod{p.object()}, list...)
+			want = append(want, p.name)
+		}
+		var got []string
+		for _, p := range goFirst(list, now) {
+			got = append(got, p.Name)
+		}
+		if c.rule == "siblings" {
+			got, want = got[2:], want[2:]
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%s: %v, want %v", c.rule, got, want)
+		}
+	}
+}
+
+// Creation stops at the first batch that fails.
+func TestSlowly(t *testing.T) {
+	tries := make(chan struct{}, 1000)
+	if err := slowly(100, func() error { tries <- struct{}{}; return nil }); err != nil || len(tries) != 100 {
+		t.Errorf("%d tries, %v", len(tries), err)
+	}
+	for len(tries) > 0 {
+		<-tries
+	}
+	err := slowly(100, func() error {
+		tries <- struct{}{}
+		if len(tries) > 2 {
+			return errFull
+		}
+		return nil
+	})
+	if err == nil || len(tries) > 3 {
+		t.Errorf("%d tries, %v", len(tries), err)
+	}
+}
+
+var errFull = errorString("full")
+
+type errorString string
+
+func (e errorString) Error() string { return string(e) }
