@@ -79,29 +79,30 @@ func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTo
 		k.seconds = *s.ExpirationSeconds
 	}
 	now := m.c.Now()
-	known := m.get(k)
-	if known != nil && now.Before(known.renew) {
+	known, ok := m.get(k)
+	if ok && now.Before(known.renew) {
 		return known.token, nil
 	}
 	next, err := m.request(ctx, pod, k)
 	switch {
 	case err == nil:
-	case known == nil:
+	case !ok:
 		return "", fmt.Errorf("failed to fetch token: %w", err)
 	case now.After(known.ends):
 		return "", fmt.Errorf("the token expired and refresh failed: %w", err)
 	default:
 		m.c.Logger.Warn("a token could not be renewed, will try again", "pod", pod.Namespace+"/"+pod.Name, "account", k.account, "audience", k.audience, "err", err)
-		next = &entry{token: known.token, ends: known.ends, renew: now.Add(again + m.c.Jitter(spread))}
+		next = known
+		next.renew = now.Add(again + m.c.Jitter(spread))
 	}
 	m.mu.Lock()
-	m.tokens[k] = next
+	m.tokens[k] = &next
 	m.mu.Unlock()
 	m.ring()
 	return next.token, nil
 }
 
-func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (*entry, error) {
+func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (e entry, err error) {
 	r := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
@@ -113,20 +114,23 @@ func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (*entry, erro
 	}
 	out, err := m.c.Client.RequestToken(ctx, client.ServiceAccounts.At(pod.Namespace, k.account), r)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	ends := out.Status.ExpirationTimestamp.Time
 	life := ends.Sub(m.c.Now())
 	if n := out.Spec.ExpirationSeconds; n != nil { // what the server made of the wish
 		life = time.Duration(*n) * time.Second
 	}
-	return &entry{token: out.Status.Token, ends: ends, renew: renewAt(ends, life, m.c.Jitter(spread))}, nil
+	return entry{token: out.Status.Token, ends: ends, renew: renewAt(ends, life, m.c.Jitter(spread))}, nil
 }
 
-func (m *Manager) get(k key) *entry {
+func (m *Manager) get(k key) (e entry, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tokens[k]
+	if known := m.tokens[k]; known != nil {
+		return *known, true
+	}
+	return e, false
 }
 
 // Forget drops the tokens of a pod that has gone.
