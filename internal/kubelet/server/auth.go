@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,11 +89,4 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 		return verb, []string{"configz", "proxy"}
 	}
 	return verb, []string{"proxy"}
-}
-
-// AllowGroups authorizes members of the groups for everything and nobody else for anything.
-func AllowGroups(groups ...string) func(context.Context, user.Info, string, string, string) (bool, error) {
-	return func(_ context.Context, u user.Info, _, _, _ string) (bool, error) {
-		return slices.ContainsFunc(u.GetGroups(), func(g string) bool { return slices.Contains(groups, g) }), nil
-	}
 }

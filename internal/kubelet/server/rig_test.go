@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
@@ -68,7 +70,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	pool.AddCert(g.ca)
 	cfg := Config{
 		Addr: "127.0.0.1:0", HealthAddr: "", Pods: g.pods, Runtime: port{g.rt}, Log: slog.New(slog.DiscardHandler),
-		TLS: &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: pool}, Authorize: AllowGroups("system:masters"),
+		TLS: &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: pool}, Authorize: allowGroups("system:masters"),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -288,4 +290,11 @@ func (p process) PortForward(_ context.Context, _ string, n int32, stream io.Rea
 // exit is a command's end with a code.
 func exit(code int) error {
 	return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
+}
+
+// allowGroups authorizes members of the groups for everything and nobody else for anything.
+func allowGroups(groups ...string) func(context.Context, user.Info, string, string, string) (bool, error) {
+	return func(_ context.Context, u user.Info, _, _, _ string) (bool, error) {
+		return slices.ContainsFunc(u.GetGroups(), func(g string) bool { return slices.Contains(groups, g) }), nil
+	}
 }
