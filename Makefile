@@ -115,6 +115,7 @@ bench: build images $(if $(filter upstream,$(PEER)),peer) ## measure against the
 	exec bin/bench -report bin/bench.json $(if $(filter upstream,$(PEER)),-peer $(CONFORMANCE)) $(if $(ONLY),-only '$(ONLY)') $(if $(RUNS),-runs $(RUNS)) $(BENCH)
 
 include test/conformance/targets.mk
+include test/clients/targets.mk
 
 .PHONY: clean
 clean: ## remove what was built; the cluster's data stays

@@ -31,7 +31,7 @@ type keeper struct {
 	subresource string
 }
 
-// New makes Owners of the endpoints that take whole objects. now is the clock of the entries' times.
+// New makes Owners of the kinds' endpoints. now is the clock of the entries' times.
 func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}}
 	for _, k := range kinds {
@@ -45,6 +45,11 @@ func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 		}
 		for sub := range k.Updates {
 			if err := o.add(k, sub); err != nil {
+				return nil, err
+			}
+		}
+		for part := range k.Parts { // written back into the object, under the part's name
+			if err := o.add(k, part); err != nil {
 				return nil, err
 			}
 		}

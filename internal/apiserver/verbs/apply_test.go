@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,5 +246,26 @@ func TestOwnerReferencesOnce(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	if err := storeError(fmt.Errorf("put: %w", store.ErrTooLarge)); !isTooLarge(err) || err.Error() != "etcdserver: request is too large" {
 		t.Errorf("%v", err)
+	}
+}
+
+// Who scales owns the number of replicas, as upstream has it: under the part's name.
+func TestOwnersOfScale(t *testing.T) {
+	w := newWorld(t)
+	one := int32(1)
+	rc := &v1.ReplicationController{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rc"},
+		Spec: v1.ReplicationControllerSpec{Replicas: &one, Selector: map[string]string{"a": "b"}, Template: &v1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}},
+		}},
+	}
+	w.create(rc)
+	ref := client.Resource{Resource: "replicationcontrollers"}.At("default", "rc")
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rc"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+	if _, _, err := w.Update(w.ctx, admin, ref.Sub("scale"), scale, Options{Manager: "scaler"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := owned(w.get(ref)); len(got) != 2 || got[1] != `scaler/Update/scale {"f:spec":{"f:replicas":{}}}` || strings.Contains(got[0], "f:replicas") {
+		t.Errorf("owners\n%s", strings.Join(got, "\n"))
 	}
 }
