@@ -1,6 +1,7 @@
 package owners
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -69,5 +70,44 @@ func BenchmarkStatus(b *testing.B) {
 		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", Image: "i", Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 		b.StartTimer()
 		o.Updated(k, "status", live, p, "kubelet")
+	}
+}
+
+// Every kind that is kept has a schema to merge by: without one, its writers own nothing and it cannot be applied to.
+func TestEveryKindHasAType(t *testing.T) {
+	all, err := types()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, k := range registry.All() {
+		if _, ok := all[k.GVK]; !ok && !k.Unstored {
+			t.Errorf("%v has no type", k.GVK)
+		}
+	}
+}
+
+// What a write resets, its writer does not own; every path that the registry names is one of the kind's.
+func TestResetsAreFields(t *testing.T) {
+	all, err := types()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range registry.All() {
+		for sub, rules := range k.Updates {
+			for _, path := range rules.Resets {
+				at := all[k.GVK].TypeRef
+				for name := range strings.SplitSeq(path, ".") {
+					atom, ok := all[k.GVK].Schema.Resolve(at)
+					if !ok || atom.Map == nil {
+						t.Fatalf("%s/%s resets %s, which is nothing", k.Resource, sub, path)
+					}
+					f, ok := atom.Map.FindField(name)
+					if !ok {
+						t.Fatalf("%s/%s resets %s, which is nothing", k.Resource, sub, path)
+					}
+					at = f.Type
+				}
+			}
+		}
 	}
 }
