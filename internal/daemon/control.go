@@ -109,7 +109,7 @@ func (s *server) buildControl() (err error) {
 	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
 	c.verbs, err = verbs.New(verbs.Config{
 		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: append(rules, s.serviceAddresses()),
-		Tokens: c.identity.issuer, Reviews: s.identityReviews(),
+		Tokens: c.identity.issuer, Reviews: s.identityReviews(), Components: s.componentStatuses,
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
 	return err
@@ -145,6 +145,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("root-ca", s.controller(s.newRootCA)),
 		component.Func("secret-tokens", s.controller(s.newSecretTokens)),
 		component.Func("token-cleaner", s.controller(s.newTokenCleaner)),
+		component.Func("service-cidr", s.controller(s.newServiceCIDR)),
 		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),

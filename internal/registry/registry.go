@@ -72,6 +72,8 @@ type Kind struct {
 	// Unstored says that a creation is answered and nothing is kept (reviews): only GVK to NewList, Verbs (create), Default and
 	// Validate count.
 	Unstored bool
+	// Computed says of an Unstored kind that its objects are made when they are asked for: it can be read, and nothing else.
+	Computed bool
 	// Served, when set, makes the row a further version of another one.
 	Served *Served
 	// Parts are subresources with a type of their own that are computed from the object and written back into it ("scale").

@@ -41,6 +41,9 @@ func (v *Verbs) List(ctx context.Context, u user.Info, ref client.Ref, o *intern
 	if err := v.authorize(ctx, u, "list", named(ref, o), o.FieldSelector); err != nil {
 		return nil, err
 	}
+	if k.Computed {
+		return v.listComputed(k, o)
+	}
 	return v.list(ctx, k, ref, o)
 }
 

@@ -34,6 +34,9 @@ func (v *Verbs) Get(ctx context.Context, u user.Info, ref client.Ref, rv string)
 	if err := v.authorize(ctx, u, "get", ref, nil); err != nil {
 		return nil, err
 	}
+	if k.Computed {
+		return v.getComputed(k, ref)
+	}
 	e, err := v.get(ctx, k, ref, rv)
 	if part, ok := k.Parts[ref.Subresource]; ok && err == nil {
 		e = partOf(part, e)

@@ -57,6 +57,8 @@ type Config struct {
 	Reviews map[schema.GroupResource]Review
 	// Tokens makes ServiceAccounts' tokens; nil serves none.
 	Tokens *tokens.Issuer
+	// Components tells how the control plane's parts are, for ComponentStatus.
+	Components func() []v1.ComponentStatus
 	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
 	Append timeline.Append
 	Now    func() time.Time

@@ -54,7 +54,7 @@ func (c *call) resource(u user.Info) {
 		return
 	}
 	// An answer that the client would not take is refused before anything is done.
-	f, err := negotiate(c.r, !c.kind.Unstored)
+	f, err := negotiate(c.r, !c.kind.Unstored || c.kind.Computed)
 	if err != nil {
 		c.fail(err)
 		return
