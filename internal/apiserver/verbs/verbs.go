@@ -161,6 +161,7 @@ func (v *Verbs) rules() (admit.Chain, error) {
 		admit.TaintNewNodes{},
 		&admit.Priority{View: view},
 		admit.DefaultTolerations{},
+		&admit.ClaimResize{View: view},
 		&admit.RuntimeClass{View: view},
 		&admit.PodTopologyLabels{View: view},
 		&admit.PodResize{View: view},
