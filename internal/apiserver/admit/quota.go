@@ -51,14 +51,6 @@ func (r *ResourceQuota) Validate(ctx context.Context, a *Attributes) error {
 	if a.Ref.Namespace == "" || a.Kind == namespaceKind || a.Op != Create && a.Op != Update {
 		return nil
 	}
-	now := time.Now
-	if r.Now != nil {
-		now = r.Now
-	}
-	w := quota.Write{Resource: a.Ref.Resource, Subresource: a.Ref.Subresource, Object: a.Object, Old: a.Old, Now: now()}
-	if !w.Concerns() {
-		return nil
-	}
 	s := r.View.Snapshot()
 	creates := a.Op == Create && !a.DryRun
 	if creates {
@@ -68,6 +60,14 @@ func (r *ResourceQuota) Validate(ctx context.Context, a *Attributes) error {
 	}
 	quotas, bounding := quotasOf(s, a.Ref.Namespace, a.Ref.Resource)
 	if len(quotas) == 0 && len(r.Limited) == 0 {
+		return nil
+	}
+	now := time.Now
+	if r.Now != nil {
+		now = r.Now
+	}
+	w := quota.Write{Resource: a.Ref.Resource, Subresource: a.Ref.Subresource, Object: a.Object, Old: a.Old, Now: now()}
+	if !w.Concerns() {
 		return nil
 	}
 	changed, err := quota.Charge(objectsOf(quotas), w, r.Limited)
