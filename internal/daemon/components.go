@@ -9,17 +9,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/servicecidr"
 )
 
-func (s *server) newServiceCIDR(_ context.Context, c client.Client) (*loop.Loop, error) {
+// newServiceCIDR acts as the server itself, as upstream's does.
+func (s *server) newServiceCIDR(context.Context, client.Client) (*loop.Loop, error) {
 	services, err := netip.ParsePrefix(s.cfg.ServiceCIDR)
 	if err != nil {
 		return nil, err
 	}
-	return servicecidr.New(s.control.view, c, services.Masked().String(), s.log)
+	return servicecidr.New(s.control.view, local.Admin(s.control.verbs), services.Masked().String(), s.log)
 }
 
 // componentStatuses are the parts that upstream's cluster has, as ours are: every controller counts for the controller manager.
