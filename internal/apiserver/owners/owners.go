@@ -7,6 +7,7 @@ package owners
 
 import (
 	"net/http"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 type Owners struct {
 	now     func() time.Time
 	keepers map[keeper]*managedfields.FieldManager
+	shapes  map[*registry.Kind]*shapes
 }
 
 // keeper is an endpoint: a kind, or the part of it that a subresource is.
@@ -33,23 +35,19 @@ type keeper struct {
 
 // New makes Owners of the kinds' endpoints. now is the clock of the entries' times.
 func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
-	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}}
+	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}, shapes: map[*registry.Kind]*shapes{}}
 	for _, k := range kinds {
 		if k.Unstored || k.Served != nil {
 			continue
 		}
-		for sub := range k.Parts {
+		o.shapes[k] = &shapes{}
+		for sub := range k.Parts { // written back into the object, under the part's name
 			if err := o.add(k, sub); err != nil {
 				return nil, err
 			}
 		}
 		for sub := range k.Updates {
 			if err := o.add(k, sub); err != nil {
-				return nil, err
-			}
-		}
-		for part := range k.Parts { // written back into the object, under the part's name
-			if err := o.add(k, part); err != nil {
 				return nil, err
 			}
 		}
@@ -79,7 +77,36 @@ func (o *Owners) add(k *registry.Kind, sub string) error {
 
 // Created makes manager the owner of what is set in a new object, defaults included.
 func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
-	o.Updated(k, "", k.Stored().New(), obj, manager)
+	k = k.Stored()
+	m := metaOf(obj)
+	alike := o.shapes[k]
+	if len(m.GetManagedFields()) > 0 || alike == nil {
+		o.Updated(k, "", k.New(), obj, manager) // the client says who owns what
+		return
+	}
+	m.SetManagedFields(nil)
+	if manager == "" {
+		manager = "unknown"
+	}
+	shape := appendShape(make([]byte, 0, 1<<10), reflect.ValueOf(obj).Elem(), false)
+	fields, ok := alike.get(shape)
+	if !ok {
+		o.Updated(k, "", k.New(), obj, manager)
+		if entries := m.GetManagedFields(); len(entries) == 1 {
+			fields = string(entries[0].FieldsV1.GetRawBytes())
+		}
+		alike.put(shape, fields)
+		return
+	}
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	if fields == "" {
+		return
+	}
+	now := metav1.NewTime(o.now().UTC()).Rfc3339Copy()
+	m.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: k.GroupVersion().String(), Time: &now,
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+	}})
 }
 
 // Updated makes manager the owner of what differs in obj from live, through the endpoint that sub names. live is only read.
