@@ -43,6 +43,9 @@ func (a *agent) buildEviction() error {
 			if err := a.gc.Collect(ctx); err != nil {
 				log.Warn("dead containers could not be removed", "err", err)
 			}
+			if err := a.imageGC.FreeAll(ctx); err != nil {
+				log.Warn("unused images could not be removed", "err", err)
+			}
 		},
 		Log: log,
 	})

@@ -33,6 +33,7 @@ import (
 	"podo.dev/podo/internal/kubelet/downward"
 	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/hook"
+	"podo.dev/podo/internal/kubelet/imagegc"
 	"podo.dev/podo/internal/kubelet/images"
 	"podo.dev/podo/internal/kubelet/logs"
 	"podo.dev/podo/internal/kubelet/mirror"
@@ -77,6 +78,7 @@ type agent struct {
 	mirrors *mirror.Keeper
 	evict   *eviction.Manager
 	gc      *containergc.Collector
+	imageGC *imagegc.Collector
 	rotator *logs.Rotator
 	server  *kubeletserver.Server
 	kubelet *kubelet.Kubelet
@@ -114,6 +116,7 @@ func (s *server) runKubelet(ctx context.Context, ready func()) error {
 	start("kubelet", a.kubelet.Run, sync.OnceFunc(func() { close(working) }))
 	start("server", a.server.Run, nothing)
 	start("container collector", a.gc.Run, nothing)
+	start("image collector", a.imageGC.Run, nothing)
 	start("eviction manager", a.evict.Run, nothing)
 	start("log rotation", a.rotator.Run, nothing)
 	for _, stage := range []chan struct{}{working, nodeReady} {
@@ -279,7 +282,7 @@ func (a *agent) buildNode(nodeReady func()) error {
 		Client: a.client, Runtime: s.node.runtime, Log: a.log().of("node"),
 		Name: s.cfg.NodeName, IPs: []netip.Addr{ip}, Port: int32(s.cfg.KubeletPort), Version: kubernetesVersion, PodCIDR: pods,
 		Taints: c.RegisterWithTaints,
-		Facts: facts, Capacity: a.capacity, Allocatable: a.allocate, MaxImages: maxImages,
+		Facts:  facts, Capacity: a.capacity, Allocatable: a.allocate, MaxImages: maxImages,
 		Problems: a.problems, Pressure: a.pressure,
 		Turned: func(ready bool) {
 			if ready {
@@ -351,6 +354,7 @@ func (a *agent) buildPodModules() (err error) {
 	}
 	a.images, err = images.New(images.Config{
 		Runtime: s.node.runtime, Secrets: objs, Event: a.event, Append: a.append, Logger: a.log().of("images"), MaxParallel: config.ParallelPulls(c),
+		Wanted: func(image string) { a.imageGC.Wanted(image) },
 	})
 	if err != nil {
 		return err
@@ -491,6 +495,16 @@ func (a *agent) buildHousekeeping() (err error) {
 	a.gc, err = containergc.New(containergc.Config{
 		Runtime: s.node.runtime, Log: a.log().of("containergc"), Node: s.cfg.NodeName, Pods: a.kubelet.Collectable,
 		LogRoot: ownLogs(s.dirs, c.PodLogsDir), Policy: containergc.DefaultPolicy(),
+	})
+	if err != nil {
+		return err
+	}
+	a.imageGC, err = imagegc.New(imagegc.Config{
+		Runtime: s.node.runtime, Disk: imagegc.FileSystem(s.node.runtime), NodeEvent: a.nodeEvent, Log: a.log().of("imagegc"),
+		Policy: imagegc.Policy{
+			High: int(*c.ImageGCHighThresholdPercent), Low: int(*c.ImageGCLowThresholdPercent),
+			MinAge: c.ImageMinimumGCAge.Duration, MaxAge: c.ImageMaximumGCAge.Duration,
+		},
 	})
 	if err != nil {
 		return err

@@ -166,6 +166,9 @@ func (n *node) shellImage() string {
 	if err != nil || len(names) != 1 || names[0] != ref {
 		n.t.Fatalf("import: %v, %v", names, err)
 	}
+	if st, err := n.cri.ImageStatus(n.t.Context(), &runtimev1.ImageSpec{Image: ref}); err != nil || !st.GetPinned() {
+		n.t.Fatalf("an imported image is not pinned, so that it could be collected: %v, %v", st, err)
+	}
 	return ref
 }
 

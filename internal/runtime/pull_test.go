@@ -43,6 +43,9 @@ func TestPullFromARegistry(t *testing.T) {
 	if err != nil || got == nil {
 		t.Fatalf("after the pull: %v, %v", got, err)
 	}
+	if got.GetPinned() {
+		t.Error("a pulled image is pinned, so that it would never be collected")
+	}
 	if digest, _ := img.ConfigName(); got.GetId() != digest.String() {
 		t.Errorf("image ID %s, want %s", got.GetId(), digest)
 	}

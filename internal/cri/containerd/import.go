@@ -29,6 +29,7 @@ import (
 const (
 	criNamespace = "k8s.io" // containerd's namespace for what the CRI sees
 	managedLabel = "io.cri-containerd.image"
+	pinnedLabel  = "io.cri-containerd.pinned"
 	snapshotter  = "overlayfs"
 	importLimit  = 10 * time.Minute
 	seenLimit    = 10 * time.Second // for the CRI to notice an imported image
@@ -94,7 +95,9 @@ func (c *Client) transfer(ctx context.Context, archive io.Reader) ([]string, err
 	}
 	platform := &types.Platform{OS: "linux", Architecture: runtime.GOARCH}
 	target, err := anyOf(&transfertypes.ImageStore{
-		Labels:    map[string]string{managedLabel: "managed"},
+		// The label makes the CRI call the image pinned: a kubelet that collected it could not pull it again. It also outlives a
+		// later pull under the same name.
+		Labels:    map[string]string{managedLabel: "managed", pinnedLabel: "pinned"},
 		Platforms: []*types.Platform{platform},
 		// An archive may list platforms whose content it does not hold.
 		AllMetadata: true,

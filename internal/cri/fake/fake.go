@@ -51,11 +51,12 @@ type Fault struct {
 }
 
 type image struct {
-	name string
-	size uint64
-	id   string
-	cmd  []string
-	pull time.Duration
+	name   string
+	size   uint64
+	id     string
+	cmd    []string
+	pull   time.Duration
+	pinned bool
 }
 
 // New returns an empty runtime.

@@ -21,6 +21,8 @@ type Image struct {
 	Cmd   []string      // what runs when a container names no command
 	Pull  time.Duration // how long a pull takes
 	Local bool          // present without a pull
+	// Pinned is what the kubelet must not collect, such as an imported image.
+	Pinned bool
 }
 
 // Offer makes an image pullable, and present when it is local.
@@ -28,7 +30,7 @@ func (r *Runtime) Offer(i Image) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := fullName(i.Name)
-	img := &image{name: name, size: i.Size, id: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name))), cmd: i.Cmd, pull: i.Pull}
+	img := &image{name: name, size: i.Size, id: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name))), cmd: i.Cmd, pull: i.Pull, pinned: i.Pinned}
 	r.remote[name] = img
 	if i.Local {
 		r.images[name] = img
@@ -75,6 +77,7 @@ func (r *Runtime) findImage(ref string) *image {
 func (i *image) proto() *runtimev1.Image {
 	return &runtimev1.Image{
 		Id: i.id, RepoTags: []string{i.name}, RepoDigests: []string{i.name[:strings.LastIndex(i.name, ":")] + "@" + i.id}, Size: i.size,
+		Pinned: i.pinned,
 	}
 }
 

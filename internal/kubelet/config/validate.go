@@ -61,6 +61,7 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	n := c.MaxParallelImagePulls
 	check(n == nil || *n >= 1, "maxParallelImagePulls must be a positive number")
 	check(n == nil || *n == 1 || !*c.SerializeImagePulls, "maxParallelImagePulls cannot be larger than 1 unless serializeImagePulls is false")
+	errs = append(errs, imageGC(c)...)
 	size, err := resource.ParseQuantity(c.ContainerLogMaxSize)
 	check(err == nil && size.Value() > 0, "containerLogMaxSize: %q must be a positive size, such as 10Mi", c.ContainerLogMaxSize)
 	check(*c.ContainerLogMaxFiles > 1, "containerLogMaxFiles: %d must be greater than 1", *c.ContainerLogMaxFiles)
@@ -77,6 +78,23 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	if _, err := eviction.Thresholds(c); err != nil {
 		errs = append(errs, err)
 	}
+	return errs
+}
+
+func imageGC(c *v1beta1.KubeletConfiguration) (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	high, low := *c.ImageGCHighThresholdPercent, *c.ImageGCLowThresholdPercent
+	least, most := c.ImageMinimumGCAge.Duration, c.ImageMaximumGCAge.Duration
+	check(high >= 0 && high <= 100, "imageGCHighThresholdPercent: %d must be between 0 and 100, inclusive", high)
+	check(low >= 0 && low <= 100, "imageGCLowThresholdPercent: %d must be between 0 and 100, inclusive", low)
+	check(low < high, "imageGCLowThresholdPercent: %d must be less than imageGCHighThresholdPercent %d", low, high)
+	check(least >= 0, "imageMinimumGCAge: %v must not be negative", least)
+	check(most >= 0, "imageMaximumGCAge: %v must not be negative", most)
+	check(most <= 0 || most > least, "imageMaximumGCAge: %v must be greater than imageMinimumGCAge %v", most, least)
 	return errs
 }
 

@@ -37,7 +37,9 @@ type Config struct {
 	Logger *slog.Logger
 	// MaxParallel pulls run at once, the others wait; 1 is one after another (serializeImagePulls), 0 the default of 5.
 	MaxParallel int
-	Now         func() time.Time // nil: time.Now
+	// Wanted is told of each image that a container is about to be created from, so that it is not collected; may be nil.
+	Wanted func(image string)
+	Now    func() time.Time // nil: time.Now
 }
 
 const defaultParallel = 5
@@ -75,6 +77,9 @@ func New(c Config) (*Manager, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Wanted == nil {
+		c.Wanted = func(string) {}
+	}
 	return &Manager{c: c, slots: make(chan struct{}, c.MaxParallel), pulls: map[string]*pull{}}, nil
 }
 
@@ -99,6 +104,7 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 		m.c.Event(pod, c.Name, v1.EventTypeNormal, "Pulled",
 			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
 		m.record(pod, c, "", "present", "")
+		m.c.Wanted(have.Id)
 		return have.Id, nil
 	case have == nil && c.ImagePullPolicy == v1.PullNever:
 		msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
@@ -118,6 +124,7 @@ func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pull
 	if p.err != nil {
 		return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, p.err), failure(c.Image, p.err))
 	}
+	m.c.Wanted(p.ref)
 	total := m.c.Now().Sub(start).Truncate(time.Millisecond)
 	m.c.Event(pod, c.Name, v1.EventTypeNormal, "Pulled",
 		fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",

@@ -96,6 +96,7 @@ type node struct {
 	mu      sync.Mutex
 	events  []string
 	records []string
+	wanted  []string
 }
 
 func newNode(t *testing.T, parallel int, s secrets) *node {
@@ -107,6 +108,11 @@ func newNode(t *testing.T, parallel int, s secrets) *node {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.events = append(n.events, strings.Join([]string{container, kind, reason, message}, "|"))
+		},
+		Wanted: func(image string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.wanted = append(n.wanted, image)
 		},
 		Append: func(r timeline.Record) {
 			n.mu.Lock()
@@ -174,6 +180,9 @@ func TestPolicies(t *testing.T) {
 		}
 		if _, err := n.Ensure(context.Background(), &v1.Pod{}, wants("x:1", v1.PullNever), nil); err != nil {
 			t.Errorf("Never with the image there: %v", err)
+		}
+		if want := []string{"sha256:x:1", "sha256:x:1", "sha256:x:1"}; !slices.Equal(n.wanted, want) {
+			t.Errorf("images that a container is about to have: %v, want %v: each time one is there, pulled or not", n.wanted, want)
 		}
 	})
 }
