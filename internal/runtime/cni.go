@@ -76,20 +76,38 @@ func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) str
 		b.WriteString(" masquerade\n")
 	}
 	b.WriteString("  }\n")
-	for _, hook := range []string{"prerouting", "output"} { // of pods, of the node itself
-		if len(redirects) == 0 {
-			break
-		}
-		fmt.Fprintf(&b, "  chain %s {\n    type nat hook %s priority -100; policy accept;\n", hook, hook)
-		for _, r := range redirects {
-			family := "ip"
-			if r.From.Addr().Is6() {
-				family = "ip6"
-			}
-			fmt.Fprintf(&b, "    %s daddr %s tcp dport %d dnat %s to %s\n", family, r.From.Addr(), r.From.Port(), family, r.To)
-		}
-		b.WriteString("  }\n")
+	// Other servers' pods on this machine may use the same address for another one. The node's own processes are nobody's: with several
+	// servers they reach any of them.
+	var own []string
+	for _, p := range pods {
+		own = append(own, fmt.Sprintf("%s saddr %s ", familyOf(p.Addr()), p.Masked()))
 	}
+	redirect(&b, "prerouting", own, redirects)
+	redirect(&b, "output", []string{""}, redirects)
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// redirect is the chain of a hook, for traffic that any of the matches is true of.
+func redirect(b *strings.Builder, hook string, matches []string, redirects []Redirect) {
+	if len(redirects) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "  chain %s {\n    type nat hook %s priority -100; policy accept;\n", hook, hook)
+	for _, r := range redirects {
+		family := familyOf(r.From.Addr())
+		for _, match := range matches {
+			if match == "" || strings.HasPrefix(match, family+" ") {
+				fmt.Fprintf(b, "    %s%s daddr %s tcp dport %d dnat %s to %s\n", match, family, r.From.Addr(), r.From.Port(), family, r.To)
+			}
+		}
+	}
+	b.WriteString("  }\n")
+}
+
+func familyOf(a netip.Addr) string {
+	if a.Is6() {
+		return "ip6"
+	}
+	return "ip"
 }

@@ -113,7 +113,7 @@ func TestRulesText(t *testing.T) {
 		"add table inet podo_1\ndelete table inet podo_1\n",
 		"ip saddr 10.42.1.0/24 ip daddr != 224.0.0.0/4 ip daddr != 10.42.0.0/16 masquerade\n",
 		"ip6 saddr fd00:42::/64 ip6 daddr != ff00::/8 ip6 daddr != fd00::/16 masquerade\n",
-		"  chain prerouting {\n    type nat hook prerouting priority -100; policy accept;\n    ip daddr 10.43.0.1 tcp dport 443 dnat ip to 192.0.2.7:6443\n  }\n",
+		"  chain prerouting {\n    type nat hook prerouting priority -100; policy accept;\n    ip saddr 10.42.1.0/24 ip daddr 10.43.0.1 tcp dport 443 dnat ip to 192.0.2.7:6443\n  }\n",
 		"  chain output {\n    type nat hook output priority -100; policy accept;\n    ip daddr 10.43.0.1 tcp dport 443 dnat ip to 192.0.2.7:6443\n  }\n",
 	} {
 		if !strings.Contains(got, want) {
