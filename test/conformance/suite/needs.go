@@ -92,6 +92,7 @@ var needs = []need{
 	{"node/pre_stop", nil, "services! serviceaccounts/token"},
 	{"scheduling/limit_range", nil, "limitranges"},
 	{"scheduling/preemption", nil, "priorityclasses.scheduling.k8s.io"},
+	{"scheduling/preemption", regexp.MustCompile(`ReplicaSets`), "replicasets.apps!"},
 	{"storage/empty_dir_wrapper", regexp.MustCompile(`race condition`), "replicationcontrollers!"},
 	{"storage/volume_attachment", nil, "volumeattachments.storage.k8s.io"},
 	{"storage/persistent_volumes", nil, "persistentvolumes"},
