@@ -9,6 +9,7 @@ import (
 // table is every kind that is served, in discovery's order within a group version. It is built once and never changed: callers
 // share the rows.
 var table = []*Kind{
+	bindingKind(),
 	componentStatusKind(),
 	configMapKind(),
 	endpointsKind(),

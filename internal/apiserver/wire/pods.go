@@ -82,7 +82,7 @@ func (c *call) bind(u user.Info) error {
 	return nil
 }
 
-// evict deletes a pod as an eviction asks. Disruption budgets are not served yet, so none can forbid it.
+// evict deletes a pod as an eviction asks.
 func (c *call) evict(u user.Info) error {
 	e := &policyv1.Eviction{}
 	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, metav1.FieldValidationIgnore); err != nil {
@@ -91,16 +91,11 @@ func (c *call) evict(u user.Info) error {
 	if e.Name != "" && e.Name != c.info.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	ref := c.info.ref()
-	if err := c.s.c.Verbs.Authorize(c.r.Context(), u, "create", ref); err != nil {
-		return err
-	}
-	ref.Subresource = ""
 	o := e.DeleteOptions
 	if o == nil {
 		o = &metav1.DeleteOptions{}
 	}
-	if _, _, err := c.s.c.Verbs.Delete(c.r.Context(), u, ref, o, c.options(o.DryRun)); err != nil {
+	if err := c.s.c.Verbs.Evict(c.r.Context(), u, c.info.Namespace, c.info.Name, o, c.options(o.DryRun)); err != nil {
 		return err
 	}
 	c.status(http.StatusCreated, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
