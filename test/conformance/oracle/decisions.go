@@ -13,9 +13,6 @@ var decisions = []struct{ contains, reason string }{
 	{" pods | refusal | upstream: error matching scopes of quota ", "a quota that selects by a value which no label can have selects nothing; upstream answers every pod with an internal error"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
 	{"is registered for version “” in scheme “” | podo: Invalid value: “”: no kind", "the message names the place in upstream's sources where types are registered, which a test program's build changes"},
-	{"/proxy | upstream: served | podo: ", "the proxies to nodes, pods and services are not served"},
-	{"/proxy/{path} | upstream: served | podo: ", "the proxies to nodes, pods and services are not served"},
-	{"/eviction | upstream: served | podo: ", "evictions come with disruption budgets"},
 }
 
 func decided(signature string) string {
