@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	ociregistry "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -69,7 +70,8 @@ func (r *registry) close() {
 	}
 }
 
-// push copies the first image of an OCI layout folder into the registry.
+// push copies the first image of an OCI layout folder into the registry. It gets an ID of its own: a runtime would take it for the same
+// as the imported one otherwise.
 func (r *registry) push(folder, repoTag string) error {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -84,6 +86,15 @@ func (r *registry) push(folder, repoTag string) error {
 	}
 	image, err := index.Image(manifest.Manifests[0].Digest)
 	if err != nil {
+		return err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	file = file.DeepCopy()
+	file.Author = repoTag
+	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return err
 	}
 	ref, err := name.ParseReference(r.addr+"/"+repoTag, name.Insecure)

@@ -141,7 +141,7 @@ func (c *Collector) FreeAll(ctx context.Context) error {
 			return err
 		}
 		freed, err := c.remove(ctx, free, math.MaxInt64)
-		c.cfg.Log.Info("removed the images that nothing needs", "bytes", freed, "stay", k.String())
+		c.cfg.Log.Debug("what nothing needs was removed", "bytes", freed, "stay", k.String())
 		return err
 	})
 }
