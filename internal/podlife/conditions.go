@@ -19,7 +19,7 @@ const (
 )
 
 var own = []v1.PodConditionType{
-	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.AllContainersRestarting,
 }
 
 // foreign are the conditions that others own.
@@ -53,6 +53,30 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	add(s.readyCondition(ready, out))
 	add(ready)
 	add(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+	if s.mayRestartAll() {
+		add(restartingCondition(st))
+	}
+	return out
+}
+
+// mayRestartAll tells whether a rule of any container restarts all of them.
+func (s *State) mayRestartAll() bool {
+	return slices.ContainsFunc(s.Containers, func(c Container) bool {
+		return c.Kind != Ephemeral && slices.ContainsFunc(c.spec.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
+			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+}
+
+// restartingCondition: nothing restarts all containers at once yet.
+func restartingCondition(st *v1.PodStatus) v1.PodCondition {
+	out := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse}
+	switch st.Phase {
+	case v1.PodFailed:
+		out.Reason = reasonPodFailed
+	case v1.PodSucceeded:
+		out.Reason = reasonPodCompleted
+	}
 	return out
 }
 

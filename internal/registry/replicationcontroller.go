@@ -35,7 +35,7 @@ func replicationControllerKind() *Kind {
 		Verbs:      allVerbs,
 		New:        func() runtime.Object { return &v1.ReplicationController{} },
 		NewList:    func() runtime.Object { return &v1.ReplicationControllerList{} },
-		ValidName:  apivalidation.NameIsDNSSubdomain,
+		ValidName:  func(string, bool) []string { return nil }, // see validateController
 		Default:    func(obj runtime.Object) { defaultController(of(obj)) },
 		PrepareForCreate: func(obj runtime.Object) {
 			of(obj).Status = v1.ReplicationControllerStatus{}
@@ -130,7 +130,7 @@ func defaultController(c *v1.ReplicationController) {
 	podobject.DefaultTemplate(t)
 }
 
-// validateController judges a controller whole; old is nil on create. Numbers are judged when they are new, and told last.
+// validateController judges a controller whole; old is nil on create. The name and the numbers are judged when they are new, and told last.
 func validateController(c, old *v1.ReplicationController) field.ErrorList {
 	var e check.Errors
 	p, was := specPath.Child("template"), &v1.ReplicationControllerSpec{}
@@ -152,6 +152,11 @@ func validateController(c, old *v1.ReplicationController) field.ErrorList {
 		}
 		if t.Spec.ActiveDeadlineSeconds != nil {
 			e.Forbidden(p.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicationController is not Supported")
+		}
+	}
+	if old == nil && c.Name != "" {
+		for _, text := range apivalidation.NameIsDNSSubdomain(c.Name, false) {
+			e.Invalid(metaPath.Child("name"), c.Name, text)
 		}
 	}
 	if n := c.Spec.Replicas; n == nil {

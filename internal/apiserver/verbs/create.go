@@ -62,9 +62,7 @@ func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj run
 // placeIn makes the object's namespace and the request's agree.
 func placeIn(k *registry.Kind, ref *client.Ref, m metav1.Object) error {
 	if !k.Namespaced {
-		if m.GetNamespace() != "" {
-			return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
-		}
+		m.SetNamespace("")
 		ref.Namespace = ""
 		return nil
 	}

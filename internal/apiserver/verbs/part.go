@@ -52,8 +52,8 @@ func (v *Verbs) changePart(ctx context.Context, u user.Info, k *registry.Kind, r
 
 func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, part registry.Part, obj runtime.Object, o Options) (runtime.Object, error) {
 	m := accessor(obj)
-	if m.GetName() == "" {
-		m.SetName(ref.Name)
+	if err := placeIn(k, &ref, m); err != nil {
+		return nil, err
 	}
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, err

@@ -71,7 +71,14 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 		if err != nil {
 			return nil, err
 		}
-		if rv := accessor(obj).GetResourceVersion(); rv != "" && rv != accessor(cur).GetResourceVersion() {
+		want, err := revisionOf(k, accessor(obj).GetResourceVersion())
+		if err != nil {
+			return nil, err
+		}
+		if want == 0 && !rules.AllowUnconditional {
+			return nil, noRevision(k, ref.Name)
+		}
+		if want != 0 && formatRev(want) != accessor(cur).GetResourceVersion() {
 			return nil, conflict(k.GroupResource(), ref.Name)
 		}
 		return obj, nil

@@ -42,13 +42,10 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		return nil, false, err
 	}
 	m := accessor(obj)
-	if m.GetName() == "" {
-		m.SetName(ref.Name)
-	}
-	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
+	if err := placeIn(k, &ref, m); err != nil {
 		return nil, false, err
 	}
-	if err := placeIn(k, &ref, m); err != nil {
+	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, false, err
 	}
 	want, err := revisionOf(k, m.GetResourceVersion())
@@ -58,9 +55,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 	dedupOwners(m, o.warning, false)
 	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
 		if want == 0 && !rules.AllowUnconditional {
-			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group, Kind: k.Resource}, ref.Name, field.ErrorList{
-				field.Invalid(field.NewPath("metadata").Child("resourceVersion"), uint64(0), "must be specified for an update"),
-			})
+			return nil, noRevision(k, ref.Name)
 		}
 		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
 			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, otherUID(uid, accessor(cur).GetUID()))
@@ -88,6 +83,9 @@ func endpoint(k *registry.Kind, ref client.Ref) (registry.Update, error) {
 }
 
 func sameName(ref client.Ref, name, namespace string) error {
+	if name == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", ref.Name))
+	}
 	if name != ref.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, ref.Name))
 	}
@@ -109,6 +107,13 @@ func revisionOf(k *registry.Kind, rv string) (int64, error) {
 		})
 	}
 	return int64(n), nil
+}
+
+// noRevision refuses a write that may overwrite another, of a kind that is never written that way.
+func noRevision(k *registry.Kind, name string) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group, Kind: k.Resource}, name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata").Child("resourceVersion"), uint64(0), "must be specified for an update"),
+	})
 }
 
 // guard is how a guarded write is bounded.
