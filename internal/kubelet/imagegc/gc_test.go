@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +23,13 @@ import (
 type node struct {
 	t      *testing.T
 	rt     *fake.Runtime
-	other  int64 // bytes on the disk that no image holds
-	events []string
+	other  atomic.Int64 // bytes on the disk that no image holds
 	policy imagegc.Policy
 	gc     *imagegc.Collector
 	stop   func()
+
+	mu     sync.Mutex
+	events []string
 }
 
 func newNode(t *testing.T) *node {
@@ -46,7 +50,11 @@ func (n *node) start() {
 	var err error
 	n.gc, err = imagegc.New(imagegc.Config{
 		Runtime: n.rt, Disk: n.disk, Log: slog.New(slog.DiscardHandler), Policy: n.policy,
-		NodeEvent: func(kind, reason, message string) { n.events = append(n.events, kind+" "+reason+": "+message) },
+		NodeEvent: func(kind, reason, message string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.events = append(n.events, kind+" "+reason+": "+message)
+		},
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -64,11 +72,12 @@ func (n *node) start() {
 }
 
 func (n *node) disk(ctx context.Context) (capacity, available int64, err error) {
-	if n.other < 0 {
+	other := n.other.Load()
+	if other < 0 {
 		return 0, 0, nil
 	}
 	images, err := n.rt.ListImages(ctx)
-	available = 1000 - n.other
+	available = 1000 - other
 	for _, i := range images {
 		available -= int64(i.Size)
 	}
@@ -98,6 +107,8 @@ func (n *node) images(want ...string) {
 
 func (n *node) told(want ...string) {
 	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if !slices.Equal(n.events, want) {
 		n.t.Fatalf("events\n%s\nwant\n%s", strings.Join(n.events, "\n"), strings.Join(want, "\n"))
 	}
@@ -138,19 +149,19 @@ func TestAFullDisk(t *testing.T) {
 		n := newNode(t)
 		used := n.container("used", "large")
 		n.container("dead", "dead", &runtimev1.Mount{ContainerPath: "/m", Image: &runtimev1.ImageSpec{Image: "docker.io/library/mounted:latest"}})
-		n.other = 330 // with 510 of images 84 %
+		n.other.Store(330) // with 510 of images 84 %
 		n.start()
 		n.wait(5 * time.Minute)
 		n.images("dead", "imported", "large", "mounted", "old", "small")
 		if err := n.rt.RemoveContainer(t.Context(), used); err != nil {
 			t.Fatal(err)
 		}
-		n.other = 370 // 88 %: 80 bytes must go; large was used five minutes ago, the two others never
+		n.other.Store(370) // 88 %: 80 bytes must go; large was used five minutes ago, the two others never
 		n.wait(5 * time.Minute)
 		n.images("dead", "imported", "large", "mounted")
 		n.told()
 
-		n.other = 500 // 90 %: 100 bytes
+		n.other.Store(500) // 90 %: 100 bytes
 		n.gc.Wanted("docker.io/library/large:latest")
 		n.wait(time.Minute)
 		if err := n.gc.Collect(t.Context()); err == nil {
@@ -163,15 +174,15 @@ func TestAFullDisk(t *testing.T) {
 		n.images("dead", "imported", "mounted")
 		n.told()
 
-		n.other = 600 // 90 %, and no image that could go: told at once, and twice when it stays so
+		n.other.Store(600) // 90 %, and no image that could go: told at once, and twice when it stays so
 		n.wait(5 * time.Minute)
 		n.told("Warning FreeDiskSpaceFailed: " + shortage(90, 0, stay))
 		n.wait(5 * time.Minute)
 		n.told("Warning FreeDiskSpaceFailed: "+shortage(90, 0, stay), "Warning ImageGCFailed: "+shortage(90, 0, stay))
-		n.other = -1
+		n.other.Store(-1)
 		n.wait(5 * time.Minute)
 		n.told("Warning InvalidDiskCapacity: invalid capacity 0 on image filesystem", "Warning ImageGCFailed: invalid capacity 0 on image filesystem")
-		n.other = 0
+		n.other.Store(0)
 		n.wait(5 * time.Minute)
 		n.told()
 		n.stop()
