@@ -331,8 +331,12 @@ func (r resource) read(description, id string) operation {
 }
 
 func (r resource) list(id string) operation {
+	what := "list or watch"
+	if !r.has("watch") {
+		what = "list"
+	}
 	return operation{
-		method: "get", description: "list or watch objects of kind " + r.GVK.Kind, id: id, action: "list", pretty: true,
+		method: "get", description: what + " objects of kind " + r.GVK.Kind, id: id, action: "list", pretty: true,
 		params: []string{metaPackage + "ListOptions"}, result: model(r.NewServedList()), results: []int{200}, produces: streams,
 	}
 }

@@ -51,12 +51,12 @@ func (s schemas) parameters(op *operation) ([]parameter, error) {
 			if typ == "" || name == "kind" || name == "apiVersion" || slices.Contains(op.drop, name) {
 				continue // no field that fits in a query
 			}
-			if !slices.ContainsFunc(out, func(p parameter) bool { return p.name == name }) {
+			if !slices.ContainsFunc(out, func(p parameter) bool { return p.name == name && p.in == "query" }) {
 				out = append(out, parameter{name, "query", f.Description, typ})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b parameter) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(out, func(a, b parameter) int { return strings.Compare(a.name, b.name) }) // a path's before a query's
 	return out, nil
 }
 

@@ -134,7 +134,7 @@ var lines = []Kind{
 func served(lines []Kind) []Kind {
 	var out []Kind
 	for _, k := range lines {
-		if k.Podo != nil {
+		if k.Podo != nil && k.Podo.Served == nil { // another row's objects are compared as that row's
 			out = append(out, k)
 		}
 	}

@@ -81,7 +81,7 @@ func changes(m *mutator) int {
 // TestEveryServedKind: what Podo serves is compared, with every endpoint that takes the object.
 func TestEveryServedKind(t *testing.T) {
 	for _, k := range registry.All() {
-		if k.Unstored {
+		if k.Unstored || k.Served != nil {
 			continue // a review is an answer: upstream's is in its storage, with an authorizer behind it
 		}
 		i := slices.IndexFunc(Kinds, func(c Kind) bool { return c.Podo == k })
