@@ -159,19 +159,40 @@ func TestAHundredCreatorsUnderAQuota(t *testing.T) {
 	})
 }
 
-// meeting runs something just before a transaction that writes a key is committed, once.
+// meeting runs something just before a transaction that writes a key is committed, once, when skip such ones have been.
 type meeting struct {
 	store.Store
-	key  string
+	key string
+
+	mu   sync.Mutex
+	skip int
 	meet func()
 }
 
+func (m *meeting) at(skip int, meet func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.skip, m.meet = skip, meet
+}
+
 func (m *meeting) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) (store.TxnResult, error) {
-	if meet := m.meet; meet != nil && slices.ContainsFunc(ops, func(op store.Op) bool { return op.Key == m.key }) {
-		m.meet = nil
-		meet()
+	if slices.ContainsFunc(ops, func(op store.Op) bool { return op.Key == m.key }) {
+		if meet := m.next(); meet != nil {
+			meet()
+		}
 	}
 	return m.Store.Txn(ctx, conds, ops)
+}
+
+func (m *meeting) next() func() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.skip--; m.skip >= 0 {
+		return nil
+	}
+	meet := m.meet
+	m.meet = nil
+	return meet
 }
 
 // A creation that was admitted when there was no quota yet, or one that nobody had counted for, is charged all the same.
@@ -195,11 +216,11 @@ func TestANewQuotaMeetsACreation(t *testing.T) {
 				}
 				second := func() { w.must(nil, w.createPod(pod("p", ""))) }
 				if c.key == "/registry/pods/default/p" {
-					m.meet = func() { first(); synctest.Wait() }
+					m.at(0, func() { first(); synctest.Wait() })
 					second()
 				} else {
+					m.at(1, second) // the second write of the quota is the count
 					first()
-					m.meet = second // the next write of the quota is the count
 				}
 				w.usedIs("q", "pods 1/3")
 			})
