@@ -245,3 +245,19 @@ func TestMaximumAge(t *testing.T) {
 		n.stop()
 	})
 }
+
+// A container that comes for an image while others are being removed finds it.
+func TestWantedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.start()
+		n.wait(3 * time.Minute)
+		n.rt.Latency("RemoveImage", time.Second)
+		time.AfterFunc(500*time.Millisecond, func() { n.gc.Wanted("docker.io/library/old:latest") })
+		if err := n.gc.FreeAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.images("imported", "old")
+		n.stop()
+	})
+}
