@@ -19,6 +19,9 @@ import (
 func TestStoredBytes(t *testing.T) {
 	serializer := protobuf.NewSerializer(legacyscheme.Scheme, legacyscheme.Scheme)
 	each(t, func(t *testing.T, k Kind) {
+		if k.Podo.Served != nil {
+			t.Skip("stored as another kind")
+		}
 		m := mutatorFor(t)
 		pop := newPopulation(seeds(t, k))
 		encoder := legacyscheme.Codecs.EncoderForVersion(serializer, k.Podo.GroupVersion())
@@ -78,10 +81,9 @@ func TestConversion(t *testing.T) {
 		var r Report
 		what := "conversion of " + k.name()
 		differ := func(obj runtime.Object) []Difference {
-			podo := obj.DeepCopyObject()
-			k.Podo.Default(podo)
+			podo := k.stands(obj)
 			up := k.external(k.internal(obj))
-			out := compareJSON("", tree(up), tree(podo))
+			out := compareJSON("", tree(up), tree(k.Podo.Out(podo)))
 			if len(out) == 0 {
 				again := podo.DeepCopyObject()
 				k.Podo.Default(again)
@@ -115,6 +117,8 @@ func TestAPITestdata(t *testing.T) {
 		}
 		stem := filepath.Join(api, "testdata", "HEAD", strings.Join([]string{group, k.Podo.GVK.Version, k.Podo.GVK.Kind}, "."))
 		forms := map[string]runtime.Object{}
+		podo := *k.Podo
+		podo.New = k.Podo.NewServed
 		for _, ext := range []string{"json", "yaml", "pb"} {
 			b, err := os.ReadFile(stem + "." + ext)
 			if err != nil {
@@ -125,7 +129,7 @@ func TestAPITestdata(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if forms[ext], err = codec.Decode(k.Podo, b, 0); err != nil {
+			if forms[ext], err = codec.Decode(&podo, b, 0); err != nil {
 				t.Fatalf("%s: %v", ext, err)
 			}
 		}
@@ -143,7 +147,7 @@ func TestAPITestdata(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := codec.Decode(k.Podo, out, 0)
+		again, err := codec.Decode(&podo, out, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

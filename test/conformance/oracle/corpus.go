@@ -20,7 +20,7 @@ func (k Kind) corpus() ([]runtime.Object, error) {
 	}
 	var out []runtime.Object
 	for i, doc := range strings.Split(string(b), "\n---\n") {
-		obj := k.Podo.New()
+		obj := k.Podo.NewServed()
 		if err := yaml.UnmarshalStrict([]byte(doc), obj); err != nil {
 			return nil, fmt.Errorf("corpus/%s.yaml, manifest %d: %w", k.name(), i, err)
 		}

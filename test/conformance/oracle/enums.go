@@ -16,7 +16,7 @@ import (
 var enumerated = sync.OnceValues(func() (map[reflect.Type][]string, error) {
 	e := enums{types: map[reflect.Type][]string{}, seen: map[reflect.Type]bool{}, packages: map[string]map[string][]string{}}
 	for _, k := range Kinds {
-		if err := e.walk(reflect.TypeOf(k.Podo.New()).Elem()); err != nil {
+		if err := e.walk(reflect.TypeOf(k.Podo.NewServed()).Elem()); err != nil {
 			return nil, err
 		}
 	}

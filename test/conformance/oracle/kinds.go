@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -119,7 +121,7 @@ var lines = []Kind{
 	line("", "services", service.Strategy).with("status", service.StatusStrategy).selected(service.GetAttrs),
 	line("coordination.k8s.io", "leases", lease.Strategy),
 	line("discovery.k8s.io", "endpointslices", endpointslice.Strategy),
-	line("events.k8s.io", "events", event.Strategy).selected(event.GetAttrs),
+	line("events.k8s.io", "events", event.Strategy).selected(newerNames),
 	line("networking.k8s.io", "ipaddresses", ipaddress.Strategy),
 	line("networking.k8s.io", "servicecidrs", servicecidr.Strategy).with("status", servicecidr.StatusStrategy),
 	line("node.k8s.io", "runtimeclasses", runtimeclass.Strategy),
@@ -128,6 +130,22 @@ var lines = []Kind{
 	line("rbac.authorization.k8s.io", "rolebindings", rolebinding.Strategy),
 	line("rbac.authorization.k8s.io", "roles", role.Strategy),
 	line("scheduling.k8s.io", "priorityclasses", priorityclass.Strategy),
+}
+
+// newerNames are an Event's selectable fields by the names that events.k8s.io has for them.
+func newerNames(obj runtime.Object) (labels.Set, fields.Set, error) {
+	l, older, err := event.GetAttrs(obj)
+	out := fields.Set{}
+	for name, value := range older {
+		switch {
+		case name == "source": // has none
+			continue
+		case name == "reportingComponent":
+			name = "reportingController"
+		}
+		out[strings.Replace(name, "involvedObject.", "regarding.", 1)] = value
+	}
+	return l, out, err
 }
 
 // served leaves out the lines of kinds that are not served yet.

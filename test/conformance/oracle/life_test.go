@@ -5,10 +5,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+	_ "unsafe" // go:linkname
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	_ "k8s.io/kubernetes/pkg/kubelet"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	upstream "k8s.io/kubernetes/pkg/kubelet/status"
 
@@ -81,9 +85,14 @@ func containers(pod *v1.Pod) []string {
 	return out
 }
 
-// differ compares the conditions that upstream's kubelet makes of the statuses of containers that Podo tells, in the phase that
-// Podo tells. The phase and those statuses themselves are made by methods and functions of upstream's kubelet that nobody else can
-// call: they are not compared here, but by the conformance suite.
+// getPhase is upstream's; not exported, so that the linker finds it.
+//
+//go:linkname getPhase k8s.io/kubernetes/pkg/kubelet.getPhase
+func getPhase(logger klog.Logger, pod *v1.Pod, statuses []v1.ContainerStatus, terminal, initialized bool) v1.PodPhase
+
+// differ compares the phase that upstream's kubelet makes of the statuses of containers that Podo tells, and the conditions that it
+// makes of them in Podo's phase. Those statuses themselves are made by methods of a whole kubelet, with a runtime and a status manager
+// behind it, which a test cannot have: they are not compared here, but by the conformance suite.
 func (c life) differ() []Difference {
 	cfg := podlife.Defaults()
 	cfg.HostIPs = []string{"1.2.3.4"}
@@ -96,7 +105,18 @@ func (c life) differ() []Difference {
 		return nil
 	}
 	statuses := append(append([]v1.ContainerStatus{}, st.InitContainerStatuses...), st.ContainerStatuses...)
-	sandboxes := &kubecontainer.PodStatus{}
+	known := &kubecontainer.PodStatus{}
+	for _, in := range c.seen.Containers {
+		state := map[podlife.InstanceState]kubecontainer.State{
+			podlife.InstanceCreated: kubecontainer.ContainerStateCreated, podlife.InstanceRunning: kubecontainer.ContainerStateRunning,
+			podlife.InstanceExited: kubecontainer.ContainerStateExited,
+		}[in.State]
+		cs := &kubecontainer.Status{Name: in.Name, State: state, ExitCode: int(in.ExitCode), CreatedAt: in.CreatedAt, StartedAt: in.StartedAt}
+		known.ContainerStatuses = append([]*kubecontainer.Status{cs}, known.ContainerStatuses...) // the newest first
+		if len(c.seen.Sandboxes) > 0 && c.seen.Sandboxes[0].Ready {
+			known.ActiveContainerStatuses = append([]*kubecontainer.Status{cs}, known.ActiveContainerStatuses...)
+		}
+	}
 	for _, sb := range c.seen.Sandboxes {
 		state := runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 		if sb.Ready {
@@ -106,11 +126,12 @@ func (c life) differ() []Difference {
 		if c.pod.Spec.HostNetwork {
 			network = runtimeapi.NamespaceMode_NODE
 		}
-		sandboxes.SandboxStatuses = append(sandboxes.SandboxStatuses, &runtimeapi.PodSandboxStatus{
+		known.SandboxStatuses = append(known.SandboxStatuses, &runtimeapi.PodSandboxStatus{
 			Id: sb.ID, State: state, Metadata: &runtimeapi.PodSandboxMetadata{}, Network: &runtimeapi.PodSandboxNetworkStatus{Ip: sb.IPs[0]},
 			Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: network}}},
 		})
 	}
+	out := c.differPhase(s, st.Phase, statuses, known)
 	old := c.pod.Status.DeepCopy()
 	theirs := []v1.PodCondition{
 		upstream.GeneratePodInitializedCondition(c.pod, old, statuses, st.Phase),
@@ -119,10 +140,12 @@ func (c life) differ() []Difference {
 	// A gate may name any condition that is told before.
 	before := slices.IndexFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady })
 	theirs = append(theirs, upstream.GeneratePodReadyCondition(c.pod, old, st.Conditions[:max(before, 0)], statuses, st.Phase))
-	if s.Stage < podlife.Releasing { // from there on the sandbox is being stopped, and Podo says so at once
-		theirs = append(theirs, upstream.GeneratePodReadyToStartContainersCondition(c.pod, old, sandboxes))
+	if podutil.AllContainersCouldRestart(&c.pod.Spec) {
+		theirs = append(theirs, upstream.GenerateAllContainersRestartingCondition(c.pod, known, old, st.Phase))
 	}
-	var out []Difference
+	if s.Stage < podlife.Releasing { // from there on the sandbox is being stopped, and Podo says so at once
+		theirs = append(theirs, upstream.GeneratePodReadyToStartContainersCondition(c.pod, old, known))
+	}
 	for _, up := range theirs {
 		var ours *v1.PodCondition
 		for i := range st.Conditions {
@@ -133,6 +156,19 @@ func (c life) differ() []Difference {
 		out = append(out, compareJSON(string(up.Type), tree(up), tree(ours))...)
 	}
 	return out
+}
+
+// differPhase leaves out pods that end although their containers do not say so, and the time between the end that the containers
+// show and the pod's: upstream's status manager keeps the phase back until nothing runs any more.
+func (c life) differPhase(s podlife.State, phase v1.PodPhase, statuses []v1.ContainerStatus, known *kubecontainer.PodStatus) []Difference {
+	if s.Stop.Why != podlife.NotStopped && s.Stop.Why != podlife.Completed {
+		return nil
+	}
+	theirs := getPhase(klog.Background(), c.pod, statuses, s.Final != "", kubecontainer.HasAnyActiveRegularContainerStarted(&c.pod.Spec, known))
+	if s.Final == "" && (theirs == v1.PodFailed || theirs == v1.PodSucceeded) {
+		return nil
+	}
+	return compareJSON("phase", string(theirs), string(phase))
 }
 
 // TestConditions compares what the kubelets say of a pod.

@@ -148,7 +148,7 @@ func firsts(list []Cause) []string {
 	return out
 }
 
-var underMap = regexp.MustCompile(`(resources|overhead|capacity|allocatable|annotations|labels|nodeSelector|data|binaryData|hard|used)\b.*`)
+var underMap = regexp.MustCompile(`((?:^|\.)(?:resources|overhead|capacity|allocatable|annotations|labels|nodeSelector|data|binaryData|hard|used)\b).*`)
 
 // oneLimit is an element of a LimitRange: upstream looks at its maps by the names of all of them, in no order.
 var oneLimit = regexp.MustCompile(`(^spec\.limits\[\d+\])\..*`)

@@ -29,7 +29,7 @@ func (m *mutator) patch(k Kind, from, to runtime.Object) (verbs.Patch, bool) {
 	case types.MergePatchType:
 		p.Data, err = jsonpatch.CreateMergePatch(before, after)
 	case types.StrategicMergePatchType:
-		p.Data, err = strategicpatch.CreateTwoWayMergePatch(before, after, k.Podo.New())
+		p.Data, err = strategicpatch.CreateTwoWayMergePatch(before, after, k.Podo.NewServed())
 	default:
 		ops := []any{}
 		operations("", tree(from), tree(to), &ops)

@@ -31,8 +31,7 @@ func TestColumns(t *testing.T) {
 				t.Fatal(err)
 			}
 			now := time.Now()
-			podo := obj.DeepCopyObject()
-			k.Podo.Default(podo)
+			podo := k.stands(obj)
 			var out []Difference
 			if d := compareJSON("columns", tree(up.ColumnDefinitions), tree(k.Podo.Columns)); len(d) > 0 {
 				out = append(out, d...)
@@ -87,8 +86,7 @@ func TestSelectable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			podo := obj.DeepCopyObject()
-			k.Podo.Default(podo)
+			podo := k.stands(obj)
 			return compareJSON("", tree(up), tree(k.Podo.Selectable(podo)))
 		}
 		for range rounds(1.0 / 6) {

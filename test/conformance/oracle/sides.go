@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/capabilities"
 )
@@ -75,23 +76,29 @@ func (k Kind) UpstreamCreate(obj runtime.Object) Outcome {
 	})
 }
 
+// stands is the object as Podo's rules know it, defaulted.
+func (k Kind) stands(obj runtime.Object) runtime.Object {
+	obj = k.Podo.In(obj.DeepCopyObject())
+	k.Podo.Default(obj)
+	return obj
+}
+
 // PodoCreate is a POST as internal/apiserver/verbs does it.
 func (k Kind) PodoCreate(obj runtime.Object) Outcome {
 	return guarded(func() Outcome {
 		p := k.Podo
-		obj := obj.DeepCopyObject()
-		p.Default(obj)
+		obj := k.stands(obj)
 		if p.PrepareForCreate != nil {
 			p.PrepareForCreate(obj)
 		}
 		if errs := p.CheckCreate(obj); len(errs) > 0 {
 			return Outcome{Causes: refused(apierrors.NewInvalid(p.GVK.GroupKind(), meta1(obj).GetName(), errs))}
 		}
-		o := Outcome{Object: obj}
+		o := Outcome{Object: p.Out(obj)}
 		if p.Warnings != nil {
 			o.Warnings = p.Warnings(obj)
 		}
-		obj.GetObjectKind().SetGroupVersionKind(p.GVK)
+		o.Object.GetObjectKind().SetGroupVersionKind(p.GVK)
 		return o
 	})
 }
@@ -113,9 +120,7 @@ func (k Kind) PodoUpdate(endpoint string, obj, old runtime.Object) Outcome {
 	return guarded(func() Outcome {
 		p := k.Podo
 		rules := p.Updates[endpoint]
-		obj, old := obj.DeepCopyObject(), old.DeepCopyObject()
-		p.Default(obj)
-		p.Default(old)
+		obj, old := k.stands(obj), k.stands(old)
 		m, was := meta1(obj), meta1(old)
 		m.SetGeneration(was.GetGeneration())
 		if rules.Prepare != nil {
@@ -137,8 +142,8 @@ func (k Kind) PodoUpdate(endpoint string, obj, old runtime.Object) Outcome {
 		if errs := p.CheckUpdate(rules, obj, old); len(errs) > 0 {
 			return Outcome{Causes: refused(apierrors.NewInvalid(p.GVK.GroupKind(), m.GetName(), errs))}
 		}
-		o := Outcome{Object: obj}
-		obj.GetObjectKind().SetGroupVersionKind(p.GVK)
+		o := Outcome{Object: p.Out(obj)}
+		o.Object.GetObjectKind().SetGroupVersionKind(p.GVK)
 		if rules.Warnings != nil {
 			o.Warnings = rules.Warnings(obj, old)
 		}
@@ -176,6 +181,7 @@ func meta1(obj runtime.Object) metav1.Object {
 }
 
 func init() {
+	klog.SetLogger(klog.Logger{}) // what upstream logs of objects that it refuses is nobody's news
 	// As on every cluster that passes conformance: kube-apiserver --allow-privileged.
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
 }
