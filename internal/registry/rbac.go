@@ -210,7 +210,9 @@ func defaultBinding(ref *rbacv1.RoleRef, list []rbacv1.Subject) {
 
 func bindingColumns(kind string, doc map[string]string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		nameColumn, {Name: "Role", Type: "string", Description: doc["roleRef"]}, ageColumn,
+		nameColumn,
+		{Name: "Role", Type: "string", Description: doc["roleRef"]},
+		ageColumn,
 		{Name: "Users", Type: "string", Priority: 1, Description: "Users in the " + kind},
 		{Name: "Groups", Type: "string", Priority: 1, Description: "Groups in the " + kind},
 		{Name: "ServiceAccounts", Type: "string", Priority: 1, Description: "ServiceAccounts in the " + kind},

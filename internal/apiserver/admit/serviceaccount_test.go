@@ -140,8 +140,10 @@ func TestRefusedPods(t *testing.T) {
 		}), `volume with secret.secretName="x"` + tail},
 		{"a variable", of(func(p *v1.Pod) { p.Spec.Containers[0].Env = fromKey("x") }), `container a with envVar E referencing secret.secretName="x"` + tail},
 		{"variables of an init container", of(func(p *v1.Pod) { p.Spec.InitContainers[0].EnvFrom = from("x") }), `init container first with envFrom referencing secret.secretName="x"` + tail},
-		{"a pull secret", of(func(p *v1.Pod) { p.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "mine"}} }),
-			`imagePullSecrets[0].name="mine" is not allowed because service account strict does not reference that imagePullSecret`},
+		{
+			"a pull secret", of(func(p *v1.Pod) { p.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "mine"}} }),
+			`imagePullSecrets[0].name="mine" is not allowed because service account strict does not reference that imagePullSecret`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := accounts(strict, accountNamed("default", nil)).Mutate(t.Context(), creating(plainPod(c.pod)))

@@ -75,14 +75,22 @@ func TestStages(t *testing.T) {
 		do   func(*Request)
 		want string
 	}{
-		"a watch": {jane, true, func(q *Request) { q.Started(200); q.Completed() },
-			"RequestReceived, ResponseStarted OK, ResponseComplete OK"},
-		"a watch that ends before it begins": {jane, true, func(q *Request) { q.Completed() },
-			"RequestReceived, ResponseStarted OK Connection closed early, ResponseComplete OK Connection closed early"},
-		"a panic": {jane, false, func(q *Request) { q.Panicked("oh no"); q.Started(500) },
-			"RequestReceived, Panic Internal Server Error APIServer panic'd: oh no"},
-		"a stranger": {nil, false, func(q *Request) { q.Answer(nil, nil); q.Started(401); q.Completed() },
-			"ResponseStarted Unauthorized Authentication failed, attempted: bearer"},
+		"a watch": {
+			jane, true, func(q *Request) { q.Started(200); q.Completed() },
+			"RequestReceived, ResponseStarted OK, ResponseComplete OK",
+		},
+		"a watch that ends before it begins": {
+			jane, true, func(q *Request) { q.Completed() },
+			"RequestReceived, ResponseStarted OK Connection closed early, ResponseComplete OK Connection closed early",
+		},
+		"a panic": {
+			jane, false, func(q *Request) { q.Panicked("oh no"); q.Started(500) },
+			"RequestReceived, Panic Internal Server Error APIServer panic'd: oh no",
+		},
+		"a stranger": {
+			nil, false, func(q *Request) { q.Answer(nil, nil); q.Started(401); q.Completed() },
+			"ResponseStarted Unauthorized Authentication failed, attempted: bearer",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, path := open(t, all, Config{LogMaxSize: 1})

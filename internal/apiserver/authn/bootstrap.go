@@ -29,10 +29,11 @@ type Bootstrap struct {
 var _ authenticator.Token = (*Bootstrap)(nil)
 
 const (
-	bootstrapType   v1.SecretType = "bootstrap.kubernetes.io/token"
-	bootstrapPrefix               = "bootstrap-token-"
-	bootstrapUser                 = "system:bootstrap:"
-	bootstrapGroup                = "system:bootstrappers"
+	bootstrapType = v1.SecretType("bootstrap.kubernetes.io/token")
+
+	bootstrapPrefix = "bootstrap-token-"
+	bootstrapUser   = "system:bootstrap:"
+	bootstrapGroup  = "system:bootstrappers"
 )
 
 var (

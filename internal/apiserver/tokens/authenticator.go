@@ -201,8 +201,11 @@ const (
 // legacy checks a Secret's token: it has no end but that of the Secret, which must still hold this very token.
 func (a *Authenticator) legacy(ctx context.Context, c *claims, token string) (user.Info, error) {
 	for _, claim := range []struct{ value, name string }{
-		{c.Subject, "sub"}, {c.LegacyNamespace, "namespace"}, {c.LegacySecretNamed, "secretName"},
-		{c.LegacyAccount, "serviceAccountName"}, {c.LegacyAccountUID, "serviceAccountUID"},
+		{c.Subject, "sub"},
+		{c.LegacyNamespace, "namespace"},
+		{c.LegacySecretNamed, "secretName"},
+		{c.LegacyAccount, "serviceAccountName"},
+		{c.LegacyAccountUID, "serviceAccountUID"},
 	} {
 		if claim.value == "" {
 			return nil, fmt.Errorf("%s claim is missing", claim.name)

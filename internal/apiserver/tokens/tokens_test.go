@@ -249,9 +249,14 @@ func TestAudiencesAreNotMixedUp(t *testing.T) {
 		asked []string
 		want  string // the audiences, or "" for refused
 	}{
-		{vault, nil, ""}, {vault, []string{"vault"}, "vault"}, {vault, []string{"vault2"}, ""},
-		{api, nil, issuer}, {api, []string{"vault"}, ""},
-		{both, nil, issuer}, {both, []string{"vault"}, "vault"}, {both, []string{issuer, "vault"}, "vault " + issuer},
+		{vault, nil, ""},
+		{vault, []string{"vault"}, "vault"},
+		{vault, []string{"vault2"}, ""},
+		{api, nil, issuer},
+		{api, []string{"vault"}, ""},
+		{both, nil, issuer},
+		{both, []string{"vault"}, "vault"},
+		{both, []string{issuer, "vault"}, "vault " + issuer},
 	} {
 		a, err := w.who(c.token, c.asked...)
 		if (err == nil) != (c.want != "") {

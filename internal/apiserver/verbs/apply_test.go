@@ -83,7 +83,7 @@ func TestApply(t *testing.T) {
 	}
 
 	// Another manager may share a value, and may not change it.
-	cm = a.must("two", false, `data: {a: "1", c: "2"}`)
+	a.must("two", false, `data: {a: "1", c: "2"}`)
 	_, _, err = a.apply("two", false, `data: {a: "2", c: "2"}`)
 	if !apierrors.IsConflict(err) || err.Error() != `Apply failed with 1 conflict: conflict with "one": .data.a` {
 		t.Errorf("conflict: %v", err)

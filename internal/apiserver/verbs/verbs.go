@@ -218,10 +218,7 @@ func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, stri
 	return e.Object.(*v1.Namespace), k.Key("", name), e.Rev, nil
 }
 
-var (
-	pods       = schema.GroupResource{Resource: "pods"}
-	namespaces = schema.GroupResource{Resource: "namespaces"}
-)
+var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // encode is the stored form. obj's resourceVersion must be empty; its type is set here.
 func encode(k *registry.Kind, obj runtime.Object) ([]byte, error) {

@@ -35,8 +35,10 @@ func TestPrivilegeEscalation(t *testing.T) {
 		{"a stranger acts as somebody", "", "GET " + ns + "/pods", "Impersonate-User: bob", "", 403, `system:anonymous`},
 
 		// Roles.
-		{"a role with more than I have", "jane", "POST " + rbacPath + "/namespaces/team/roles", "", role("Role", `{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}`), 403,
-			`user \"jane\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}`},
+		{
+			"a role with more than I have", "jane", "POST " + rbacPath + "/namespaces/team/roles", "", role("Role", `{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}`), 403,
+			`user \"jane\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}`,
+		},
 		{"a role with all verbs", "jane", "POST " + rbacPath + "/namespaces/team/roles", "", role("Role", `{"verbs":["*"],"apiGroups":[""],"resources":["pods"]}`), 403, `not currently held`},
 		{"a role with escalate", "jane", "POST " + rbacPath + "/namespaces/team/roles", "", role("Role", `{"verbs":["escalate","bind"],"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"]}`), 403, `Verbs:[\"escalate\" \"bind\"]`},
 		{"one secret becomes all", "jane", "POST " + rbacPath + "/namespaces/team/roles", "", role("Role", `{"verbs":["get"],"apiGroups":[""],"resources":["secrets"],"resourceNames":["one","two"]}`), 403, `ResourceNames:[\"two\"]`},

@@ -177,7 +177,7 @@ func TestIdleWatches(t *testing.T) {
 	var hc *http.Client
 	for i := range n {
 		if i%200 == 0 {
-			hc = w.http(pki.Admin) // a connection holds 250
+			hc = w.http(pki.Admin)          // a connection holds 250
 			w.do(hc, "GET", "/version", "") // one handshake, not one a watch
 		}
 		c := hc

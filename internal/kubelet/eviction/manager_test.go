@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +23,6 @@ import (
 
 // node is a made-up node: what it measures is set by the test.
 type node struct {
-	mu     sync.Mutex
 	free   string
 	usage  map[types.UID]eviction.Usage
 	pods   []*v1.Pod
@@ -38,7 +36,9 @@ func (n *node) Node(context.Context) map[eviction.Signal]eviction.Observation {
 
 func (n *node) Pods(context.Context, []*v1.Pod) map[types.UID]eviction.Usage { return n.usage }
 
-func (n *node) tell(format string, args ...any) { n.story = append(n.story, fmt.Sprintf(format, args...)) }
+func (n *node) tell(format string, args ...any) {
+	n.story = append(n.story, fmt.Sprintf(format, args...))
+}
 
 // Under pressure one pod goes at a time: the next only when the last has ended, or has had half a minute.
 func TestOneAtATime(t *testing.T) {

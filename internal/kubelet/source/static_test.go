@@ -127,8 +127,8 @@ func TestFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"kind: Pod\n  x: [": "web.yaml",
-		strings.ReplaceAll(web, "kind: Pod", "kind: Deployment"): "a static pod is a Pod of v1",
-		strings.ReplaceAll(web, "image: i", "image: ''"):         "spec.containers[0].image: Required value",
+		strings.ReplaceAll(web, "kind: Pod", "kind: Deployment"):                                  "a static pod is a Pod of v1",
+		strings.ReplaceAll(web, "image: i", "image: ''"):                                          "spec.containers[0].image: Required value",
 		strings.ReplaceAll(web, "spec: {", "spec: {volumes: [{name: c, configMap: {name: x}}], "): "static pods may not reference configmaps (via configmap volumes)",
 		web + "---" + web: "more than one document",
 	} {

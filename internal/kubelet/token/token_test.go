@@ -96,7 +96,7 @@ func TestTokensAreRenewedOnTime(t *testing.T) {
 				t.Errorf("%s is due after %v, want %v", uid, time.Since(start), want)
 			}
 		}
-		if show() != "secret-1" || show() != "secret-1" || s.made != 1 {
+		if first, again := show(), show(); first != "secret-1" || again != first || s.made != 1 {
 			t.Error("a known token is asked for again")
 		}
 		b := s.last.Spec.BoundObjectRef

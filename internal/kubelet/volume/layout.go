@@ -28,7 +28,9 @@ func (l Layout) Container(uid types.UID, container string) string {
 }
 
 // EmptyDir is an emptyDir's directory.
-func (l Layout) EmptyDir(uid types.UID, volume string) string { return l.volume(uid, dirEmptyDir, volume) }
+func (l Layout) EmptyDir(uid types.UID, volume string) string {
+	return l.volume(uid, dirEmptyDir, volume)
+}
 
 func (l Layout) volume(uid types.UID, kind, name string) string {
 	return filepath.Join(l.Pod(uid), "volumes", "kubernetes.io~"+kind, name)

@@ -22,7 +22,6 @@ func Warnings(s *v1.Service) []string {
 		}
 	}
 	headless := spec.Type == v1.ServiceTypeClusterIP && spec.ClusterIP == v1.ClusterIPNone
-	//lint:ignore SA1019 the field is deprecated, and still warned of
 	balancerIP := spec.LoadBalancerIP
 	if headless {
 		if balancerIP != "" {

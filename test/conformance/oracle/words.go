@@ -90,8 +90,10 @@ var (
 		"MountOptions":     {"ro", "", "a b"},
 		"FSType":           {"ext4", ""},
 	}
-	resourceNames = []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi", "hugepages-x", "pods", "storage", "example.com/gpu", "bad name", "kubernetes.io/foo", "requests.cpu", "requests.example.com/gpu", "limits.memory", "requests.storage",
-		"count/pods", "count/deployments.apps", "services.nodeports", "services", "persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage", "attachable-volumes-x", "scheduling.k8s.io/foo", "native.kubernetes.io/x", "Memory", ""}
+	resourceNames = []string{
+		"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi", "hugepages-x", "pods", "storage", "example.com/gpu", "bad name", "kubernetes.io/foo", "requests.cpu", "requests.example.com/gpu", "limits.memory", "requests.storage",
+		"count/pods", "count/deployments.apps", "services.nodeports", "services", "persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage", "attachable-volumes-x", "scheduling.k8s.io/foo", "native.kubernetes.io/x", "Memory", "",
+	}
 	annotationsKnown = []string{
 		"a", "example.com/foo", "kubernetes.io/config.mirror", "kubernetes.io/config.source", "container.apparmor.security.beta.kubernetes.io/a",
 		"container.apparmor.security.beta.kubernetes.io/c", "seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/c",

@@ -82,6 +82,7 @@ func (r *Rule) Validate(ctx context.Context, a *admit.Attributes) error {
 	if answer.Allowed {
 		return nil
 	}
+	//lint:ignore ST1005 upstream's text
 	e := apierrors.NewForbidden(a.Ref.Resource, a.Ref.Name, errors.New("Not allowed by PodSecurity"))
 	if s := answer.Result; s != nil {
 		if s.Message != "" {

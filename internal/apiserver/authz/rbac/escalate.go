@@ -65,8 +65,11 @@ func describe(r rbacv1.PolicyRule) string {
 		name   string
 		values []string
 	}{
-		{"APIGroups", r.APIGroups}, {"Resources", r.Resources}, {"NonResourceURLs", r.NonResourceURLs},
-		{"ResourceNames", r.ResourceNames}, {"Verbs", r.Verbs},
+		{"APIGroups", r.APIGroups},
+		{"Resources", r.Resources},
+		{"NonResourceURLs", r.NonResourceURLs},
+		{"ResourceNames", r.ResourceNames},
+		{"Verbs", r.Verbs},
 	} {
 		if len(p.values) > 0 {
 			parts = append(parts, fmt.Sprintf("%s:%q", p.name, p.values))

@@ -74,8 +74,10 @@ type Fixed struct {
 // NewFixed makes a Fixed of roles and bindings.
 func NewFixed(cr []*rbacv1.ClusterRole, crb []*rbacv1.ClusterRoleBinding, r []*rbacv1.Role, rb []*rbacv1.RoleBinding) *Fixed {
 	f := &Fixed{
-		map[string]*rbacv1.ClusterRole{}, map[[2]string]*rbacv1.Role{},
-		map[string][]*rbacv1.ClusterRoleBinding{}, map[[2]string][]*rbacv1.RoleBinding{},
+		map[string]*rbacv1.ClusterRole{},
+		map[[2]string]*rbacv1.Role{},
+		map[string][]*rbacv1.ClusterRoleBinding{},
+		map[[2]string][]*rbacv1.RoleBinding{},
 	}
 	for _, x := range cr {
 		f.clusterRoles[x.Name] = x

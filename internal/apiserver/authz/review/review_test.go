@@ -83,8 +83,10 @@ func TestSelectors(t *testing.T) {
 		"in, notin": {&authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{field("In", "v"), field("NotIn", "w")}}, nil, "k=v,k!=w", ""},
 		"partly":    {&authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{field("In", "v"), field("In", "v", "w")}}, nil, "k=v", "spec.resourceAttributes.fieldSelector partially ignored due to parse error"},
 		"unknown":   {&authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{field("Near", "v")}}, nil, "", "spec.resourceAttributes.fieldSelector ignored due to parse error"},
-		"labels": {nil, &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{label("In", "v"), label("Near", "v")}}, "",
-			"spec.resourceAttributes.labelSelector partially ignored due to parse error"},
+		"labels": {
+			nil, &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{label("In", "v"), label("Near", "v")}}, "",
+			"spec.resourceAttributes.labelSelector partially ignored due to parse error",
+		},
 	} {
 		r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", FieldSelector: c.fields, LabelSelector: c.labels},
