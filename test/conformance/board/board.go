@@ -51,7 +51,7 @@ var (
 
 // Cause makes reasons equal that differ in names and numbers only.
 func Cause(reason string) string {
-	s := hexID.ReplaceAllString(reason, "…")
+	s := hexID.ReplaceAllString(suite.Tidy(reason), "…")
 	s = address.ReplaceAllString(s, "…")
 	s = e2eName.ReplaceAllString(s, "…")
 	s = quoted.ReplaceAllString(s, `"…"`)

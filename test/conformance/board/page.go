@@ -103,7 +103,7 @@ func failures(b *strings.Builder, all []group) {
 	for _, g := range all {
 		fmt.Fprintf(b, "- **%d**: %s\n", len(g.results), escape(g.cause))
 		for _, r := range g.results {
-			fmt.Fprintf(b, "  - %s (%s): %s\n", r.Name, r.Where, escape(r.Reason))
+			fmt.Fprintf(b, "  - %s (%s): %s\n", r.Name, r.Where, escape(suite.Tidy(r.Reason)))
 		}
 	}
 }

@@ -100,12 +100,21 @@ var spaces = regexp.MustCompile(`\s+`)
 
 // Line makes one line of a message, without dumps of objects, and cut where it is long.
 func Line(s string) string {
-	s = strings.TrimSpace(spaces.ReplaceAllString(withoutDumps(s), " "))
+	s = Tidy(strings.TrimSpace(spaces.ReplaceAllString(withoutDumps(s), " ")))
 	if r := []rune(s); len(r) > 300 {
 		s = string(r[:300]) + "…"
 	}
 	return strings.TrimPrefix(s, "Unexpected error: ")
 }
+
+// printed is an object as the suite's assertions print it, up to what this package added behind.
+var printed = regexp.MustCompile(`<\*?[\w.]+ \| 0x[0-9a-f]+>:? .*?(` + regexp.QuoteMeta(lastEventIs) + `|$)`)
+
+// lastEventIs stands between a reason and the event that goes with it.
+const lastEventIs = " (last event of a failure: "
+
+// Tidy takes printed objects out of one line.
+func Tidy(s string) string { return printed.ReplaceAllString(s, "…$1") }
 
 // withoutDumps replaces long texts in braces.
 func withoutDumps(s string) string {

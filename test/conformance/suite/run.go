@@ -163,7 +163,7 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 	}
 	judge(&r, parsed)
 	if e := lastEvent(out); e != "" && r.State == Failed {
-		r.Reason += " (last event of a failure: " + e + ")"
+		r.Reason += lastEventIs + e + ")"
 	}
 	return r, true
 }

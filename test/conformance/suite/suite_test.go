@@ -95,7 +95,8 @@ func TestLineHasNoDumps(t *testing.T) {
 		"a {b} c":                               "a {b} c",
 		"cut " + dump[:70]:                      "cut {…",
 		"a } b":                                 "a } b",
-		"Unexpected error: x":                   "x",
+		"Expected Running\nGot instead:\n    <*v1.Pod | 0x2b>: \n        metadata: a": "Expected Running Got instead: …",
+		"Unexpected error: x": "x",
 	} {
 		if got := Line(message); got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
