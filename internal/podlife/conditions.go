@@ -54,7 +54,7 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	add(ready)
 	add(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
 	if s.mayRestartAll() {
-		add(restartingCondition(st))
+		out = append(out, restartingCondition(st)) // upstream's says nothing of the generation
 	}
 	return out
 }
@@ -107,7 +107,10 @@ func (s *State) initializedCondition(st *v1.PodStatus) v1.PodCondition {
 	var incomplete []string
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		if (c.Kind == Init && !c.ready()) || (c.Kind == Sidecar && !c.started()) {
+		// One that the runtime has forgotten is told as ended well once the pod is initialized.
+		in, _ := c.shown()
+		forgotten := in == nil && s.initialized()
+		if (c.Kind == Init && !c.ready() && !forgotten) || (c.Kind == Sidecar && !c.started()) {
 			incomplete = append(incomplete, c.Name)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -155,7 +155,7 @@ func validateController(c, old *v1.ReplicationController) field.ErrorList {
 		}
 	}
 	if old == nil && c.Name != "" {
-		for _, text := range apivalidation.NameIsDNSSubdomain(c.Name, false) {
+		for _, text := range content.IsDNS1123Subdomain(c.Name) {
 			e.Invalid(metaPath.Child("name"), c.Name, text)
 		}
 	}

@@ -199,7 +199,7 @@ func (c life) smallest(sig string) string {
 	c.pod = shrink(c.pod, func(o runtime.Object) bool {
 		next := c
 		next.pod = o.(*v1.Pod)
-		return len(next.pod.Spec.Containers) > 0 && shows(next)
+		return kind("pods").storable(o) && shows(next)
 	}).(*v1.Pod)
 	d := signatures("life", c.differ())[sig]
 	text := "upstream: " + d.Upstream + "\npodo:     " + d.Podo + "\n" + manifest(c.pod)
