@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +22,9 @@ import (
 	"podo.dev/podo/internal/kubelet/eviction"
 )
 
-// node is a made-up node: what it measures is set by the test.
+// node is a made-up node: what it measures is set by the test. The manager asks from its own goroutine.
 type node struct {
+	mu     sync.Mutex
 	free   string
 	usage  map[types.UID]eviction.Usage
 	pods   []*v1.Pod
@@ -31,6 +33,8 @@ type node struct {
 }
 
 func (n *node) Node(context.Context) map[eviction.Signal]eviction.Observation {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	return map[eviction.Signal]eviction.Observation{eviction.Memory: {Available: resource.MustParse(n.free), Capacity: resource.MustParse("8Gi")}}
 }
 
@@ -52,11 +56,17 @@ func TestOneAtATime(t *testing.T) {
 		m, err := eviction.New(eviction.Config{
 			Thresholds: []eviction.Threshold{{Signal: eviction.Memory, Value: eviction.Value{Quantity: resource.MustParse("100Mi")}}},
 			Transition: time.Minute, Gauge: n,
-			Active: func() []*v1.Pod { return append([]*v1.Pod(nil), n.pods...) },
-			Ended:  func(uid types.UID) bool { return uid == n.killed },
+			Active: func() (out []*v1.Pod) {
+				n.change(func() { out = append(out, n.pods...) })
+				return out
+			},
+			Ended: func(uid types.UID) (ended bool) {
+				n.change(func() { ended = uid == n.killed })
+				return ended
+			},
 			Evict: func(p *v1.Pod, limited bool, message string, grace time.Duration) {
 				n.tell("evict %s %v %s", p.Name, limited, grace)
-				n.pods = n.pods[:len(n.pods)-1] // the test's pods rank from last to first
+				n.change(func() { n.pods = n.pods[:len(n.pods)-1] }) // the test's pods rank from last to first
 			},
 			Event:     func(p *v1.Pod, _, _, reason, message string) { n.tell("%s %s: %s", p.Name, reason, message) },
 			NodeEvent: func(_, reason, message string) { n.tell("node %s: %s", reason, message) },
@@ -73,22 +83,23 @@ func TestOneAtATime(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if got := strings.Join(n.story, "\n"); got != strings.Join(want, "\n") {
+			var got string
+			n.change(func() { got, n.story = strings.Join(n.story, "\n"), nil })
+			if got != strings.Join(want, "\n") {
 				t.Fatalf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 			}
-			n.story = nil
 		}
 		expect(11 * time.Second)
-		n.free = "50Mi"
+		n.change(func() { n.free = "50Mi" })
 		expect(10*time.Second, "changed", "node EvictionThresholdMet: Attempting to reclaim memory",
 			"big Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 2Gi, request is 0, has larger consumption of memory. ",
 			"evict big false 1s")
 		expect(20 * time.Second) // big has not ended
-		n.killed = "big"
+		n.change(func() { n.killed = "big" })
 		expect(10*time.Second, "node EvictionThresholdMet: Attempting to reclaim memory",
 			"small Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 1Gi, request is 0, has larger consumption of memory. ",
 			"evict small false 1s")
-		n.free = "4Gi"
+		n.change(func() { n.free = "4Gi" })
 		expect(30 * time.Second)
 		if c := m.Conditions(); len(c) != 1 || c[0] != v1.NodeMemoryPressure {
 			t.Errorf("%v", c)

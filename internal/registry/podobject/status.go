@@ -20,7 +20,6 @@ import (
 
 // PrepareStatus takes from the request only the status. What an older kubelet does not know and therefore dropped is kept.
 func PrepareStatus(pod, old *v1.Pod) {
-	pod.Spec = old.Spec
 	pod.DeletionTimestamp = nil
 	pod.OwnerReferences = old.OwnerReferences
 	is, was := &pod.Status, &old.Status
@@ -38,6 +37,7 @@ func PrepareStatus(pod, old *v1.Pod) {
 	}
 	keepObservedGenerations(is, was)
 	drop(pod, old)
+	pod.Spec = old.Spec // last: it is shared with everybody who reads the pod, and drop edits
 	pod.DeletionTimestamp = old.DeletionTimestamp
 }
 
