@@ -41,7 +41,13 @@ func (n *node) Node(context.Context) map[eviction.Signal]eviction.Observation {
 func (n *node) Pods(context.Context, []*v1.Pod) map[types.UID]eviction.Usage { return n.usage }
 
 func (n *node) tell(format string, args ...any) {
-	n.story = append(n.story, fmt.Sprintf(format, args...))
+	n.change(func() { n.story = append(n.story, fmt.Sprintf(format, args...)) })
+}
+
+func (n *node) change(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
 }
 
 // Under pressure one pod goes at a time: the next only when the last has ended, or has had half a minute.
