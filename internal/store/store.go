@@ -4,7 +4,8 @@
 // What every implementation guarantees:
 //
 //   - Every successful Txn that wrote something has a revision of its own; revisions only grow. All writes of one Txn share it.
-//   - Get, List without Revision, Revision and Txn are linearizable: they reflect every write acknowledged before the call.
+//   - Get, List without Revision, Revision and Txn are linearizable: they reflect every write acknowledged before the call, and
+//     every write that a Watch has told of.
 //   - A Watch from revision r delivers every write with a revision >= r under the prefix, in order of revision, each once,
 //     all writes of one revision in one batch; or it ends with ErrCompacted. It never skips.
 //   - A Txn that returned an error may or may not have happened, except with ErrTooLarge: then it has not.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -38,8 +39,10 @@ type conn struct {
 	// defragment rewrites the database without its free pages; only of a local member. Nothing else is answered meanwhile.
 	defragment func() error
 	// local: the member is alone and in this process. It has applied every write that was acknowledged, so that a serializable
-	// read is a linearizable one.
+	// read is a linearizable one. But it tells watches of a write a moment before reads have it.
 	local bool
+	// seen is the newest revision that a watch was told of: no read may be older.
+	seen atomic.Int64
 }
 
 func (s *Client) connect() (*conn, error) {
@@ -72,11 +75,21 @@ func (s *Client) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
-func (c *conn) readOpts(opts ...clientv3.OpOption) []clientv3.OpOption {
-	if c.local {
-		opts = append(opts, clientv3.WithSerializable())
+// read is a linearizable read that also has whatever a watch has told of. at > 0 is the revision that opts ask for.
+func (c *conn) read(ctx context.Context, at int64, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if !c.local {
+		return c.c.Get(ctx, key, opts...)
 	}
-	return opts
+	opts = append(opts, clientv3.WithSerializable())
+	for seen := c.seen.Load(); ; {
+		res, err := c.c.Get(ctx, key, opts...)
+		switch {
+		case err == nil && res.Header.Revision < seen, errors.Is(err, rpctypes.ErrFutureRev) && at <= seen:
+			runtime.Gosched() // the write is being finished by another goroutine, in memory
+		default:
+			return res, err
+		}
+	}
 }
 
 // Get implements store.Store.
@@ -85,7 +98,7 @@ func (s *Client) Get(ctx context.Context, key string) (store.KV, error) {
 	if err != nil {
 		return store.KV{}, err
 	}
-	res, err := c.c.Get(ctx, key, c.readOpts()...)
+	res, err := c.read(ctx, 0, key)
 	if err != nil {
 		return store.KV{}, s.failed(ctx, err)
 	}
@@ -105,8 +118,8 @@ func (s *Client) List(ctx context.Context, prefix string, o store.ListOptions) (
 	if o.After >= prefix && o.After != "" {
 		from = o.After + "\x00"
 	}
-	opts := c.readOpts(clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(int64(o.Limit)), clientv3.WithRev(o.Revision))
-	res, err := c.c.Get(ctx, from, opts...)
+	res, err := c.read(ctx, o.Revision, from,
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(int64(o.Limit)), clientv3.WithRev(o.Revision))
 	if err != nil {
 		return store.ListResult{}, s.failed(ctx, err)
 	}
@@ -172,7 +185,7 @@ func (s *Client) Revision(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if c.revision != nil {
-		return c.revision(), ctx.Err()
+		return max(c.revision(), c.seen.Load()), ctx.Err()
 	}
 	// Any key will do: the answer's header has the revision.
 	res, err := c.c.Get(ctx, "/registry/", clientv3.WithKeysOnly())

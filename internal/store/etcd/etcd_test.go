@@ -65,6 +65,45 @@ func TestEmbeddedSuite(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return e })
 }
 
+// etcd tells watches of a write a moment before reads have it: a read waits for that moment to pass.
+func TestReadsWaitForWhatWasTold(t *testing.T) {
+	e := embedded(t, etcd.EmbeddedConfig{})
+	start(t, e)
+	told := put(t, e, "/registry/x", "old") + 1
+	etcd.Tell(e, told)
+	if rev, err := e.Revision(t.Context()); err != nil || rev != told {
+		t.Errorf("revision %d, %v", rev, err)
+	}
+	type result struct {
+		value string
+		err   error
+	}
+	got := make(chan result, 2)
+	go func() {
+		kv, err := e.Get(t.Context(), "/registry/x")
+		got <- result{string(kv.Value), err}
+	}()
+	go func() {
+		list, err := e.List(t.Context(), "/registry/x", store.ListOptions{Revision: told})
+		if err != nil {
+			got <- result{err: err}
+			return
+		}
+		got <- result{string(list.KVs[0].Value), nil}
+	}()
+	select {
+	case r := <-got:
+		t.Fatalf("a read did not wait: %+v", r)
+	case <-time.After(50 * time.Millisecond):
+	}
+	put(t, e, "/registry/x", "new")
+	for range 2 {
+		if r := <-got; r.err != nil || r.value != "new" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 func TestRestartKeepsWhatWasAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	e := embedded(t, etcd.EmbeddedConfig{Dir: dir})

@@ -69,7 +69,7 @@ func (s *Client) Watch(ctx context.Context, prefix string, from int64) <-chan st
 			}
 			wctx, id := c.watches.add(wctx)
 			defer c.watches.remove(id)
-			err = s.relay(ctx, c.c.Watch(wctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
+			err = s.relay(ctx, c, c.c.Watch(wctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
 				clientv3.WithFragment()), out)
 		}
 		if ctx.Err() == nil {
@@ -81,7 +81,7 @@ func (s *Client) Watch(ctx context.Context, prefix string, from int64) <-chan st
 
 // relay turns responses into batches until the watch ends, and says why it did. etcd never splits a revision over two
 // responses, and the client puts the fragments of a response together.
-func (s *Client) relay(ctx context.Context, in clientv3.WatchChan, out chan<- store.Batch) error {
+func (s *Client) relay(ctx context.Context, c *conn, in clientv3.WatchChan, out chan<- store.Batch) error {
 	for res := range in {
 		switch {
 		case res.CompactRevision != 0 || errors.Is(res.Err(), rpctypes.ErrCompacted):
@@ -89,6 +89,7 @@ func (s *Client) relay(ctx context.Context, in clientv3.WatchChan, out chan<- st
 		case res.Err() != nil:
 			return s.failed(ctx, res.Err())
 		case res.IsProgressNotify():
+			c.saw(res.Header.Revision)
 			if !send(ctx, out, store.Batch{Revision: res.Header.Revision}) {
 				return ctx.Err()
 			}
@@ -99,6 +100,7 @@ func (s *Client) relay(ctx context.Context, in clientv3.WatchChan, out chan<- st
 			for n < len(events) && events[n].Kv.ModRevision == rev {
 				n++
 			}
+			c.saw(rev)
 			b := store.Batch{Revision: rev, Events: make([]store.Event, 0, n)}
 			for _, e := range events[:n] {
 				b.Events = append(b.Events, eventOf(e))
@@ -110,6 +112,16 @@ func (s *Client) relay(ctx context.Context, in clientv3.WatchChan, out chan<- st
 		}
 	}
 	return store.ErrUnavailable
+}
+
+// saw notes that a watch is being told of rev.
+func (c *conn) saw(rev int64) {
+	for {
+		old := c.seen.Load()
+		if rev <= old || c.seen.CompareAndSwap(old, rev) {
+			return
+		}
+	}
 }
 
 func send(ctx context.Context, out chan<- store.Batch, b store.Batch) bool {

@@ -30,6 +30,7 @@ var Cases = []Case{
 	{"compaction", testCompaction},
 	{"watch replays and follows", testWatchReplaysAndFollows},
 	{"watch from now", testWatchFromNow},
+	{"reads have what a watch told", testReadsAfterWatch},
 	{"watch deletion", testWatchDeletion},
 	{"watch keeps big batches whole", testWatchBigBatch},
 	{"watch that nobody reads", testWatchUnread},

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -202,6 +203,48 @@ func testWatchEnds(t *testing.T, s store.Store) {
 			}
 		case <-timeout.C:
 			t.Fatal("the channel did not close")
+		}
+	}
+}
+
+// testReadsAfterWatch reads, after each event of a watch, what the event was about: a read may not be older than the event.
+func testReadsAfterWatch(t *testing.T, s store.Store) {
+	h := hands(t, s)
+	ctx := t.Context()
+	w := s.Watch(ctx, h.prefix, h.put("start", "")+1)
+	const writes = 100
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range writes {
+			if i%2 == 0 {
+				h.put("k", fmt.Sprint(i))
+			} else {
+				h.delete("k")
+			}
+		}
+	}()
+	defer func() { <-done }()
+	for range writes {
+		b, ok := <-w
+		if !ok || b.Err != nil {
+			t.Fatalf("the watch ended: %v", b.Err)
+		}
+		if len(b.Events) == 0 {
+			continue
+		}
+		switch kv, err := s.Get(ctx, h.prefix+"k"); {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			t.Fatal(err)
+		case kv.ModRevision < b.Revision:
+			t.Fatalf("after the event of revision %d a read gives revision %d", b.Revision, kv.ModRevision)
+		}
+		if rev, err := s.Revision(ctx); err != nil || rev < b.Revision {
+			t.Fatalf("after the event of revision %d the store is at %d, %v", b.Revision, rev, err)
+		}
+		if list, err := s.List(ctx, h.prefix, store.ListOptions{Revision: b.Revision}); err != nil {
+			t.Fatalf("the state at the revision of an event: %v, %d keys", err, len(list.KVs))
 		}
 	}
 }
