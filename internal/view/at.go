@@ -13,12 +13,15 @@ import (
 )
 
 // At returns a snapshot whose objects of r are exactly those of revision rev: a retained one, or read from the store; ErrGone
-// when rev has been compacted, store.ErrFuture when it has not happened. Only r may be read from it. Kinds that are
+// when rev is past for longer than Config.PastAge or has been compacted, store.ErrFuture when it has not happened. Only r may be read from it. Kinds that are
 // not cached are always read from the store.
 func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snapshot, error) {
 	t := v.byResource[r]
 	if t == nil {
 		return Snapshot{}, fmt.Errorf("view: no such resource: %s", r)
+	}
+	if v.ages.expired(rev, v.c.Now()) {
+		return Snapshot{}, ErrGone
 	}
 	if !t.kind.NotCached {
 		if rev > v.cur.Load().rev {

@@ -260,6 +260,7 @@ func (v *View) publish(p *pending) {
 		v.retained.recent(next)
 	}
 	now := v.c.Now()
+	v.ages.reached(p.rev, now)
 	for _, t := range p.touch {
 		k := &p.kinds[t.pos]
 		if len(k.changes) > 0 {

@@ -55,9 +55,11 @@ type Config struct {
 	HistoryAge     time.Duration
 	// Retained bounds the past snapshots from which At answers: the newest (64) and as many kept by Snapshot.Retain.
 	Retained int
+	// PastAge (5 min) is for how long a revision that is no longer the newest can be read by At.
+	PastAge time.Duration
 	// EncodingBytes bounds the cache behind Entry.Encoded (48 MiB).
 	EncodingBytes int64
-	// Now is the clock of timeline records and HistoryAge. Default time.Now.
+	// Now is the clock of timeline records, HistoryAge and PastAge. Default time.Now.
 	Now func() time.Time
 }
 
@@ -69,6 +71,7 @@ func (c *Config) setDefaults() error {
 	def(&c.HistoryBytes, 8<<20)
 	def(&c.HistoryAge, 5*time.Minute)
 	def(&c.Retained, 64)
+	def(&c.PastAge, 5*time.Minute)
 	def(&c.EncodingBytes, 48<<20)
 	if c.Decode == nil {
 		c.Decode = codec.Decode
@@ -109,6 +112,7 @@ type View struct {
 
 	waiters  waiters
 	retained retained
+	ages     ages
 	encCache *encodingCache
 	broken   broken
 }
@@ -135,7 +139,7 @@ func New(c Config) (*View, error) {
 		byDir:      map[string]*table{},
 		encCache:   &encodingCache{max: c.EncodingBytes},
 	}
-	v.retained.max = c.Retained
+	v.retained.max, v.ages.max = c.Retained, c.PastAge
 	first := &state{}
 	for _, k := range c.Kinds {
 		if k.Unstored || k.Served != nil { // nothing is stored, or by another row

@@ -322,6 +322,32 @@ func TestAt(t *testing.T) {
 	})
 }
 
+// A past revision can be read for a while and then not any more, whatever memory holds and whether or not its kind has changed.
+func TestPastExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		v := viewtest.Start(t, view.Config{Store: s, PastAge: 5 * time.Minute})
+		past := viewtest.Put(t, s, pod("a", "1", ""))
+		wait(t, v, past)
+		at := func() error {
+			_, err := v.At(t.Context(), pods, past)
+			return err
+		}
+		time.Sleep(time.Hour)
+		if err := at(); err != nil {
+			t.Errorf("the newest revision: %v", err)
+		}
+		for i := range 12 { // half a minute each: the node's lease, say
+			rev := viewtest.Put(t, s, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cm", Annotations: map[string]string{"i": fmt.Sprint(i)}}})
+			wait(t, v, rev)
+			if err := at(); (err != nil) != (i >= 10) || err != nil && !errors.Is(err, view.ErrGone) {
+				t.Errorf("%d half minutes past: %v", i, err)
+			}
+			time.Sleep(30 * time.Second)
+		}
+	})
+}
+
 type listCounter struct {
 	store.Store
 	n *atomic.Int64

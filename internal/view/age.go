@@ -1,0 +1,50 @@
+package view
+
+import (
+	"sync"
+	"time"
+)
+
+// markEvery is how far apart the marks are by which the age of a revision is told.
+const markEvery = 30 * time.Second
+
+// ages tells how long ago a revision stopped being the newest, to within markEvery.
+//
+// What memory happens to hold must not decide for how long a client can go through the pages of a list: as with etcd's compaction
+// upstream, a past revision can be read for a while, and then not any more, also when the kind has not changed since.
+type ages struct {
+	mu    sync.Mutex
+	marks []mark // in order of time
+	max   time.Duration
+}
+
+type mark struct {
+	at  time.Time
+	rev int64
+}
+
+// reached notes that rev is the newest revision now.
+func (a *ages) reached(rev int64, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.marks); n > 0 && now.Sub(a.marks[n-1].at) < markEvery {
+		return
+	}
+	a.marks = append(a.marks, mark{now, rev})
+	// The newest of those that are too old says what is too old; the ones before it say nothing more.
+	for len(a.marks) > 1 && now.Sub(a.marks[1].at) >= a.max {
+		a.marks = a.marks[1:]
+	}
+}
+
+// expired tells whether a newer revision than rev has been there for longer than the age.
+func (a *ages) expired(rev int64, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := len(a.marks) - 1; i >= 0; i-- {
+		if m := a.marks[i]; now.Sub(m.at) >= a.max {
+			return rev < m.rev
+		}
+	}
+	return false
+}
