@@ -365,7 +365,7 @@ func (a *agent) buildPodModules() (err error) {
 	}
 	a.specs, err = spec.New(spec.Config{
 		Node: s.cfg.NodeName, LogDir: c.PodLogsDir, Files: s.node.host, Objects: objs, Volumes: a.volumes, Images: s.node.runtime,
-		Facts: a.facts, Machine: a.machine, Services: objs.Services, Event: a.event, Logger: a.log().of("spec"),
+		Facts: a.facts, Machine: a.machine, Services: objs.Services, Volume: a.images.EnsureVolume, Event: a.event, Logger: a.log().of("spec"),
 		DNS:         spec.DNS{Cluster: c.ClusterDNS, Domain: c.ClusterDomain, ResolvConf: resolv},
 		SeccompDir:  filepath.Join(s.dirs.Kubelet(), "seccomp"),
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -111,6 +112,19 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 		return "", m.fail(pod, c, "ErrImageNeverPull", msg, &podlife.Failure{Reason: "ErrImageNeverPull", Message: msg})
 	}
 	return m.pull(ctx, pod, c, pullRequest{spec: spec, auths: m.auths(pod, repo), sandbox: sandbox})
+}
+
+// EnsureVolume is Ensure for an image that is mounted as a volume. It returns the image's whole name: containerd finds images that
+// were imported by their names only, where a volume is concerned.
+func (m *Manager) EnsureVolume(ctx context.Context, pod *v1.Pod, as *v1.Container, sandbox *runtimev1.PodSandboxConfig) (string, error) {
+	if _, err := m.Ensure(ctx, pod, as, sandbox); err != nil {
+		return "", err
+	}
+	named, err := reference.ParseNormalizedNamed(as.Image)
+	if err != nil {
+		return "", err
+	}
+	return reference.TagNameOnly(named).String(), nil
 }
 
 func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pullRequest) (string, error) {

@@ -39,7 +39,7 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := b.mounts(pod, c, env, in.PodIPs)
+	mounts, err := b.mounts(ctx, in, env)
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +99,20 @@ func (b *Builder) messageFile(pod *v1.Pod, c *v1.Container, attempt uint32) (str
 }
 
 // mounts are the container's volumes and its /etc/hosts.
-func (b *Builder) mounts(pod *v1.Pod, c *v1.Container, env *environment, podIPs []string) ([]*runtimev1.Mount, error) {
+func (b *Builder) mounts(ctx context.Context, in worker.ContainerInput, env *environment) ([]*runtimev1.Mount, error) {
+	pod, c, podIPs := in.Pod, in.Container, in.PodIPs
 	var out []*runtimev1.Mount
 	hosts := len(podIPs) > 0 || pod.Spec.HostNetwork
 	for i := range c.VolumeMounts {
 		vm := &c.VolumeMounts[i]
 		hosts = hosts && vm.MountPath != etcHosts
-		m, err := b.mount(pod, c, i, env)
+		var m *runtimev1.Mount
+		var err error
+		if v := imageVolume(pod, vm.Name); v != nil {
+			m, err = b.imageMount(ctx, in, vm, v, env)
+		} else {
+			m, err = b.mount(pod, c, i, env)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -127,19 +134,11 @@ func (b *Builder) mount(pod *v1.Pod, c *v1.Container, i int, env *environment) (
 	if err != nil {
 		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
 	}
-	sub := vm.SubPath
-	if vm.SubPathExpr != "" {
-		if sub, err = expandSubPath(vm.SubPathExpr, env); err != nil {
-			return nil, err
-		}
+	sub, err := subPath(vm, env)
+	if err != nil {
+		return nil, err
 	}
 	if sub != "" {
-		if filepath.IsAbs(sub) {
-			return nil, fmt.Errorf("error SubPath `%s` must not be an absolute path", sub)
-		}
-		if slices.Contains(strings.Split(sub, "/"), "..") {
-			return nil, fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
-		}
 		if path, err = b.c.Volumes.SubPath(pod, c.Name, i, vm.Name, sub); err != nil {
 			return nil, err
 		}
@@ -156,6 +155,54 @@ func (b *Builder) mount(pod *v1.Pod, c *v1.Container, i int, env *environment) (
 		HostPath: path, ContainerPath: absolute(vm.MountPath), Readonly: vm.ReadOnly || readOnly,
 		RecursiveReadOnly: recursive, Propagation: propagation,
 	}, nil
+}
+
+// imageVolume is the image that a volume is; nil when it is something else.
+func imageVolume(pod *v1.Pod, name string) *v1.ImageVolumeSource {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == name {
+			return v.Image
+		}
+	}
+	return nil
+}
+
+// imageMount has the runtime mount an image, or a folder of it, read-only. The image is had as a container's is: what keeps it from
+// being there is told of the container that mounts it.
+func (b *Builder) imageMount(ctx context.Context, in worker.ContainerInput, vm *v1.VolumeMount, v *v1.ImageVolumeSource, env *environment) (*runtimev1.Mount, error) {
+	if b.c.Volume == nil {
+		return nil, errors.New("volumes of type image are not supported")
+	}
+	sub, err := subPath(vm, env)
+	if err != nil {
+		return nil, err
+	}
+	as := &v1.Container{Name: in.Container.Name, Image: v.Reference, ImagePullPolicy: v.PullPolicy}
+	ref, err := b.c.Volume(ctx, in.Pod, as, in.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return &runtimev1.Mount{
+		ContainerPath: absolute(vm.MountPath), Readonly: true, ImageSubPath: sub,
+		Image: &runtimev1.ImageSpec{Image: ref, UserSpecifiedImage: v.Reference},
+	}, nil
+}
+
+// subPath is the path inside the volume that a mount is for; "" is the whole volume.
+func subPath(vm *v1.VolumeMount, env *environment) (sub string, err error) {
+	sub = vm.SubPath
+	if vm.SubPathExpr != "" {
+		if sub, err = expandSubPath(vm.SubPathExpr, env); err != nil {
+			return "", err
+		}
+	}
+	if filepath.IsAbs(sub) {
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", sub)
+	}
+	if slices.Contains(strings.Split(sub, "/"), "..") {
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
+	}
+	return sub, nil
 }
 
 // expandSubPath is expand where every name must have a value: a path with a hole in it is another path.

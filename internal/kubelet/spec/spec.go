@@ -52,6 +52,9 @@ type Config struct {
 	// Facts are the node's addresses and allocatable resources, for the downward API; PodIPs is not used.
 	Facts   func() downward.Facts
 	Machine cm.Machine
+	// Volume makes the image of a volume present, as that of a container that has its reference and pull policy, and returns what the
+	// runtime mounts. nil: there are no image volumes.
+	Volume func(ctx context.Context, pod *v1.Pod, as *v1.Container, sandbox *runtimev1.PodSandboxConfig) (ref string, err error)
 	// Services are those of the namespace and the API server's (may be nil): containers are told of them.
 	Services func(namespace string) []*v1.Service
 	// Event tells users about a pod. It must not block.
@@ -124,5 +127,8 @@ func (b *Builder) podLogs(pod *v1.Pod) string {
 func full(pod *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID) }
 
 func configError(err error) error {
+	if f := (*podlife.Failure)(nil); errors.As(err, &f) {
+		return f // an image volume's, told in its own words
+	}
 	return &podlife.Failure{Reason: "CreateContainerConfigError", Message: err.Error()}
 }

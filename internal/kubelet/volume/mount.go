@@ -18,6 +18,8 @@ import (
 func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	dir, readOnly, ok := m.layout.where(pod.UID, v)
 	switch {
+	case v.Image != nil:
+		return nil // the runtime mounts it into the containers
 	case !ok:
 		return fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
 	case v.HostPath != nil:
@@ -164,8 +166,6 @@ func kindOf(v *v1.Volume) string {
 		return "ephemeral"
 	case v.NFS != nil:
 		return "nfs"
-	case v.Image != nil:
-		return "image"
 	}
 	return "this"
 }
