@@ -160,13 +160,17 @@ func (w *Workers) add(p *v1.Pod, s podlife.State) *pod {
 	return n
 }
 
-// Remove says that the source no longer has the pod.
+// Remove says that the source no longer has the pod. Its room is free at once, as upstream's kubelet has it: the scheduler has given it
+// away already, and a pod that is refused for it would have failed for good, while what is being stopped is soon gone.
 func (w *Workers) Remove(p *v1.Pod) {
 	w.mu.Lock()
 	if q := w.waiting[fullName(p)]; q != nil && q.UID == p.UID {
 		delete(w.waiting, fullName(p))
 	}
 	n := w.pods[p.UID]
+	if n != nil {
+		n.admitted = false
+	}
 	w.mu.Unlock()
 	if n != nil {
 		n.send(podlife.SourceRemoved{})
