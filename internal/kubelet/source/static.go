@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/registry/podspec"
 )
 
 // Annotations of static pods, as upstream has them.
@@ -134,7 +135,7 @@ func (m manifest) finish(pod *v1.Pod) error {
 	if errs := kind.CheckCreate(pod); len(errs) > 0 {
 		return fmt.Errorf("invalid pod: %w", errs.ToAggregate())
 	}
-	if what := reference(&pod.Spec); what != "" {
+	if what := podspec.APIReference(pod); what != "" {
 		return fmt.Errorf("static pods may not reference %s", what)
 	}
 	return nil
@@ -142,85 +143,4 @@ func (m manifest) finish(pod *v1.Pod) error {
 
 func toleratesEviction(t v1.Toleration) bool {
 	return t.Key == "" && t.Operator == v1.TolerationOpExists && (t.Effect == v1.TaintEffectNoExecute || t.Effect == "")
-}
-
-// reference names the first kind of API object that the pod depends on: a static pod runs without the API, so that it may
-// depend on none.
-func reference(spec *v1.PodSpec) string {
-	env := func(c *v1.Container) string {
-		for _, e := range c.Env {
-			switch {
-			case e.ValueFrom == nil:
-			case e.ValueFrom.SecretKeyRef != nil:
-				return "secrets"
-			case e.ValueFrom.ConfigMapKeyRef != nil:
-				return "configmaps"
-			}
-		}
-		for _, e := range c.EnvFrom {
-			switch {
-			case e.SecretRef != nil:
-				return "secrets"
-			case e.ConfigMapRef != nil:
-				return "configmaps"
-			}
-		}
-		return ""
-	}
-	switch {
-	case spec.ServiceAccountName != "":
-		return "serviceaccounts"
-	case len(spec.ImagePullSecrets) > 0:
-		return "secrets"
-	}
-	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			if what := env(&list[i]); what != "" {
-				return what
-			}
-		}
-	}
-	if len(spec.ResourceClaims) > 0 {
-		return "resourceclaims"
-	}
-	for i := range spec.Volumes {
-		if what := volumeReference(&spec.Volumes[i]); what != "" {
-			return what
-		}
-	}
-	return ""
-}
-
-func volumeReference(v *v1.Volume) string {
-	switch {
-	case v.ConfigMap != nil:
-		return "configmaps (via configmap volumes)"
-	case v.Secret != nil:
-		return "secrets (via secret volumes)"
-	case v.CSI != nil:
-		return "csidrivers (via CSI volumes)"
-	case v.PersistentVolumeClaim != nil:
-		return "persistentvolumeclaims"
-	case v.Ephemeral != nil:
-		return "persistentvolumeclaims (via ephemeral volumes)"
-	case v.AzureFile != nil:
-		return "secrets (via azureFile volumes)"
-	case v.Projected == nil:
-		return ""
-	}
-	for _, s := range v.Projected.Sources {
-		switch {
-		case s.ConfigMap != nil:
-			return "configmaps (via projected volumes)"
-		case s.Secret != nil:
-			return "secrets (via projected volumes)"
-		case s.ServiceAccountToken != nil:
-			return "serviceaccounts (via projected volumes)"
-		case s.ClusterTrustBundle != nil:
-			return "clustertrustbundles"
-		case s.PodCertificate != nil:
-			return "podcertificates"
-		}
-	}
-	return ""
 }

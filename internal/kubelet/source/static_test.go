@@ -129,7 +129,7 @@ func TestFile(t *testing.T) {
 		"kind: Pod\n  x: [": "web.yaml",
 		strings.ReplaceAll(web, "kind: Pod", "kind: Deployment"):                                  "a static pod is a Pod of v1",
 		strings.ReplaceAll(web, "image: i", "image: ''"):                                          "spec.containers[0].image: Required value",
-		strings.ReplaceAll(web, "spec: {", "spec: {volumes: [{name: c, configMap: {name: x}}], "): "static pods may not reference configmaps (via configmap volumes)",
+		strings.ReplaceAll(web, "spec: {", "spec: {volumes: [{name: c, configMap: {name: x}}], "): "static pods may not reference configmaps",
 		web + "---" + web: "more than one document",
 	} {
 		put(t, dir, "web.yaml", text)
