@@ -163,8 +163,9 @@ func (k Kind) testPatch(t *testing.T, endpoint string) {
 		var out []Difference
 		for range tries(p) {
 			up := k.UpstreamPatch(scope, old, p)
-			if slices.ContainsFunc(up.Warnings, func(w string) bool { return strings.Contains(w, "contains duplicate entries") }) {
-				return nil // the verbs drop owners that are named twice, as their tests show; Apply does not
+			// The verbs drop owners that are named twice, as their tests show; Apply does not. Of those without a UID upstream warns nobody.
+			if slices.ContainsFunc(up.Warnings, func(w string) bool { return strings.Contains(w, "contains duplicate entries") }) || namelessTwice(p.Data) {
+				return nil
 			}
 			if out = compare(up, k.PodoPatch(endpoint, old, p)); len(out) == 0 {
 				break
@@ -201,4 +202,37 @@ func (k Kind) testPatch(t *testing.T, endpoint string) {
 		}
 	}
 	r.fail(t)
+}
+
+// namelessTwice tells whether a patch has a list with two objects that look like owners and have no UID.
+func namelessTwice(patch []byte) bool {
+	var doc any
+	if json.Unmarshal(patch, &doc) != nil {
+		return false
+	}
+	var look func(v any) bool
+	look = func(v any) bool {
+		switch v := v.(type) {
+		case map[string]any:
+			for _, e := range v {
+				if look(e) {
+					return true
+				}
+			}
+		case []any:
+			nameless := 0
+			for _, e := range v {
+				m, ok := e.(map[string]any)
+				_, kind := m["kind"]
+				if uid, _ := m["uid"].(string); ok && kind && uid == "" {
+					nameless++
+				}
+				if nameless > 1 || look(e) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return look(doc)
 }
