@@ -204,35 +204,28 @@ func (k Kind) testPatch(t *testing.T, endpoint string) {
 	r.fail(t)
 }
 
-// namelessTwice tells whether a patch has a list with two objects that look like owners and have no UID.
+// namelessTwice tells whether a patch sets ownerReferences of which two have no UID: as a field, or as a JSON patch's value.
 func namelessTwice(patch []byte) bool {
 	var doc any
 	if json.Unmarshal(patch, &doc) != nil {
 		return false
 	}
-	var look func(v any) bool
-	look = func(v any) bool {
-		switch v := v.(type) {
-		case map[string]any:
-			for _, e := range v {
-				if look(e) {
-					return true
-				}
-			}
-		case []any:
-			nameless := 0
-			for _, e := range v {
-				m, ok := e.(map[string]any)
-				_, kind := m["kind"]
-				if uid, _ := m["uid"].(string); ok && kind && uid == "" {
-					nameless++
-				}
-				if nameless > 1 || look(e) {
-					return true
-				}
+	nameless := func(list any) (n int) {
+		owners, _ := list.([]any)
+		for _, o := range owners {
+			if m, ok := o.(map[string]any); ok && (m["uid"] == nil || m["uid"] == "") {
+				n++
 			}
 		}
-		return false
+		return n
 	}
-	return look(doc)
+	if ops, ok := doc.([]any); ok {
+		return slices.ContainsFunc(ops, func(op any) bool {
+			m, _ := op.(map[string]any)
+			return m["path"] == "/metadata/ownerReferences" && nameless(m["value"]) > 1
+		})
+	}
+	m, _ := doc.(map[string]any)
+	meta, _ := m["metadata"].(map[string]any)
+	return nameless(meta["ownerReferences"]) > 1
 }
