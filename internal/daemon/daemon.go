@@ -1,5 +1,7 @@
-// Package daemon is the composition root: it builds a server by hand, of the parts that never import each other, starts
+// Package daemon is the composition root: it builds a server, or an agent, by hand, of the parts that never import each other, starts
 // them in order and stops them in reverse. Nobody but cli imports it.
+//
+// A server:
 //
 //	host checked ─► data directory locked ─┬─► control plane: etcd ─► view ─► controllers ─► scheduler ─► API server
 //	                                       └─► node: containerd ─► (control plane ready) ─► kubelet ─► node Ready
@@ -10,14 +12,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/pki"
-	"podo.dev/podo/internal/timeline/recorder"
 )
 
 // StageReady is the last stage of a boot: the node is Ready.
@@ -35,31 +34,22 @@ func Run(ctx context.Context, cfg Config, version string, boot *BootReport, logO
 }
 
 func serve(ctx context.Context, cfg Config, version string, boot *BootReport, log *slog.Logger) error {
-	checked := boot.Begin("host checked")
-	if err := os.MkdirAll(cfg.DataDir, 0o711); err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
-	}
-	real, err := filepath.EvalSymlinks(cfg.DataDir)
-	if err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
-	}
-	cfg.DataDir = real
-	dirs := Dirs{Root: real}
-	lock, err := lockDataDir(dirs)
+	p, lock, err := newProcess(cfg, version, boot, log)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	s := &server{process: p}
+	checked := boot.Begin("host checked")
 	if err := preflight(cfg, lookPath); err != nil {
 		return err
 	}
-	s := &server{cfg: cfg, dirs: dirs, version: version, boot: boot, log: log}
 	if err := s.build(ctx); err != nil {
 		return err
 	}
 	defer s.control.audit.Close() //nolint:errcheck // the end: nobody to tell
 	checked("")
-	log.Info("podo starts", "version", version, "dataDir", real, "node", cfg.NodeName, "address", cfg.NodeIP)
+	log.Info("podo starts", "version", version, "dataDir", p.dirs.Root, "node", cfg.NodeName, "address", cfg.NodeIP)
 	err = s.run(ctx)
 	log.Info("podo has stopped; containers go on", "err", err)
 	return err
@@ -67,16 +57,9 @@ func serve(ctx context.Context, cfg Config, version string, boot *BootReport, lo
 
 // server holds the parts while they run.
 type server struct {
-	cfg     Config
-	dirs    Dirs
-	version string
-	boot    *BootReport
-	log     *slog.Logger
-
-	certs    *pki.Bundle
-	timeline *recorder.Recorder
-	control  control
-	node     node
+	*process
+	certs   *pki.Bundle
+	control control
 }
 
 // build makes every part; nothing runs yet.
@@ -95,11 +78,7 @@ func (s *server) buildCommon() (err error) {
 	if err != nil {
 		return fmt.Errorf("certificates in %s: %w", s.dirs.PKI(), err)
 	}
-	if err := s.certs.WriteKubeconfig(pki.Admin, s.apiURL(), s.dirs.Kubeconfig()); err != nil {
-		return err
-	}
-	s.timeline, err = recorder.New(recorder.Config{Dir: s.dirs.Timeline(), Logger: s.log, Level: slog.LevelDebug})
-	return err
+	return s.certs.WriteKubeconfig(pki.Admin, s.apiURL(), s.dirs.Kubeconfig())
 }
 
 // run runs the control plane and the node side by side: containerd needs nothing of the API, and the kubelet waits for both.
@@ -117,10 +96,6 @@ func (s *server) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (s *server) supervision() component.Options {
-	return component.Options{Logger: s.log}
-}
-
 // health is every component's, for /readyz.
 func (s *server) health() []component.Health {
 	var all []component.Health
@@ -130,25 +105,6 @@ func (s *server) health() []component.Health {
 		}
 	}
 	return all
-}
-
-// reported tells the boot report when each component is ready for the first time.
-func (s *server) reported(components []component.Component) []component.Component {
-	out := make([]component.Component, len(components))
-	for i, c := range components {
-		first := true
-		out[i] = component.Func(c.Name(), func(ctx context.Context, ready func()) error {
-			end := s.boot.Begin(c.Name())
-			return c.Run(ctx, func() {
-				if first {
-					first = false
-					end("")
-				}
-				ready()
-			})
-		})
-	}
-	return out
 }
 
 // announce ends the boot: the kubelet is ready once its node is Ready.

@@ -12,38 +12,38 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-func (a *agent) buildEviction() error {
-	s, c := a.s, a.s.node.config
+func (k *kubeletRun) buildEviction() error {
+	p, c := k.p, k.p.node.config
 	thresholds, err := eviction.Thresholds(c)
 	if err != nil {
 		return err
 	}
-	log := a.log().of("eviction")
-	a.evict, err = eviction.New(eviction.Config{
+	log := k.log().of("eviction")
+	k.evict, err = eviction.New(eviction.Config{
 		Thresholds: thresholds, Transition: c.EvictionPressureTransitionPeriod.Duration,
 		MaxGrace: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
 		Gauge: &eviction.Machine{
-			Name: s.cfg.NodeName, Runtime: s.node.runtime, Files: s.node.host, DataDir: s.cfg.DataDir, PodsMemory: a.cgroups.PodsMemory,
-			EmptyDir: volume.Layout{Root: s.dirs.Kubelet()}.EmptyDir,
+			Name: p.cfg.NodeName, Runtime: p.node.runtime, Files: p.node.host, DataDir: p.cfg.DataDir, PodsMemory: k.cgroups.PodsMemory,
+			EmptyDir: volume.Layout{Root: p.dirs.Kubelet()}.EmptyDir,
 			Logs: func(p *v1.Pod) string {
 				return filepath.Join(c.PodLogsDir, p.Namespace+"_"+p.Name+"_"+string(p.UID))
 			},
 			Log: log,
 		},
-		Active: a.kubelet.Active, Ended: a.kubelet.Ended,
+		Active: k.kubelet.Active, Ended: k.kubelet.Ended,
 		Evict: func(p *v1.Pod, limited bool, message string, grace time.Duration) {
 			why := podlife.Evicted
 			if limited {
 				why = podlife.OverLimit
 			}
-			a.kubelet.Signal(p.UID, podlife.StopAsked{Why: why, Reason: "Evicted", Message: message, Grace: &grace})
+			k.kubelet.Signal(p.UID, podlife.StopAsked{Why: why, Reason: "Evicted", Message: message, Grace: &grace})
 		},
-		Event: a.event, NodeEvent: a.nodeEvent, Changed: a.node.Poke,
+		Event: k.event, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
 		Reclaim: func(ctx context.Context) {
-			if err := a.gc.Collect(ctx); err != nil {
+			if err := k.gc.Collect(ctx); err != nil {
 				log.Warn("dead containers could not be removed", "err", err)
 			}
-			if err := a.imageGC.FreeAll(ctx); err != nil {
+			if err := k.imageGC.FreeAll(ctx); err != nil {
 				log.Warn("unused images could not be removed", "err", err)
 			}
 		},

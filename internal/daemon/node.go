@@ -31,19 +31,19 @@ type node struct {
 }
 
 // buildNode reads what the node is told and checks what it needs; nothing runs yet.
-func (s *server) buildNode(ctx context.Context) (err error) {
-	n := &s.node
+func (p *process) buildNode(ctx context.Context) (err error) {
+	n := &p.node
 	n.host = linux.New()
-	if n.config, err = s.kubeletConfig(); err != nil {
+	if n.config, err = p.kubeletConfig(); err != nil {
 		return err
 	}
-	if err := s.checkMachine(); err != nil {
+	if err := p.checkMachine(); err != nil {
 		return err
 	}
 	n.systemd = runtime.UseSystemd()
-	endpoint := s.cfg.ContainerRuntimeEndpoint
+	endpoint := p.cfg.ContainerRuntimeEndpoint
 	if endpoint == "" {
-		if n.embedded, err = newRuntime(s.cfg, s.log.With("component", "containerd")); err != nil {
+		if n.embedded, err = newRuntime(p.cfg, p.log.With("component", "containerd")); err != nil {
 			return err
 		}
 		if err := n.embedded.Check(ctx); err != nil {
@@ -54,7 +54,7 @@ func (s *server) buildNode(ctx context.Context) (err error) {
 	if n.runtime, err = containerd.New(endpoint); err != nil {
 		return fmt.Errorf("--container-runtime-endpoint: %w", err)
 	}
-	return writeRun(s.dirs, run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: s.cfg.NodeName})
+	return writeRun(p.dirs, run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: p.cfg.NodeName})
 }
 
 // newRuntime is the embedded containerd of a data directory.
@@ -101,60 +101,45 @@ func (c *Config) apiRedirect() ([]runtime.Redirect, error) {
 }
 
 // kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.
-func (s *server) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
+func (p *process) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
 	var text []byte
-	if s.cfg.KubeletConfig != "" {
+	if p.cfg.KubeletConfig != "" {
 		var err error
-		if text, err = os.ReadFile(s.cfg.KubeletConfig); err != nil {
+		if text, err = os.ReadFile(p.cfg.KubeletConfig); err != nil {
 			return nil, fmt.Errorf("--kubelet-config: %w", err)
 		}
 	}
 	c, err := config.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("--kubelet-config %s: %w", s.cfg.KubeletConfig, err)
+		return nil, fmt.Errorf("--kubelet-config %s: %w", p.cfg.KubeletConfig, err)
 	}
 	def := config.Defaults()
 	if c.PodLogsDir == def.PodLogsDir && !strings.Contains(string(text), "podLogsDir") {
-		c.PodLogsDir = s.dirs.PodLogs()
+		c.PodLogsDir = p.dirs.PodLogs()
 	}
 	if c.StaticPodPath == "" {
-		c.StaticPodPath = s.dirs.Manifests()
+		c.StaticPodPath = p.dirs.Manifests()
 	}
 	if c.HealthzPort != nil && *c.HealthzPort == *def.HealthzPort && !strings.Contains(string(text), "healthzPort") {
-		port := int32(s.cfg.healthzPort())
+		port := int32(p.cfg.healthzPort())
 		c.HealthzPort = &port
 	}
-	c.Port = int32(s.cfg.KubeletPort)
+	c.Port = int32(p.cfg.KubeletPort)
 	return c, nil
 }
 
 // checkMachine refuses what the kubelet's configuration does not allow (swap, cgroup v1).
-func (s *server) checkMachine() error {
-	layout, err := cm.DetectLayout(s.node.host)
+func (p *process) checkMachine() error {
+	layout, err := cm.DetectLayout(p.node.host)
 	if err != nil {
 		return err
 	}
-	swaps, err := s.node.host.ReadFile("/proc/swaps")
+	swaps, err := p.node.host.ReadFile("/proc/swaps")
 	if err != nil {
 		return err
 	}
 	swapOn := strings.Count(strings.TrimSpace(string(swaps)), "\n") > 0 // the first line is the heading
-	return config.Unfit(s.node.config, swapOn, !layout.V2)
-}
-
-func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Component {
-	var all []component.Component
-	if s.node.embedded != nil {
-		all = append(all, s.node.embedded)
-	}
-	return append(all, component.Func("kubelet", func(ctx context.Context, ready func()) error {
-		select {
-		case <-controlReady:
-		case <-ctx.Done():
-			return nil
-		}
-		return s.runKubelet(ctx, ready)
-	}))
+	return config.Unfit(p.node.config, swapOn, !layout.V2)
 }
 
 // removeCgroups removes the cgroups of a stopped node's pods.

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/local"
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/pki"
+)
+
+// A server is a node too: its kubelet calls the API's verbs and reads the view in the same process.
+
+func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Component {
+	var all []component.Component
+	if s.node.embedded != nil {
+		all = append(all, s.node.embedded)
+	}
+	return append(all, component.Func("kubelet", func(ctx context.Context, ready func()) error {
+		select {
+		case <-controlReady:
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := s.ownCluster()
+		if err != nil {
+			return err
+		}
+		return s.runKubelet(ctx, c, func() error {
+			if err := s.markControlPlane(ctx); err != nil {
+				return err
+			}
+			ready()
+			return nil
+		})
+	}))
+}
+
+// ownCluster is the cluster as the server's own kubelet meets it.
+func (s *server) ownCluster() (cluster, error) {
+	pods, err := netip.ParsePrefix(s.cfg.PodCIDR)
+	return cluster{
+		client: local.Node(s.control.verbs, s.cfg.NodeName), view: s.control.view, podCIDR: pods,
+		serving:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
+		authenticate: s.control.identity.authn.Known,
+		authorize:    s.authorizeKubelet,
+	}, err
+}
+
+// controlPlaneLabel tells users which nodes the control plane runs on.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+// markControlPlane labels the server's own node. A kubelet may not give itself a role, so that the server does.
+func (s *server) markControlPlane(ctx context.Context) error {
+	_, err := local.Admin(s.control.verbs).Mutate(ctx, client.Nodes.At("", s.cfg.NodeName), func(obj runtime.Object) (bool, error) {
+		n, ok := obj.(*v1.Node)
+		if !ok {
+			return false, fmt.Errorf("the node is a %T", obj)
+		}
+		if _, there := n.Labels[controlPlaneLabel]; there {
+			return false, nil
+		}
+		metav1.SetMetaDataLabel(&n.ObjectMeta, controlPlaneLabel, "")
+		return true, nil
+	})
+	return err
+}
