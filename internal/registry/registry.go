@@ -139,6 +139,8 @@ func (k *Kind) Out(obj runtime.Object) runtime.Object {
 type Part struct {
 	// Kind is the part's type: of its fields GVK, Namespaced, New, Columns and Row count.
 	Kind *Kind
+	// Path is the field of the object that is written by the part, as "spec.replicas": who owns it is told in both.
+	Path string
 	// Of makes the part of an object, sharing nothing that changes; Into writes what may change of a part into an object.
 	Of   func(obj runtime.Object) runtime.Object
 	Into func(part, obj runtime.Object)

@@ -5,6 +5,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,6 +35,7 @@ var scaleKind = &Kind{
 func scalePart[T runtime.Object](read func(obj T) (wanted, have int32, selector string), write func(obj T, wanted int32)) Part {
 	return Part{
 		Kind: scaleKind,
+		Path: "spec.replicas",
 		Of: func(obj runtime.Object) runtime.Object {
 			m := accessor(obj)
 			s := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
@@ -47,6 +49,7 @@ func scalePart[T runtime.Object](read func(obj T) (wanted, have int32, selector 
 		Into: func(part, obj runtime.Object) { write(obj.(T), part.(*autoscalingv1.Scale).Spec.Replicas) },
 		Validate: func(part runtime.Object) field.ErrorList {
 			var e check.Errors
+			e.Add(metav1validation.ValidateManagedFields(part.(*autoscalingv1.Scale).ManagedFields, metaPath.Child("managedFields")))
 			e.NonNegative(specPath.Child("replicas"), int64(part.(*autoscalingv1.Scale).Spec.Replicas))
 			return e.List()
 		},

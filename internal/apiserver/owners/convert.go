@@ -27,19 +27,27 @@ func makeTypes() (map[schema.GroupVersionKind]typed.ParseableType, error) {
 		if !k.Unstored {
 			kinds = append(kinds, k)
 		}
+		for _, part := range k.Parts {
+			kinds = append(kinds, part.Kind)
+		}
 	}
 	return openapi.MergeTypes(kinds)
 }
 
-// converter gives the field managers one kind in its one version.
-type converter struct{ kind *registry.Kind }
+// converter gives the field managers one kind, in the version that clients of the endpoint write, and in the further ones that its
+// objects are served in: who wrote through those owns fields as they are called there.
+type converter struct {
+	kind  *registry.Kind
+	forms []*registry.Kind // all rows of the same objects, kind among them
+}
 
 // ObjectToTyped implements managedfields.TypeConverter.
 func (c converter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	all, missing := types()
-	t, ok := all[c.kind.GVK]
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	t, ok := all[gvk]
 	if !ok {
-		return nil, fmt.Errorf("no corresponding type for %v: %w", c.kind.GVK, missing)
+		return nil, fmt.Errorf("no corresponding type for %v: %w", gvk, missing)
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return t.FromUnstructured(u.Object, opts...)
@@ -61,21 +69,38 @@ func (c converter) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
 	return &unstructured.Unstructured{Object: m}, nil
 }
 
-// ConvertToVersion implements runtime.ObjectConvertor: to the Go type of the kind. Other versions of it are not served.
+// ConvertToVersion implements runtime.ObjectConvertor: to the Go type of the form that is asked for.
 func (c converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
-	if _, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{c.kind.GVK}); !ok {
+	into := c.form(func(gvk schema.GroupVersionKind) bool {
+		_, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{gvk})
+		return ok
+	})
+	from := c.form(func(gvk schema.GroupVersionKind) bool { return gvk == obj.GetObjectKind().GroupVersionKind() })
+	if into == nil || from == nil {
 		return nil, runtime.NewNotRegisteredErrForKind("the API", c.kind.GVK)
 	}
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		obj = from.NewServed()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
+			return nil, err
+		}
+		obj.GetObjectKind().SetGroupVersionKind(from.GVK)
+	}
+	if into == from {
 		return obj, nil
 	}
-	out := c.kind.New()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
-		return nil, err
+	obj = into.Out(from.In(obj))
+	obj.GetObjectKind().SetGroupVersionKind(into.GVK)
+	return obj, nil
+}
+
+func (c converter) form(is func(schema.GroupVersionKind) bool) *registry.Kind {
+	for _, k := range c.forms {
+		if is(k.GVK) {
+			return k
+		}
 	}
-	out.GetObjectKind().SetGroupVersionKind(c.kind.GVK)
-	return out, nil
+	return nil
 }
 
 // Convert implements runtime.ObjectConvertor.
@@ -90,14 +115,14 @@ func (c converter) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value s
 
 // Default implements runtime.ObjectDefaulter.
 func (c converter) Default(obj runtime.Object) {
-	if c.kind.Default != nil {
+	if c.kind.Default != nil && c.kind.Served == nil { // the rules know the stored form: the verbs default that
 		c.kind.Default(obj)
 	}
 }
 
 // New implements runtime.ObjectCreater.
 func (c converter) New(schema.GroupVersionKind) (runtime.Object, error) {
-	obj := c.kind.New()
+	obj := c.kind.NewServed()
 	obj.GetObjectKind().SetGroupVersionKind(c.kind.GVK)
 	return obj, nil
 }

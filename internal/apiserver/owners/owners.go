@@ -6,11 +6,9 @@
 package owners
 
 import (
-	"net/http"
 	"reflect"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,23 +34,28 @@ type keeper struct {
 // New makes Owners of the kinds' endpoints. now is the clock of the entries' times.
 func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}, shapes: map[*registry.Kind]*shapes{}}
+	forms := map[*registry.Kind][]*registry.Kind{}
 	for _, k := range kinds {
-		if k.Unstored || k.Served != nil {
+		forms[k.Stored()] = append(forms[k.Stored()], k)
+	}
+	for _, k := range kinds {
+		if k.Unstored {
 			continue
 		}
 		o.shapes[k] = &shapes{}
-		for sub := range k.Parts { // written back into the object, under the part's name
-			if err := o.add(k, sub); err != nil {
+		c := converter{k, forms[k.Stored()]}
+		for sub, part := range k.Parts {
+			if err := o.add(keeper{k, sub}, converter{part.Kind, []*registry.Kind{part.Kind}}); err != nil {
 				return nil, err
 			}
 		}
 		for sub := range k.Updates {
-			if err := o.add(k, sub); err != nil {
+			if err := o.add(keeper{k, sub}, c); err != nil {
 				return nil, err
 			}
 		}
 		if o.keepers[keeper{k, ""}] == nil { // can be created, at least
-			if err := o.add(k, ""); err != nil {
+			if err := o.add(keeper{k, ""}, c); err != nil {
 				return nil, err
 			}
 		}
@@ -60,24 +63,23 @@ func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 	return o, nil
 }
 
-func (o *Owners) add(k *registry.Kind, sub string) error {
+func (o *Owners) add(at keeper, c converter) error {
 	resets := &fieldpath.Set{}
-	for _, path := range k.Updates[sub].Resets {
+	for _, path := range at.kind.Updates[at.subresource].Resets {
 		resets.Insert(pathOf(path))
 	}
+	gv := c.kind.GroupVersion()
 	var filter map[fieldpath.APIVersion]fieldpath.Filter
 	if !resets.Empty() {
-		filter = map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(resets)}
+		filter = map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(gv.String()): fieldpath.NewExcludeSetFilter(resets)}
 	}
-	c := converter{k}
-	m, err := managedfields.NewDefaultFieldManager(c, c, c, c, k.GVK, k.GroupVersion(), sub, filter)
-	o.keepers[keeper{k, sub}] = m
+	m, err := managedfields.NewDefaultFieldManager(c, c, c, c, c.kind.GVK, gv, at.subresource, filter)
+	o.keepers[at] = m
 	return err
 }
 
 // Created makes manager the owner of what is set in a new object, defaults included.
 func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
-	k = k.Stored()
 	m := metaOf(obj)
 	alike := o.shapes[k]
 	if len(m.GetManagedFields()) > 0 || alike == nil {
@@ -98,7 +100,7 @@ func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
 		alike.put(shape, fields)
 		return
 	}
-	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
 	if fields == "" {
 		return
 	}
@@ -111,11 +113,8 @@ func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
 
 // Updated makes manager the owner of what differs in obj from live, through the endpoint that sub names. live is only read.
 func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object, manager string) {
-	k = k.Stored()
-	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
-	if live.GetObjectKind().GroupVersionKind() != k.GVK {
-		live.GetObjectKind().SetGroupVersionKind(k.GVK) // a new one: those that are published have it
-	}
+	obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
+	ofItsType(k, live)
 	m := o.keepers[keeper{k, sub}]
 	if m == nil {
 		metaOf(obj).SetManagedFields(metaOf(live).GetManagedFields())
@@ -125,21 +124,27 @@ func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object,
 	o.stamp(metaOf(live), metaOf(obj))
 }
 
+// ofItsType gives a new object its type: those that are published have it, and are shared.
+func ofItsType(k *registry.Kind, live runtime.Object) {
+	if gvk := k.Stored().GVK; live.GetObjectKind().GroupVersionKind() != gvk {
+		live.GetObjectKind().SetGroupVersionKind(gvk)
+	}
+}
+
 // Applied is live with config applied by manager. Fields that others own and config would change are a conflict, unless force takes
 // them. live is only read; it has no UID when there is no such object yet.
 func (o *Owners) Applied(k *registry.Kind, sub string, live runtime.Object, config map[string]any, manager string, force bool) (runtime.Object, error) {
-	if k.Served != nil {
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", k.GroupResource(), "",
-			"apply to "+k.Stored().GVK.GroupVersion().String()+", the version that is stored", 0, true)
-	}
-	if live.GetObjectKind().GroupVersionKind() != k.GVK {
-		live.GetObjectKind().SetGroupVersionKind(k.GVK)
-	}
+	ofItsType(k, live)
 	out, err := o.keepers[keeper{k, sub}].Apply(live, &unstructured.Unstructured{Object: config}, manager, force)
 	if err != nil {
 		return nil, err
 	}
-	out.GetObjectKind().SetGroupVersionKind(k.GVK)
+	entries := metaOf(out).GetManagedFields()
+	if out.GetObjectKind().GroupVersionKind() == k.GVK { // else live itself, in its stored form: nothing has changed
+		out = k.In(out)
+	}
+	out.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
+	metaOf(out).SetManagedFields(entries)
 	o.stamp(metaOf(live), metaOf(out))
 	return out, nil
 }

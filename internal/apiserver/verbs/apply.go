@@ -17,8 +17,8 @@ import (
 // apply is server-side apply: the patch is what its manager wants of the object. It is merged into what there is, and what the
 // manager applied before and does not any more goes, unless others own it too. A name that is free is created.
 func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, rules registry.Update, p Patch, o Options) (out runtime.Object, created bool, err error) {
-	if _, err := yaml.ToJSON(p.Data); err != nil {
-		return nil, false, apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+	if err := p.isYAML(); err != nil {
+		return nil, false, err
 	}
 	for range writeTries {
 		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, owns: settled, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
@@ -42,13 +42,27 @@ func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref cl
 	return nil, false, conflict(k.GroupResource(), ref.Name)
 }
 
+func (p *Patch) isYAML() error {
+	if _, err := yaml.ToJSON(p.Data); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+	}
+	return nil
+}
+
 // applied is cur with the patch applied.
 func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p Patch, o *Options) (runtime.Object, error) {
+	return p.merge(o, func(config map[string]any) (runtime.Object, error) {
+		return v.owners.Applied(k, ref.Subresource, cur, config, o.Manager, p.Force)
+	})
+}
+
+// merge reads the patch, lets apply merge it, and says then what a strict decoder has to say of it.
+func (p *Patch) merge(o *Options, apply func(config map[string]any) (runtime.Object, error)) (runtime.Object, error) {
 	config := map[string]any{}
 	if err := yaml.Unmarshal(p.Data, &config); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
-	obj, err := v.owners.Applied(k, ref.Subresource, cur, config, o.Manager, p.Force)
+	obj, err := apply(config)
 	if err != nil {
 		return nil, err
 	}

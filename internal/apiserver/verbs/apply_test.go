@@ -265,7 +265,7 @@ func TestOwnersOfScale(t *testing.T) {
 	if _, _, err := w.Update(w.ctx, admin, ref.Sub("scale"), scale, Options{Manager: "scaler"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := owned(w.get(ref)); len(got) != 2 || got[1] != `scaler/Update/scale {"f:spec":{"f:replicas":{}}}` || strings.Contains(got[0], "f:replicas") {
+	if got := owned(w.get(ref)); len(got) != 2 || got[0] != `scaler/Update/scale {"f:spec":{"f:replicas":{}}}` || strings.Contains(got[1], "f:replicas") {
 		t.Errorf("owners\n%s", strings.Join(got, "\n"))
 	}
 }

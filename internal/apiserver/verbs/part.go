@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/owners"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
@@ -20,34 +21,55 @@ func partOf(part registry.Part, e *view.Entry) *view.Entry {
 	return &view.Entry{Key: e.Key, Rev: e.Rev, Object: obj, Meta: accessor(obj)}
 }
 
-// changePart writes a part (a Scale): change gets the part of the object as it is and returns the wanted one. The object is then
-// changed by its own rules. A resourceVersion in the part is the object's.
-func (v *Verbs) changePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, part registry.Part, o Options, change func(cur runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
-	out, err := v.guarded(ctx, u, k, ref, guard{rules: k.Updates[""], Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-		wanted, err := change(part.Of(cur))
+// changePart writes a part (a Scale): change gets the part of the object as it is, with who owns what of it, and returns the wanted one,
+// in which that is settled. The object is then changed by its own rules. A resourceVersion in the part is the object's.
+func (v *Verbs) changePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, o Options, change partChange) (runtime.Object, error) {
+	part := k.Parts[ref.Subresource]
+	out, err := v.guarded(ctx, u, k, ref, guard{rules: k.Updates[""], owns: settled, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+		was := part.Of(cur)
+		owns, err := v.owners.PartOf(k, ref.Subresource, cur, was)
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		wanted, err := change(owns, was)
 		if err != nil {
 			return nil, err
 		}
-		if errs := part.Validate(wanted); len(errs) > 0 {
-			return nil, apierrors.NewInvalid(part.Kind.GVK.GroupKind(), ref.Name, errs)
-		}
-		m, was := accessor(wanted), accessor(cur)
-		if uid := m.GetUID(); uid != "" && uid != was.GetUID() {
-			r := k.GroupResource()
-			r.Resource += "/" + ref.Subresource
-			return nil, apierrors.NewConflict(r, ref.Name, otherUID(uid, was.GetUID()))
-		}
-		if rv := m.GetResourceVersion(); rv != "" && rv != was.GetResourceVersion() {
-			return nil, conflict(k.GroupResource(), ref.Name)
-		}
 		obj := cur.DeepCopyObject()
+		if err := checkPart(k, ref, part, wanted, cur); err != nil {
+			return nil, err
+		}
+		entries, err := owns.Whole(wanted)
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
 		part.Into(wanted, obj)
+		accessor(obj).SetManagedFields(entries)
 		return obj, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return part.Of(out), nil
+}
+
+// partChange is what a part becomes. cur is its own to change.
+type partChange func(owns *owners.Part, cur runtime.Object) (runtime.Object, error)
+
+func checkPart(k *registry.Kind, ref client.Ref, part registry.Part, wanted, cur runtime.Object) error {
+	if errs := part.Validate(wanted); len(errs) > 0 {
+		return apierrors.NewInvalid(part.Kind.GVK.GroupKind(), ref.Name, errs)
+	}
+	m, was := accessor(wanted), accessor(cur)
+	if uid := m.GetUID(); uid != "" && uid != was.GetUID() {
+		r := k.GroupResource()
+		r.Resource += "/" + ref.Subresource
+		return apierrors.NewConflict(r, ref.Name, otherUID(uid, was.GetUID()))
+	}
+	if rv := m.GetResourceVersion(); rv != "" && rv != was.GetResourceVersion() {
+		return conflict(k.GroupResource(), ref.Name)
+	}
+	return nil
 }
 
 func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, part registry.Part, obj runtime.Object, o Options) (runtime.Object, error) {
@@ -64,18 +86,39 @@ func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, r
 			return nil, err
 		}
 	}
-	return v.changePart(ctx, u, k, ref, part, o, func(runtime.Object) (runtime.Object, error) { return obj.DeepCopyObject(), nil })
+	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		obj := obj.DeepCopyObject()
+		owns.Updated(cur, obj, o.Manager)
+		return obj, nil
+	})
 }
 
 func (v *Verbs) patchPart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, part registry.Part, p Patch, o Options) (runtime.Object, error) {
 	if p.Type == types.ApplyYAMLPatchType {
-		p.Type = types.MergePatchType // nobody owns anything of a part but what the object says
+		return v.applyPart(ctx, u, k, ref, p, o)
 	}
 	apply, err := p.compile()
 	if err != nil {
 		return nil, err
 	}
-	return v.changePart(ctx, u, k, ref, part, o, func(cur runtime.Object) (runtime.Object, error) {
-		return p.evaluate(apply, part.Kind, cur, &o)
+	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		obj, err := p.evaluate(apply, part.Kind, cur, &o)
+		if err == nil {
+			owns.Updated(cur, obj, o.Manager)
+		}
+		return obj, err
+	})
+}
+
+func (v *Verbs) applyPart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, p Patch, o Options) (runtime.Object, error) {
+	if err := p.isYAML(); err != nil {
+		return nil, err
+	}
+	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		obj, err := p.merge(&o, func(config map[string]any) (runtime.Object, error) { return owns.Applied(cur, config, o.Manager, p.Force) })
+		if err != nil {
+			return nil, err
+		}
+		return obj, samePlace(k, accessor(obj), ref.Namespace, ref.Name)
 	})
 }
