@@ -46,20 +46,20 @@ func loadOrMakeCA(dir string, now time.Time) (*authority, error) {
 		if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 			return nil, err
 		}
-		if keyData, err = keyPEM(a.key); err != nil {
+		if keyData, err = KeyPEM(a.key); err != nil {
 			return nil, err
 		}
-		if err := writeFile(keyPath, keyData, 0o600); err != nil {
+		if err := WriteFile(keyPath, keyData, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the certificate authority's key: %w", err)
 		}
-	} else if a.key, err = parseKey(keyData); err != nil {
+	} else if a.key, err = ParseKey(keyData); err != nil {
 		return nil, fmt.Errorf("%s is damaged (%w): restore it from a backup", keyPath, err)
 	}
 	if certData == nil {
 		if a.pem, err = selfSign(a.key, now); err != nil {
 			return nil, err
 		}
-		if err := writeFile(certPath, a.pem, 0o644); err != nil {
+		if err := WriteFile(certPath, a.pem, 0o644); err != nil {
 			return nil, fmt.Errorf("writing the certificate authority's certificate: %w", err)
 		}
 	}
@@ -126,7 +126,7 @@ func (a *authority) issue(p profile, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := keyPEM(key)
+	k, err := KeyPEM(key)
 	if err != nil {
 		return nil, err
 	}

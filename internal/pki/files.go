@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// writeFile replaces path with data so that a crash leaves either the old file or the new one, whole: the bytes are synced
+// WriteFile replaces path with data so that a crash leaves either the old file or the new one, whole: the bytes are synced
 // before the rename and the folder after it.
-func writeFile(path string, data []byte, mode os.FileMode) (err error) {
+func WriteFile(path string, data []byte, mode os.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".")
 	if err != nil {
@@ -51,7 +51,8 @@ func certPEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
+// KeyPEM is the text of a private key.
+func KeyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,8 @@ func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-func parseKey(data []byte) (*ecdsa.PrivateKey, error) {
+// ParseKey reads the first private key of a text.
+func ParseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "EC PRIVATE KEY" {
 			return x509.ParseECPrivateKey(block.Bytes)

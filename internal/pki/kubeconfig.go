@@ -3,6 +3,7 @@ package pki
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/tls"
 	"fmt"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,7 +35,7 @@ func (b *Bundle) WriteKubeconfig(n Name, server, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(path, data, 0o600); err != nil {
+	if err := WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return nil
@@ -45,6 +46,16 @@ func split(der []byte, private crypto.PrivateKey) (cert, key []byte, err error) 
 	if !ok {
 		return nil, nil, fmt.Errorf("unexpected private key type %T", private)
 	}
-	key, err = keyPEM(k)
+	key, err = KeyPEM(k)
 	return certPEM(der), key, err
+}
+
+// PairPEM is the text of a certificate with its chain, and then its key, as the files of this package hold them.
+func PairPEM(c *tls.Certificate) ([]byte, error) {
+	var out []byte
+	for _, der := range c.Certificate {
+		out = append(out, certPEM(der)...)
+	}
+	_, key, err := split(nil, c.PrivateKey)
+	return append(out, key...), err
 }

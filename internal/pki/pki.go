@@ -138,26 +138,38 @@ func (b *Bundle) Renew() ([]Name, error) {
 			return renewed, err
 		}
 		if c, err := tls.X509KeyPair(data, data); err == nil && b.good(c.Leaf, p, now) {
-			next[name] = &c
+			next[name] = b.shown(name, &c)
 			continue
 		}
 		if data, err = b.ca.issue(p, now); err != nil {
 			return renewed, fmt.Errorf("issuing the certificate %s: %w", name, err)
 		}
-		if err := writeFile(path, data, 0o600); err != nil {
+		if err := WriteFile(path, data, 0o600); err != nil {
 			return renewed, fmt.Errorf("writing the certificate %s: %w", name, err)
 		}
 		c, err := tls.X509KeyPair(data, data)
 		if err != nil {
 			return renewed, err
 		}
-		next[name] = &c
+		next[name] = b.shown(name, &c)
 		renewed = append(renewed, name)
 	}
 	b.certs.Store(&next)
 	slices.Sort(renewed)
 	return renewed, nil
 }
+
+// shown is the certificate as peers get it: the API server shows its authority too, so that a machine which knows this one's hash alone
+// can join (internal/jointoken).
+func (b *Bundle) shown(n Name, c *tls.Certificate) *tls.Certificate {
+	if n == Serving {
+		c.Certificate = append(c.Certificate, b.ca.cert.Raw)
+	}
+	return c
+}
+
+// Authority is the authority's certificate.
+func (b *Bundle) Authority() *x509.Certificate { return b.ca.cert }
 
 // good says that a certificate still serves: ours, far from its end (or as far as the authority reaches), names covered.
 func (b *Bundle) good(c *x509.Certificate, p profile, now time.Time) bool {

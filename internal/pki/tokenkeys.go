@@ -58,7 +58,7 @@ func (b *Bundle) RotateTokenKey() (TokenKeys, error) {
 	if err != nil {
 		return TokenKeys{}, err
 	}
-	data, err := keyPEM(key)
+	data, err := KeyPEM(key)
 	if err != nil {
 		return TokenKeys{}, err
 	}
@@ -69,7 +69,7 @@ func (b *Bundle) RotateTokenKey() (TokenKeys, error) {
 		}
 		data = append(data, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})...)
 	}
-	if err := writeFile(path, data, 0o600); err != nil {
+	if err := WriteFile(path, data, 0o600); err != nil {
 		return TokenKeys{}, fmt.Errorf("writing the key of ServiceAccount tokens: %w", err)
 	}
 	return TokenKeys{Signer: key, Verify: append([]crypto.PublicKey{key.Public()}, earlier.Verify...)}, nil
