@@ -1,0 +1,274 @@
+// Package pulled remembers with which credentials each image of the node was pulled, so that one that a Secret opened is not free for
+// all once it is there: a pod uses it when the same credentials, Secret or ServiceAccount are among its own, or else must pull it again,
+// which the registry decides.
+//
+//	Begin ──► image in pulling/ ── pulled ──► image in pulled/ with its credentials, gone from pulling/
+//	                              └ failed ─► gone from pulling/
+//
+// What the kubelet never pulled nor began to pull, such as an imported image, has no record and is subject to the policy alone. A crash
+// between the runtime's success and the record leaves the intent: the next start turns it into a record without credentials.
+package pulled
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubelet/config/v1beta1"
+
+	"podo.dev/podo/internal/kubelet/images/keyring"
+)
+
+// mostLearnt bounds what merely looking at an image writes into its record, however many namespaces come and go.
+const mostLearnt = 100
+
+// Records are the node's. They live in memory and on disk alike; nobody else writes the files.
+type Records struct {
+	policy          Policy
+	pulling, pulled folder
+	log             *slog.Logger
+	now             func() time.Time
+
+	mu      sync.Mutex // also over writes of files: they are small, and only pulls and new credentials cause them
+	intents map[string]int
+	images  map[string]*v1beta1.ImagePulledRecord // by the runtime's reference
+	damaged map[string]bool                       // names of files in pulled that cannot be read
+}
+
+// Open reads what there is. A damaged file is told of and stays until its image is pulled again: until then nobody has the image
+// without showing that he may.
+func Open(dir string, policy Policy, log *slog.Logger) (*Records, error) {
+	r := &Records{
+		policy: policy, pulling: folder(dir + "/pulling"), pulled: folder(dir + "/pulled"), log: log, now: time.Now,
+		intents: map[string]int{}, images: map[string]*v1beta1.ImagePulledRecord{}, damaged: map[string]bool{},
+	}
+	err := r.pulling.read(func(name string, b []byte, err error) {
+		var i v1beta1.ImagePullIntent
+		if err == nil {
+			err = decode(b, &i, &i.TypeMeta, "ImagePullIntent")
+		}
+		if err != nil || fileName(i.Image) != name {
+			log.Warn("a record of a pull that was under way cannot be read and is left alone", "file", r.pulling.path(i.Image), "err", err)
+			return
+		}
+		r.intents[i.Image] = 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("records of image pulls: %w", err)
+	}
+	err = r.pulled.read(func(name string, b []byte, err error) {
+		p := &v1beta1.ImagePulledRecord{}
+		if err == nil {
+			err = decode(b, p, &p.TypeMeta, "ImagePulledRecord")
+		}
+		if err == nil && fileName(p.ImageRef) != name {
+			err = errors.New("it is of another image than its name says")
+		}
+		if err != nil {
+			r.damaged[name] = true
+			log.Warn("the record of who may use an image is damaged: pods will have to pull it anew", "folder", string(r.pulled), "file", name, "err", err)
+			return
+		}
+		r.images[p.ImageRef] = p
+	})
+	if err != nil {
+		return nil, fmt.Errorf("records of image pulls: %w", err)
+	}
+	return r, nil
+}
+
+// Recover finishes what a crash left: a pull that was begun and whose image is there gets its record.
+func (r *Records) Recover(images []*runtimev1.Image, whole func(image string) string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for image, under := range r.intents {
+		name := whole(image)
+		i := slices.IndexFunc(images, func(i *runtimev1.Image) bool {
+			return slices.Contains(i.RepoTags, name) || slices.Contains(i.RepoDigests, name)
+		})
+		if under > 0 || i < 0 {
+			continue // the runtime may go on with a pull that we began: its intent stays
+		}
+		if err := r.record(image, images[i].Id, nil); err != nil {
+			r.log.Error("a finished pull cannot be recorded", "image", image, "err", err)
+			continue
+		}
+		r.forgetIntent(image)
+	}
+}
+
+// Begin says that an image is about to be pulled. Nothing may be pulled when it fails.
+func (r *Records) Begin(image string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, begun := r.intents[image]; !begun {
+		if err := r.pulling.write(image, v1beta1.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: image}); err != nil {
+			return fmt.Errorf("failed to record image pull intent: %w", err)
+		}
+	}
+	r.intents[image]++
+	return nil
+}
+
+// Pulled ends what Begin began with success: the image was pulled with this credential, or none.
+func (r *Records) Pulled(image, ref string, c *keyring.Credential) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.record(image, ref, with(c)); err != nil {
+		// The intent stays: the image is known as pulled, and the next start records it.
+		r.log.Error("a pull cannot be recorded", "image", image, "err", err)
+		return
+	}
+	r.end(image)
+}
+
+// Failed ends what Begin began. When the runtime has the image all the same, because its answer was lost or came too late, ref is it:
+// it was pulled, nobody knows how.
+func (r *Records) Failed(image, ref string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ref != "" {
+		if err := r.record(image, ref, nil); err != nil {
+			r.log.Error("a pull cannot be recorded", "image", image, "err", err)
+			return
+		}
+	}
+	r.end(image)
+}
+
+func (r *Records) end(image string) {
+	if r.intents[image]--; r.intents[image] <= 0 {
+		r.forgetIntent(image)
+	}
+}
+
+func (r *Records) forgetIntent(image string) {
+	if err := r.pulling.remove(image); err != nil {
+		r.log.Error("a record of a pull cannot be removed", "image", image, "err", err)
+		return
+	}
+	delete(r.intents, image)
+}
+
+// MustPull tells whether a pod that wants an image that is there must pull it, to show that it may. mine are the pod's credentials for
+// the image; they are asked for only when they matter.
+func (r *Records) MustPull(image, ref string, mine func() ([]keyring.Credential, error)) (bool, error) {
+	r.mu.Lock()
+	known := r.images[ref]
+	_, begun := r.intents[image]
+	damaged := r.damaged[fileName(ref)]
+	r.mu.Unlock()
+	if !r.policy.verifies(image, known != nil || begun || damaged) {
+		return false, nil
+	}
+	name, err := bare(image)
+	if known == nil || err != nil {
+		return true, nil
+	}
+	by, ok := known.CredentialMapping[name]
+	switch {
+	case ok && by.NodePodsAccessible:
+		return false, nil
+	case !ok, len(by.KubernetesSecrets) == 0 && len(by.KubernetesServiceAccounts) == 0:
+		return true, nil
+	}
+	have, err := mine()
+	if err != nil {
+		return true, err
+	}
+	c, isNew := opens(by, have)
+	if c == nil {
+		return true, nil
+	}
+	if isNew && len(by.KubernetesSecrets) < mostLearnt {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err := r.record(image, ref, with(c)); err != nil {
+			r.log.Error("a credential cannot be recorded", "image", image, "err", err)
+		}
+	}
+	return false, nil
+}
+
+// opens finds a credential that has opened the image before: the same user and password from whatever Secret, the same Secret with
+// whatever content, or the same ServiceAccount. isNew tells that the record does not have it in this form yet.
+func opens(by v1beta1.ImagePullCredentials, have []keyring.Credential) (c *keyring.Credential, isNew bool) {
+	for i := range have {
+		if s := secretOf(&have[i]); s != nil {
+			for _, k := range by.KubernetesSecrets {
+				sameHash := k.CredentialHash != "" && k.CredentialHash == s.CredentialHash
+				sameSecret := k.UID == s.UID && k.Namespace == s.Namespace && k.Name == s.Name
+				if sameHash || sameSecret && len(by.KubernetesSecrets) < mostLearnt {
+					return &have[i], !sameHash || !sameSecret
+				}
+			}
+		}
+	}
+	// A pod has one account, whatever the audiences.
+	for i := range have {
+		if a := have[i].Account; a != nil {
+			if slices.Contains(by.KubernetesServiceAccounts, *a) {
+				return &have[i], false
+			}
+			break
+		}
+	}
+	return nil, false
+}
+
+// Keep forgets the records of images that are not there, unless they changed since the images were listed.
+func (r *Records) Keep(refs []string, listed time.Time) {
+	there := map[string]bool{}
+	for _, ref := range refs {
+		there[ref] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ref, p := range r.images {
+		if there[ref] || !p.LastUpdatedTime.Time.Before(listed) {
+			continue
+		}
+		if err := r.pulled.remove(ref); err != nil {
+			r.log.Error("the record of an image that has gone cannot be removed", "image", ref, "err", err)
+			continue
+		}
+		delete(r.images, ref)
+	}
+}
+
+// record merges what an image was opened with into its record; nil creates the record only, so that whoever comes must show that he may.
+func (r *Records) record(image, ref string, by *v1beta1.ImagePullCredentials) error {
+	name, err := bare(image)
+	if err != nil {
+		return fmt.Errorf("invalid image name %q: %w", image, err)
+	}
+	known := r.images[ref]
+	next := &v1beta1.ImagePulledRecord{TypeMeta: typeMeta("ImagePulledRecord"), ImageRef: ref}
+	if known != nil {
+		next = known.DeepCopy()
+	}
+	if by != nil {
+		if next.CredentialMapping == nil {
+			next.CredentialMapping = map[string]v1beta1.ImagePullCredentials{}
+		}
+		merged, changed := merge(next.CredentialMapping[name], *by)
+		if known != nil && !changed {
+			return nil
+		}
+		next.CredentialMapping[name] = merged
+	} else if known != nil {
+		return nil
+	}
+	next.LastUpdatedTime = metav1.Time{Time: r.now()}
+	if err := r.pulled.write(ref, next); err != nil {
+		return err
+	}
+	r.images[ref] = next
+	delete(r.damaged, fileName(ref))
+	return nil
+}
