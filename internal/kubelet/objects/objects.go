@@ -1,5 +1,5 @@
-// Package objects is how the kubelet's modules read the ConfigMaps and Secrets that pods refer to: from the process's one
-// decoded copy, with the errors that users of upstream's kubelet know. What is handed out is shared and must not be changed.
+// Package objects is how the kubelet's modules read what pods refer to (ConfigMaps, Secrets, claims and their volumes): from the
+// process's one decoded copy, with the errors that users of upstream's kubelet know. What is handed out is shared and must not be changed.
 package objects
 
 import (
@@ -19,8 +19,10 @@ type Kind string
 
 // The kinds.
 const (
-	ConfigMap Kind = "configmap"
-	Secret    Kind = "secret"
+	ConfigMap        Kind = "configmap"
+	Secret           Kind = "secret"
+	Claim            Kind = "persistentvolumeclaims"
+	PersistentVolume Kind = "persistentvolumes" // they have no namespace
 )
 
 // Ref names an object.
@@ -30,8 +32,10 @@ type Ref struct {
 }
 
 var resources = map[Kind]schema.GroupResource{
-	ConfigMap: {Resource: "configmaps"},
-	Secret:    {Resource: "secrets"},
+	ConfigMap:        {Resource: "configmaps"},
+	Secret:           {Resource: "secrets"},
+	Claim:            {Resource: "persistentvolumeclaims"},
+	PersistentVolume: {Resource: "persistentvolumes"},
 }
 
 // Reader reads from a view.
@@ -58,6 +62,24 @@ func (r Reader) Secret(namespace, name string) (*v1.Secret, error) {
 	return e.Object.(*v1.Secret), nil
 }
 
+// PersistentVolumeClaim returns a claim, or the API's NotFound error.
+func (r Reader) PersistentVolumeClaim(namespace, name string) (*v1.PersistentVolumeClaim, error) {
+	e := r.v.Snapshot().Get(resources[Claim], namespace, name)
+	if e == nil {
+		return nil, notFound(Claim, name)
+	}
+	return e.Object.(*v1.PersistentVolumeClaim), nil
+}
+
+// PersistentVolume returns a volume of the cluster, or the API's NotFound error.
+func (r Reader) PersistentVolume(name string) (*v1.PersistentVolume, error) {
+	e := r.v.Snapshot().Get(resources[PersistentVolume], "", name)
+	if e == nil {
+		return nil, notFound(PersistentVolume, name)
+	}
+	return e.Object.(*v1.PersistentVolume), nil
+}
+
 // Services are those of a namespace, and the API server's.
 func (r Reader) Services(namespace string) []*v1.Service {
 	s, kind := r.v.Snapshot(), schema.GroupResource{Resource: "services"}
@@ -71,7 +93,7 @@ func (r Reader) Services(namespace string) []*v1.Service {
 	return out
 }
 
-// notFound names the kind in the singular: `configmap "x" not found`.
+// notFound names the kind as users know it from this error: `configmap "x" not found`.
 func notFound(k Kind, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: string(k)}, name)
 }
@@ -89,27 +111,31 @@ func (r Reader) Follow(ctx context.Context, resync func(), changed func([]Ref)) 
 
 func (r Reader) follow(ctx context.Context, resync func(), changed func([]Ref)) error {
 	rev := r.v.Snapshot().Rev()
-	maps, err := r.v.Watch(resources[ConfigMap], rev)
-	if err != nil {
-		return err
+	watches := map[Kind]*view.Watcher{}
+	for kind, resource := range resources {
+		w, err := r.v.Watch(resource, rev)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		watches[kind] = w
 	}
-	defer maps.Close()
-	secrets, err := r.v.Watch(resources[Secret], rev)
-	if err != nil {
-		return err
-	}
-	defer secrets.Close()
 	resync()
 	for {
-		kind, w := ConfigMap, maps
+		var kind Kind
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-maps.Ready():
-		case <-secrets.Ready():
-			kind, w = Secret, secrets
+		case <-watches[ConfigMap].Ready():
+			kind = ConfigMap
+		case <-watches[Secret].Ready():
+			kind = Secret
+		case <-watches[Claim].Ready():
+			kind = Claim
+		case <-watches[PersistentVolume].Ready():
+			kind = PersistentVolume
 		}
-		changes, _, err := w.Next(ctx)
+		changes, _, err := watches[kind].Next(ctx)
 		if err != nil {
 			return err
 		}

@@ -43,6 +43,10 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 	if err != nil {
 		return nil, err
 	}
+	devices, err := b.devices(pod, c)
+	if err != nil {
+		return nil, err
+	}
 	message, err := b.messageFile(pod, c, in.Attempt)
 	if err != nil {
 		return nil, err
@@ -63,6 +67,7 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 		Labels:      labels.Container(pod, c.Name, b.c.Node),
 		Annotations: labels.ContainerAnnotations(pod, c, in.Attempt, message),
 		Mounts:      mounts,
+		Devices:     devices,
 		LogPath:     filepath.Join(c.Name, fmt.Sprintf("%d.log", in.Attempt)),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
@@ -155,6 +160,23 @@ func (b *Builder) mount(pod *v1.Pod, c *v1.Container, i int, env *environment) (
 		HostPath: path, ContainerPath: absolute(vm.MountPath), Readonly: vm.ReadOnly || readOnly,
 		RecursiveReadOnly: recursive, Propagation: propagation,
 	}, nil
+}
+
+// devices are the block devices that the container is given.
+func (b *Builder) devices(pod *v1.Pod, c *v1.Container) ([]*runtimev1.Device, error) {
+	var out []*runtimev1.Device
+	for _, d := range c.VolumeDevices {
+		path, readOnly, err := b.c.Volumes.Device(pod, d.Name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name, c.Name)
+		}
+		permissions := "mrw"
+		if readOnly {
+			permissions = "r"
+		}
+		out = append(out, &runtimev1.Device{HostPath: path, ContainerPath: absolute(d.DevicePath), Permissions: permissions})
+	}
+	return out, nil
 }
 
 // imageVolume is the image that a volume is; nil when it is something else.

@@ -56,6 +56,10 @@ func (v volumes) Path(pod *v1.Pod, name string) (string, bool, error) {
 	return "", false, fmt.Errorf("no volume %s", name)
 }
 
+func (v volumes) Device(_ *v1.Pod, name string) (string, bool, error) {
+	return "/dev/" + name, strings.HasPrefix(name, "ro"), nil
+}
+
 func (v volumes) SubPath(_ *v1.Pod, container string, index int, volume, sub string) (string, error) {
 	return fmt.Sprintf("/sub/%s/%d/%s/%s", container, index, volume, sub), nil
 }

@@ -32,6 +32,7 @@ type Objects interface {
 // Volumes say where mounted volumes are (package volume).
 type Volumes interface {
 	Path(pod *v1.Pod, volume string) (path string, readOnly bool, err error)
+	Device(pod *v1.Pod, volume string) (path string, readOnly bool, err error)
 	SubPath(pod *v1.Pod, container string, index int, volume, subPath string) (string, error)
 	Layout() volume.Layout
 }

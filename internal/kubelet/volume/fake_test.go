@@ -23,12 +23,32 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// api is ConfigMaps and Secrets, by "ns/name".
+// api is ConfigMaps, Secrets and claims, by "ns/name", and volumes.
 type api struct {
 	mu      sync.Mutex
 	maps    map[string]*v1.ConfigMap
 	secrets map[string]*v1.Secret
+	claims  map[string]*v1.PersistentVolumeClaim
+	volumes map[string]*v1.PersistentVolume
 	told    func([]objects.Ref)
+}
+
+func (a *api) PersistentVolumeClaim(ns, name string) (*v1.PersistentVolumeClaim, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.claims[ns+"/"+name]; x != nil {
+		return x, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "persistentvolumeclaims"}, name)
+}
+
+func (a *api) PersistentVolume(name string) (*v1.PersistentVolume, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.volumes[name]; x != nil {
+		return x, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "persistentvolumes"}, name)
 }
 
 func (a *api) ConfigMap(ns, name string) (*v1.ConfigMap, error) {
@@ -97,7 +117,8 @@ func newTest(t *testing.T) *testNode {
 
 func newOn(t *testing.T, h host.Mounts, root string) *testNode {
 	t.Helper()
-	n := &testNode{api: &api{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}}, woke: make(chan types.UID, 100)}
+	n := &testNode{api: &api{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, claims: map[string]*v1.PersistentVolumeClaim{},
+		volumes: map[string]*v1.PersistentVolume{}}, woke: make(chan types.UID, 100)}
 	m, err := New(Config{
 		Root: root, Host: h, Objects: n.api, Follow: n.api.Follow, Logger: slog.New(slog.DiscardHandler),
 		Facts: func() downward.Facts {
@@ -107,7 +128,8 @@ func newOn(t *testing.T, h host.Mounts, root string) *testNode {
 		Token: func(_ context.Context, _ *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
 			return "token for " + s.Audience, nil
 		},
-		Wake: func(uid types.UID) { n.woke <- uid },
+		NodeLabels: func() map[string]string { return map[string]string{"kubernetes.io/hostname": "n1"} },
+		Wake:       func(uid types.UID) { n.woke <- uid },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ const (
 	dirSecret    = "secret"
 	dirDownward  = "downward-api"
 	dirProjected = "projected"
+	dirLocal     = "local-volume"
 )
 
 // where says where a volume is on the host, and whether containers may only read it. ok is false for a type that is not

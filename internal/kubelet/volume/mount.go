@@ -20,6 +20,8 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	switch {
 	case v.Image != nil:
 		return nil // the runtime mounts it into the containers
+	case v.PersistentVolumeClaim != nil:
+		return m.setUpClaim(pod, v)
 	case !ok:
 		return fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
 	case v.HostPath != nil:
@@ -158,8 +160,6 @@ func fsGroup(pod *v1.Pod) *int64 {
 // kindOf names the type of a volume that is not supported, by its field.
 func kindOf(v *v1.Volume) string {
 	switch {
-	case v.PersistentVolumeClaim != nil:
-		return "persistentVolumeClaim"
 	case v.CSI != nil:
 		return "csi"
 	case v.Ephemeral != nil:

@@ -14,10 +14,12 @@ import (
 	"podo.dev/podo/internal/kubelet/objects"
 )
 
-// Objects are the ConfigMaps and Secrets that volumes show.
+// Objects are the ConfigMaps and Secrets that volumes show, and the claims that lead to volumes of the cluster.
 type Objects interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, error)
 	Secret(namespace, name string) (*v1.Secret, error)
+	PersistentVolumeClaim(namespace, name string) (*v1.PersistentVolumeClaim, error)
+	PersistentVolume(name string) (*v1.PersistentVolume, error)
 }
 
 // Token asks for a service account's token for a pod.
@@ -41,6 +43,8 @@ func refs(namespace string, v *v1.Volume) []objects.Ref {
 		add(objects.ConfigMap, v.ConfigMap.Name)
 	case v.Secret != nil:
 		add(objects.Secret, v.Secret.SecretName)
+	case v.PersistentVolumeClaim != nil:
+		add(objects.Claim, v.PersistentVolumeClaim.ClaimName)
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil {

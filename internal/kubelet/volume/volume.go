@@ -39,8 +39,9 @@ type Config struct {
 	// Facts are for the downward API. MemoryAllocatable bounds volumes in memory, in bytes; 0 is unknown.
 	Facts             func() downward.Facts
 	MemoryAllocatable func() int64
-	Token             Token               // optional: without it, projected tokens fail
-	Wake              func(uid types.UID) // optional: a pod whose volumes failed may now succeed
+	NodeLabels        func() map[string]string // optional: without them, a volume that is bound to nodes fails
+	Token             Token                    // optional: without it, projected tokens fail
+	Wake              func(uid types.UID)      // optional: a pod whose volumes failed may now succeed
 	Logger            *slog.Logger
 	Now               func() time.Time // nil: time.Now
 }
@@ -74,8 +75,9 @@ type entry struct {
 
 	// guarded by Manager.mu
 	pod    *v1.Pod
-	failed bool // the last Mount did not succeed
-	stale  bool // an object changed while someone worked
+	failed bool             // the last Mount did not succeed
+	stale  bool             // an object changed while someone worked
+	claims map[string]bound // what claims lead to, by the volume's name
 }
 
 var _ worker.Volumes = (*Manager)(nil)
@@ -87,6 +89,9 @@ func New(c Config) (*Manager, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.NodeLabels == nil {
+		c.NodeLabels = func() map[string]string { return nil }
 	}
 	if err := os.MkdirAll((Layout{c.Root}).Pods(), 0o750); err != nil {
 		return nil, err
@@ -107,15 +112,25 @@ func (m *Manager) Layout() Layout { return m.layout }
 
 // Path says where a volume of the pod is on the host, and whether containers may only read it.
 func (m *Manager) Path(pod *v1.Pod, volume string) (path string, readOnly bool, err error) {
-	i := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
-	if i < 0 {
+	v := volumeOf(pod, volume)
+	if v == nil {
 		return "", false, fmt.Errorf("the pod has no volume %q", volume)
 	}
-	path, readOnly, ok := m.layout.where(pod.UID, &pod.Spec.Volumes[i])
+	if v.PersistentVolumeClaim != nil {
+		return m.claimPath(pod, v)
+	}
+	path, readOnly, ok := m.layout.where(pod.UID, v)
 	if !ok {
-		return "", false, fmt.Errorf("volumes of type %s are not supported yet", kindOf(&pod.Spec.Volumes[i]))
+		return "", false, fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
 	}
 	return path, readOnly, nil
+}
+
+func volumeOf(pod *v1.Pod, name string) *v1.Volume {
+	if i := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == name }); i >= 0 {
+		return &pod.Spec.Volumes[i]
+	}
+	return nil
 }
 
 const parallelMounts = 8 // of one pod
@@ -157,40 +172,67 @@ func (m *Manager) mountAll(ctx context.Context, pod *v1.Pod) *podlife.Failure {
 		g.Go(func() error { errs[i] = m.setUp(ctx, pod, v); return nil })
 	}
 	g.Wait() //nolint:errcheck // errors are in errs
-	var texts []string
+	return failure(used, errs)
+}
+
+// failure tells which volumes failed; nil when none did.
+func failure(used []*v1.Volume, errs []error) *podlife.Failure {
+	var texts, failed, unknown, why []string
 	for i, err := range errs {
-		if err != nil {
+		if err == nil {
+			continue
+		}
+		failed = append(failed, used[i].Name)
+		switch e := (*unprocessed)(nil); {
+		case errors.As(err, &e):
+			unknown, why = append(unknown, used[i].Name), append(why, e.Error())
+		case errors.As(err, new(*stepError)):
+			texts = append(texts, err.Error())
+		default:
 			texts = append(texts, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", used[i].Name, err))
 		}
 	}
-	if len(texts) == 0 {
+	if len(failed) == 0 {
 		return nil
+	}
+	if len(unknown) > 0 {
+		texts = append(texts, fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %s",
+			failed, unknown, strings.Join(why, "; ")))
 	}
 	return &podlife.Failure{Reason: "FailedMount", Message: strings.Join(texts, "; ")}
 }
 
-// usedVolumes are those that some container mounts.
+// usedVolumes are those that some container mounts, or has as a device.
 func usedVolumes(pod *v1.Pod) []*v1.Volume {
 	names := map[string]bool{}
-	add := func(mounts []v1.VolumeMount) {
-		for _, vm := range mounts {
+	for _, c := range containersOf(pod) {
+		for _, vm := range c.VolumeMounts {
 			names[vm.Name] = true
 		}
-	}
-	for i := range pod.Spec.InitContainers {
-		add(pod.Spec.InitContainers[i].VolumeMounts)
-	}
-	for i := range pod.Spec.Containers {
-		add(pod.Spec.Containers[i].VolumeMounts)
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		add(pod.Spec.EphemeralContainers[i].VolumeMounts)
+		for _, d := range c.VolumeDevices {
+			names[d.Name] = true
+		}
 	}
 	var out []*v1.Volume
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; names[v.Name] {
 			out = append(out, v)
 		}
+	}
+	return out
+}
+
+// containersOf are all containers of a pod.
+func containersOf(pod *v1.Pod) []*v1.Container {
+	var out []*v1.Container
+	for i := range pod.Spec.InitContainers {
+		out = append(out, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		out = append(out, &pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		out = append(out, (*v1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
 	return out
 }
@@ -208,13 +250,18 @@ func (m *Manager) announce(pod *v1.Pod) *entry {
 	e.pod = pod
 	for _, v := range usedVolumes(pod) {
 		for _, r := range refs(pod.Namespace, v) {
-			if m.users[r] == nil {
-				m.users[r] = map[types.UID]bool{}
-			}
-			m.users[r][pod.UID] = true
+			m.use(r, pod.UID)
 		}
 	}
 	return e
+}
+
+// use notes that a pod shows an object. Manager.mu is held.
+func (m *Manager) use(r objects.Ref, uid types.UID) {
+	if m.users[r] == nil {
+		m.users[r] = map[types.UID]bool{}
+	}
+	m.users[r][uid] = true
 }
 
 func (m *Manager) podOf(e *entry) *v1.Pod {
@@ -260,6 +307,14 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if err := tree.Remove(dir); err != nil {
 		return err
 	}
+	m.forget(uid)
+	if e != nil {
+		m.leave(e)
+	}
+	return nil
+}
+
+func (m *Manager) forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pods, uid)
@@ -268,7 +323,6 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 			delete(m.users, r)
 		}
 	}
-	return nil
 }
 
 // unmountBelow unmounts everything inside a pod's directory, the last mounted first. What a container left mounted in a volume

@@ -191,8 +191,8 @@ func TestFailures(t *testing.T) {
 			`MountVolume.SetUp failed for volume "x" : configmap "y" not found; MountVolume.SetUp failed for volume "z" : configmap "y" not found`,
 		},
 		{
-			[]v1.Volume{vol("x", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}})},
-			`MountVolume.SetUp failed for volume "x" : volumes of type persistentVolumeClaim are not supported yet`,
+			[]v1.Volume{vol("x", v1.VolumeSource{NFS: &v1.NFSVolumeSource{}})},
+			`MountVolume.SetUp failed for volume "x" : volumes of type nfs are not supported yet`,
 		},
 	} {
 		err := n.Mount(context.Background(), pod("u", tc.volumes...))
