@@ -1,5 +1,6 @@
-// Package images makes images present: by pull policy, with the pod's credentials, several at once up to a limit, each only
-// once however many pods want it. Events and messages are upstream's. When to try again is podlife's to decide.
+// Package images makes images present: by pull policy, with the pod's credentials or the node's, several at once up to a limit, each only
+// once however many pods want it. What a Secret opened is not free for all: package pulled says who may have what is there. Events and
+// messages are upstream's. When to try again is podlife's to decide.
 package images
 
 import (
@@ -8,16 +9,21 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/distribution/reference"
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/kubelet/images/keyring"
+	"podo.dev/podo/internal/kubelet/images/provider"
+	"podo.dev/podo/internal/kubelet/images/pulled"
 	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/timeline"
@@ -36,22 +42,26 @@ type Config struct {
 	Event  func(pod *v1.Pod, container, eventType, reason, message string)
 	Append timeline.Append
 	Logger *slog.Logger
-	// MaxParallel pulls run at once, the others wait; 1 is one after another (serializeImagePulls), 0 the default of 5.
+	// MaxParallel pulls run at once, the others wait; 1 is one after another (serializeImagePulls), 0 no limit.
 	MaxParallel int
+	// PullsPerSecond may begin, and Burst of them at once; what is more fails and comes back later. 0 is no limit.
+	PullsPerSecond, Burst int
+	Plugins               *provider.Plugins // nil: none
+	Records               *pulled.Records   // nil: whoever may run a pod here may have every image that is here
+	// NodeDirs are folders with the node's own Docker configuration, which all its pods share: the kubelet's, then homes.
+	NodeDirs []string
 	// Wanted is told of each image that a container is about to be created from, so that it is not collected; may be nil.
 	Wanted func(image string)
 	Now    func() time.Time // nil: time.Now
 }
-
-const defaultParallel = 5
 
 // Validate says what is missing.
 func (c Config) Validate() error {
 	switch {
 	case c.Runtime == nil || c.Secrets == nil || c.Event == nil || c.Append == nil || c.Logger == nil:
 		return errors.New("images: Runtime, Secrets, Event, Append and Logger are needed")
-	case c.MaxParallel < 0:
-		return fmt.Errorf("images: maxParallelImagePulls %d must not be negative", c.MaxParallel)
+	case c.MaxParallel < 0 || c.PullsPerSecond < 0 || c.Burst < 0:
+		return errors.New("images: MaxParallel, PullsPerSecond and Burst must not be negative")
 	}
 	return nil
 }
@@ -59,7 +69,8 @@ func (c Config) Validate() error {
 // Manager implements worker.Images.
 type Manager struct {
 	c     Config
-	slots chan struct{}
+	slots chan struct{} // nil: as many as come
+	rate  *rate.Limiter
 
 	mu    sync.Mutex
 	pulls map[string]*pull
@@ -72,16 +83,20 @@ func New(c Config) (*Manager, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if c.MaxParallel == 0 {
-		c.MaxParallel = defaultParallel
-	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Wanted == nil {
 		c.Wanted = func(string) {}
 	}
-	return &Manager{c: c, slots: make(chan struct{}, c.MaxParallel), pulls: map[string]*pull{}}, nil
+	m := &Manager{c: c, pulls: map[string]*pull{}, rate: rate.NewLimiter(rate.Inf, 0)}
+	if c.MaxParallel > 0 {
+		m.slots = make(chan struct{}, c.MaxParallel)
+	}
+	if c.PullsPerSecond > 0 {
+		m.rate = rate.NewLimiter(rate.Limit(c.PullsPerSecond), c.Burst)
+	}
+	return m, nil
 }
 
 // Ensure implements worker.Images.
@@ -96,22 +111,41 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	if err != nil {
+	if err != nil && c.ImagePullPolicy != v1.PullAlways {
 		msg := fmt.Sprintf("Failed to inspect image %q: %v", c.Image, plain(err))
 		return "", m.fail(pod, c, "InspectFailed", msg, &podlife.Failure{Reason: "ImageInspectError", Message: msg})
 	}
-	switch {
-	case have != nil && c.ImagePullPolicy != v1.PullAlways:
-		m.c.Event(pod, c.Name, v1.EventTypeNormal, "Pulled",
-			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
-		m.record(pod, c, "", "present", "")
-		m.c.Wanted(have.Id)
-		return have.Id, nil
-	case have == nil && c.ImagePullPolicy == v1.PullNever:
+	credentials := sync.OnceValues(func() ([]keyring.Credential, error) { return m.credentials(ctx, pod, repo) })
+	if have != nil && c.ImagePullPolicy != v1.PullAlways {
+		must, err := m.mustPull(image, have.Id, credentials)
+		if err != nil {
+			return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err), &podlife.Failure{Reason: "ErrImagePull", Message: err.Error()})
+		}
+		if !must {
+			m.c.Event(pod, c.Name, v1.EventTypeNormal, "Pulled",
+				fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+			m.record(pod, c, "", "present", "")
+			m.c.Wanted(have.Id)
+			return have.Id, nil
+		}
+	}
+	if c.ImagePullPolicy == v1.PullNever {
+		// That it is there and not for this pod is not told: a pod must not find out what others have.
 		msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
 		return "", m.fail(pod, c, "ErrImageNeverPull", msg, &podlife.Failure{Reason: "ErrImageNeverPull", Message: msg})
 	}
-	return m.pull(ctx, pod, c, pullRequest{spec: spec, auths: m.auths(pod, repo), sandbox: sandbox})
+	auths, err := credentials()
+	if err != nil {
+		return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err), &podlife.Failure{Reason: "ErrImagePull", Message: err.Error()})
+	}
+	return m.pull(ctx, pod, c, pullRequest{spec: spec, had: have.GetId(), auths: auths, sandbox: sandbox})
+}
+
+func (m *Manager) mustPull(image, ref string, mine func() ([]keyring.Credential, error)) (bool, error) {
+	if m.c.Records == nil {
+		return false, nil
+	}
+	return m.c.Records.MustPull(image, ref, mine)
 }
 
 // EnsureVolume is Ensure for an image that is mounted as a volume. It returns the image's whole name: containerd finds images that
@@ -129,11 +163,19 @@ func (m *Manager) EnsureVolume(ctx context.Context, pod *v1.Pod, as *v1.Containe
 
 func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pullRequest) (string, error) {
 	m.c.Event(pod, c.Name, v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
-	m.record(pod, c, "", "pulling", "")
-	start := m.c.Now()
-	p, err := m.join(ctx, r)
-	if err != nil {
-		return "", err // the pod was stopped: nothing failed
+	start, stage := m.c.Now(), ""
+	p := m.join(ctx, r)
+	defer m.leave(p)
+	if !p.begun() {
+		m.record(pod, c, "", "queued", "")
+		stage = "queued"
+		if !p.await(ctx, p.running) {
+			return "", ctx.Err()
+		}
+	}
+	m.record(pod, c, stage, "pulling", "")
+	if !p.await(ctx, p.done) {
+		return "", ctx.Err() // the pod was stopped: nothing failed
 	}
 	if p.err != nil {
 		return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, p.err), failure(c.Image, p.err))
@@ -149,9 +191,9 @@ func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pull
 	return p.ref, nil
 }
 
-// auths are the credentials of the pod's pull secrets that fit the repository. A missing secret is told, and no reason to
-// give up: the image may be public.
-func (m *Manager) auths(pod *v1.Pod, repo string) []*runtimev1.AuthConfig {
+// credentials are who the pod may be at the repository: by its pull secrets, then by the node's own configuration, then by what plug-ins
+// say. A missing secret is told, and no reason to give up: the image may be public.
+func (m *Manager) credentials(ctx context.Context, pod *v1.Pod, repo string) ([]keyring.Credential, error) {
 	var found []*v1.Secret
 	var missing []string
 	for _, ref := range pod.Spec.ImagePullSecrets {
@@ -170,7 +212,14 @@ func (m *Manager) auths(pod *v1.Pod, repo string) []*runtimev1.AuthConfig {
 			fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
 				strings.Join(missing, ", ")))
 	}
-	return lookup(credentials(found), repo)
+	own, err := keyring.OfSecrets(found)
+	if err != nil {
+		return nil, err
+	}
+	nodes := keyring.OfNode(m.c.NodeDirs, func(path string, err error) {
+		m.c.Logger.Warn("the node's Docker configuration cannot be used", "path", path, "err", err)
+	})
+	return slices.Concat(own.Lookup(repo), nodes.Lookup(repo), m.c.Plugins.Lookup(ctx, pod, repo)), nil
 }
 
 // fail tells a failure and records it. That the container did not start ("Error: ...") is podlife's to tell.

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubelet/config/v1beta1"
 
 	"podo.dev/podo/internal/cri"
 	"podo.dev/podo/internal/podlife"
@@ -101,9 +102,19 @@ type node struct {
 
 func newNode(t *testing.T, parallel int, s secrets) *node {
 	t.Helper()
-	n := &node{registry: &registry{have: map[string]*runtimev1.Image{}}}
+	r := &registry{have: map[string]*runtimev1.Image{}}
+	n := newNodeOf(t, Config{Runtime: r, Secrets: s, MaxParallel: parallel})
+	n.registry = r
+	return n
+}
+
+// newNodeOf makes a Manager that tells the node what it tells.
+func newNodeOf(t *testing.T, c Config) *node {
+	t.Helper()
+	n := &node{}
 	m, err := New(Config{
-		Runtime: n.registry, Secrets: s, Logger: slog.New(slog.DiscardHandler), MaxParallel: parallel,
+		Runtime: c.Runtime, Secrets: c.Secrets, PullsPerSecond: c.PullsPerSecond, Burst: c.Burst, Records: c.Records, Plugins: c.Plugins, NodeDirs: c.NodeDirs,
+		Logger: slog.New(slog.DiscardHandler), MaxParallel: c.MaxParallel,
 		Event: func(_ *v1.Pod, container, kind, reason, message string) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -322,10 +333,6 @@ func TestPullGoesOnWhileSomeoneWaits(t *testing.T) {
 	})
 }
 
-func dockerConfig(entries string) *v1.Secret {
-	return &v1.Secret{Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{` + entries + `}}`)}}
-}
-
 func TestCredentialsAreTriedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1, secrets{
@@ -356,41 +363,6 @@ func TestCredentialsAreTriedInTurn(t *testing.T) {
 	})
 }
 
-func TestLookup(t *testing.T) {
-	for _, tc := range []struct {
-		server, image string
-		want          bool
-	}{
-		{"reg.example", "reg.example/x", true},
-		{"https://reg.example/v2/", "reg.example/x", true},
-		{"reg.example/a", "reg.example/a/x", true},
-		{"reg.example/b", "reg.example/a/x", false},
-		{"reg.example:5000", "reg.example/x", false},
-		{"reg.example:5000", "reg.example:5000/x", true},
-		{"*.example", "reg.example/x", true},
-		{"*.example", "a.reg.example/x", false},
-		{"r*.example", "reg.example/x", true},
-		{"other.example", "reg.example/x", false},
-		{"https://index.docker.io/v1/", "busybox", true},
-		{"docker.io", "library/busybox:1", true},
-		{"docker.io/library", "me/busybox", false},
-	} {
-		_, repo, err := normalize(tc.image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := lookup(credentials([]*v1.Secret{dockerConfig(`"` + tc.server + `":{"username":"u","password":"p"}`)}), repo)
-		if (len(got) == 1) != tc.want {
-			t.Errorf("%s for %s: %v, want %v", tc.server, tc.image, len(got) == 1, tc.want)
-		}
-	}
-	legacy := &v1.Secret{Type: v1.SecretTypeDockercfg, Data: map[string][]byte{v1.DockerConfigKey: []byte(`{"reg.example":{"username":"u","password":"p"}}`)}}
-	broken := &v1.Secret{Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{`)}}
-	if got := lookup(credentials([]*v1.Secret{broken, legacy}), "reg.example/x"); len(got) != 1 || got[0].Username != "u" {
-		t.Errorf("dockercfg: %v", got)
-	}
-}
-
 func TestNormalize(t *testing.T) {
 	for image, want := range map[string]string{
 		"busybox": "busybox:latest", "busybox:1": "busybox:1", "localhost:5000/x": "localhost:5000/x:latest", "r/x:latest": "r/x:latest",
@@ -405,4 +377,66 @@ func TestNormalize(t *testing.T) {
 			t.Errorf("%q was taken as %s", bad, got)
 		}
 	}
+}
+
+func TestMorePullsThanMayBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{have: map[string]*runtimev1.Image{}}
+		n := newNodeOf(t, Config{Runtime: r, Secrets: secrets{}, PullsPerSecond: 1, Burst: 2})
+		for i, fails := range []bool{false, false, true} {
+			_, err := n.Ensure(context.Background(), &v1.Pod{}, wants(fmt.Sprint("x", i), v1.PullIfNotPresent), nil)
+			if !fails && err != nil {
+				t.Error(err)
+			} else if fails {
+				same(t, err, "ErrImagePull", "pull QPS exceeded")
+			}
+		}
+		time.Sleep(time.Second)
+		if _, err := n.Ensure(context.Background(), &v1.Pod{}, wants("x3", v1.PullIfNotPresent), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitingForASlotIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 1, nil)
+		n.registry.delay = time.Second
+		var wg sync.WaitGroup
+		for _, image := range []string{"x", "y"} {
+			wg.Go(func() {
+				if _, err := n.Ensure(context.Background(), &v1.Pod{}, wants(image, v1.PullIfNotPresent), nil); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		want := []string{"x ->pulling", "y ->queued", "x pulling->pulled  bytes=1234 ms=1000", "y queued->pulling", "y pulling->pulled  bytes=1234 ms=2000"}
+		if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(n.records)), want) {
+			t.Errorf("records %q", n.records)
+		}
+	})
+}
+
+// The answer to a pull that nobody waits for any more is lost: the image came all the same, and must not be taken for one that nobody pulled.
+func TestAnImageThatCameUnseen(t *testing.T) {
+	r := &late{puller: puller{have: map[string]*runtimev1.Image{}}}
+	n := newNodeOf(t, Config{Runtime: r, Secrets: secrets{}, Records: records(t, t.TempDir(), v1beta1.NeverVerifyPreloadedImages)})
+	if _, err := n.Ensure(context.Background(), &v1.Pod{}, wants("x", v1.PullIfNotPresent), nil); err == nil {
+		t.Fatal("the answer was to be lost")
+	}
+	if must, err := n.c.Records.MustPull("x:latest", "sha256:late", nil); err != nil || !must {
+		t.Errorf("the image is free for all: %v %v", must, err)
+	}
+}
+
+// late has the image after a pull whose answer it does not give.
+type late struct{ puller }
+
+func (l *late) PullImage(context.Context, *runtimev1.ImageSpec, *runtimev1.AuthConfig, *runtimev1.PodSandboxConfig) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.have["x:latest"] = &runtimev1.Image{Id: "sha256:late"}
+	return "", status.Error(codes.Unavailable, "connection lost")
 }

@@ -9,9 +9,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"podo.dev/podo/internal/kubelet/images/keyring"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -21,8 +23,10 @@ import (
 //	queued ── a slot is free ──► running ──► done (ref, size or err)
 //	   └──────── everyone left ────┴───────► done (err)
 type pull struct {
+	key     string
 	waiters int // guarded by Manager.mu
 	cancel  context.CancelFunc
+	running chan struct{} // closed when it has its slot, or is done without
 	done    chan struct{}
 
 	// set before done is closed
@@ -34,51 +38,88 @@ type pull struct {
 
 type pullRequest struct {
 	spec    *runtimev1.ImageSpec
-	auths   []*runtimev1.AuthConfig // tried one after another; empty is anonymous
+	had     string               // the image of that name that was there before
+	auths   []keyring.Credential // tried one after another; empty is anonymous
 	sandbox *runtimev1.PodSandboxConfig
 }
 
-// join waits for the request's pull, starting it when there is none, until it is done or ctx is.
-func (m *Manager) join(ctx context.Context, r pullRequest) (*pull, error) {
-	key := r.spec.Image + "\x00" + r.spec.RuntimeHandler + "\x00" + fingerprint(r.auths)
+func (p *pull) begun() bool {
+	select {
+	case <-p.running:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits for one of the pull's channels, and says false when ctx ends before.
+func (p *pull) await(ctx context.Context, ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// join finds the request's pull or starts it. Whoever has joined must leave.
+func (m *Manager) join(ctx context.Context, r pullRequest) *pull {
+	key := r.spec.Image + "\x00" + r.spec.RuntimeHandler + "\x00" + keyring.Fingerprint(r.auths)
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	p := m.pulls[key]
 	if p == nil {
 		// The pull outlives the caller that began it when others wait, so that it cannot live on that caller's context.
 		pctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		p = &pull{cancel: cancel, done: make(chan struct{})}
+		p = &pull{key: key, cancel: cancel, running: make(chan struct{}), done: make(chan struct{})}
 		m.pulls[key] = p
-		go m.run(pctx, key, p, r)
+		if m.slot() {
+			close(p.running)
+		}
+		go m.run(pctx, p, r)
 	}
 	p.waiters++
-	m.mu.Unlock()
-
-	select {
-	case <-p.done:
-		return p, nil
-	case <-ctx.Done():
-	}
-	m.mu.Lock()
-	if p.waiters--; p.waiters == 0 {
-		p.cancel()
-		if m.pulls[key] == p { // whoever comes now starts anew
-			delete(m.pulls, key)
-		}
-	}
-	m.mu.Unlock()
-	return nil, ctx.Err()
+	return p
 }
 
-func (m *Manager) run(ctx context.Context, key string, p *pull, r pullRequest) {
-	defer p.cancel()
+// slot takes a free slot at once, if there is one.
+func (m *Manager) slot() bool {
+	if m.slots == nil {
+		return true
+	}
 	select {
 	case m.slots <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *Manager) leave(p *pull) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.waiters--; p.waiters == 0 {
+		p.cancel()
+		m.drop(p)
+	}
+}
+
+// drop makes whoever comes now start anew.
+func (m *Manager) drop(p *pull) {
+	if m.pulls[p.key] == p {
+		delete(m.pulls, p.key)
+	}
+}
+
+func (m *Manager) run(ctx context.Context, p *pull, r pullRequest) {
+	defer p.cancel()
+	if p.err = m.awaitSlot(ctx, p); p.err == nil {
 		start := m.c.Now()
-		p.ref, p.err = m.fetch(ctx, r)
+		p.ref, p.err = m.recorded(ctx, r)
 		p.took = m.c.Now().Sub(start)
-		<-m.slots
-	case <-ctx.Done():
-		p.err = ctx.Err()
+		if m.slots != nil {
+			<-m.slots
+		}
 	}
 	if p.err == nil {
 		if image, err := m.c.Runtime.ImageStatus(ctx, &runtimev1.ImageSpec{Image: p.ref, RuntimeHandler: r.spec.RuntimeHandler}); err == nil && image != nil {
@@ -86,35 +127,83 @@ func (m *Manager) run(ctx context.Context, key string, p *pull, r pullRequest) {
 		}
 	}
 	m.mu.Lock()
-	if m.pulls[key] == p {
-		delete(m.pulls, key)
-	}
+	m.drop(p)
 	m.mu.Unlock()
 	close(p.done)
 }
 
-// fetch pulls with each credential in turn until one is accepted.
-func (m *Manager) fetch(ctx context.Context, r pullRequest) (string, error) {
+func (m *Manager) awaitSlot(ctx context.Context, p *pull) error {
+	if p.begun() {
+		return nil
+	}
+	defer close(p.running)
+	select {
+	case m.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// recorded pulls between the two records that a crash must not part.
+func (m *Manager) recorded(ctx context.Context, r pullRequest) (string, error) {
+	if !m.rate.Allow() {
+		return "", errors.New("pull QPS exceeded")
+	}
+	image, records := r.spec.Image, m.c.Records
+	if records == nil {
+		ref, _, err := m.fetch(ctx, r)
+		return ref, err
+	}
+	if err := records.Begin(image); err != nil {
+		return "", fmt.Errorf("Failed to record image pull intent for container image %q: %w", image, err) //nolint:staticcheck // upstream's text
+	}
+	ref, with, err := m.fetch(ctx, r)
+	if err != nil {
+		records.Failed(image, m.came(ctx, r, err))
+		return "", err
+	}
+	records.Pulled(image, ref, with)
+	return ref, nil
+}
+
+// askLimit bounds asking for an image whose pull was given up.
+const askLimit = 5 * time.Second
+
+// came is the image that the runtime got although its answer to a pull did not arrive.
+func (m *Manager) came(ctx context.Context, r pullRequest, err error) string {
+	switch c := status.Code(err); {
+	case ctx.Err() != nil, c == codes.Unavailable, c == codes.DeadlineExceeded, c == codes.Canceled:
+	default:
+		return "" // it said no
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+	defer cancel()
+	image, err := m.c.Runtime.ImageStatus(ctx, r.spec)
+	if err != nil || image.GetId() == r.had {
+		return ""
+	}
+	return image.GetId()
+}
+
+// fetch pulls with each credential in turn until one is accepted, and tells which.
+func (m *Manager) fetch(ctx context.Context, r pullRequest) (string, *keyring.Credential, error) {
 	if len(r.auths) == 0 {
 		ref, err := m.c.Runtime.PullImage(ctx, r.spec, nil, r.sandbox)
-		return ref, plain(err)
+		return ref, nil, plain(err)
 	}
 	var errs []error
-	for _, auth := range r.auths {
-		ref, err := m.c.Runtime.PullImage(ctx, r.spec, auth, r.sandbox)
+	for i := range r.auths {
+		ref, err := m.c.Runtime.PullImage(ctx, r.spec, r.auths[i].Auth, r.sandbox)
 		if err == nil {
-			return ref, nil
+			return ref, &r.auths[i], nil
 		}
 		errs = append(errs, plain(err))
 	}
 	if len(errs) == 1 {
-		return "", errs[0]
+		return "", nil, errs[0]
 	}
-	texts := make([]string, len(errs))
-	for i, err := range errs {
-		texts[i] = err.Error()
-	}
-	return "", fmt.Errorf("[%s]", strings.Join(texts, ", "))
+	return "", nil, utilerrors.NewAggregate(errs)
 }
 
 // plain drops the code of an error whose code says nothing.
