@@ -33,6 +33,7 @@ import (
 	"podo.dev/podo/internal/kubelet/hook"
 	"podo.dev/podo/internal/kubelet/imagegc"
 	"podo.dev/podo/internal/kubelet/images"
+	"podo.dev/podo/internal/kubelet/images/pulled"
 	"podo.dev/podo/internal/kubelet/logs"
 	"podo.dev/podo/internal/kubelet/mirror"
 	nodestatus "podo.dev/podo/internal/kubelet/node"
@@ -85,6 +86,7 @@ type kubeletRun struct {
 	volumes *volume.Manager
 	specs   *spec.Builder
 	images  *images.Manager
+	pulled  *pulled.Records
 	probes  *probe.Manager
 	mirrors *mirror.Keeper
 	evict   *eviction.Manager
@@ -155,7 +157,7 @@ func (k *kubeletRun) build(ctx context.Context, nodeReady func()) error {
 		k.buildResources,
 		func() error { return k.buildNode(nodeReady) },
 		k.buildStatus,
-		k.buildPodModules,
+		func() error { return k.buildPodModules(ctx) },
 		func() error { return k.buildProbes(ctx) },
 		k.buildKubelet,
 		k.buildServer,
@@ -320,7 +322,7 @@ func (k *kubeletRun) facts() downward.Facts {
 	return downward.Facts{HostIPs: []string{k.p.cfg.NodeIP}, Allocatable: k.allocate}
 }
 
-func (k *kubeletRun) buildPodModules() (err error) {
+func (k *kubeletRun) buildPodModules(ctx context.Context) (err error) {
 	p, c := k.p, k.p.node.config
 	objs := objects.New(k.cluster.view)
 	k.tokens, err = token.New(token.Config{
@@ -345,22 +347,22 @@ func (k *kubeletRun) buildPodModules() (err error) {
 	if err != nil {
 		return err
 	}
-	k.images, err = images.New(images.Config{
-		Runtime: p.node.runtime, Secrets: objs, Event: k.event, Append: k.append, Logger: k.log().of("images"), MaxParallel: config.ParallelPulls(c),
-		Wanted: func(image string) { k.imageGC.Wanted(image) },
-	})
-	if err != nil {
+	if err := k.buildImages(ctx, objs); err != nil {
 		return err
 	}
 	var resolv string
 	if c.ResolverConfig != nil && *c.ResolverConfig != *config.Defaults().ResolverConfig {
 		resolv = *c.ResolverConfig
 	}
+	var sandboxSeccomp string
+	if p.node.embedded != nil { // another runtime has another first process
+		sandboxSeccomp = p.node.embedded.SandboxSeccomp()
+	}
 	k.specs, err = spec.New(spec.Config{
 		Node: p.cfg.NodeName, LogDir: c.PodLogsDir, Files: p.node.host, Objects: objs, Volumes: k.volumes, Images: p.node.runtime,
 		Facts: k.facts, Machine: k.machine, Services: objs.Services, Volume: k.images.EnsureVolume, Event: k.event, Logger: k.log().of("spec"),
-		DNS:         spec.DNS{Cluster: c.ClusterDNS, Domain: c.ClusterDomain, ResolvConf: resolv},
-		SeccompDir:  filepath.Join(p.dirs.Kubelet(), "seccomp"),
+		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: c.ClusterDomain, ResolvConf: resolv},
+		SeccompDir: filepath.Join(p.dirs.Kubelet(), "seccomp"), SandboxSeccomp: sandboxSeccomp,
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
 		QuotaPeriod: c.CPUCFSQuotaPeriod.Duration,
 		SwapLimited: k.cgroups.SwapLimited(), CgroupV2: k.cgroups.Layout().V2,
@@ -493,7 +495,7 @@ func (k *kubeletRun) buildHousekeeping() (err error) {
 		return err
 	}
 	k.imageGC, err = imagegc.New(imagegc.Config{
-		Runtime: p.node.runtime, Disk: imagegc.FileSystem(p.node.runtime), NodeEvent: k.nodeEvent, Log: k.log().of("imagegc"),
+		Runtime: p.node.runtime, Disk: imagegc.FileSystem(p.node.runtime), NodeEvent: k.nodeEvent, Log: k.log().of("imagegc"), Seen: k.pulled.Keep,
 		Policy: imagegc.Policy{
 			High: int(*c.ImageGCHighThresholdPercent), Low: int(*c.ImageGCLowThresholdPercent),
 			MinAge: c.ImageMinimumGCAge.Duration, MaxAge: c.ImageMaximumGCAge.Duration,
@@ -504,7 +506,7 @@ func (k *kubeletRun) buildHousekeeping() (err error) {
 	}
 	k.rotator, err = logs.NewRotator(logs.RotatorConfig{
 		Runtime: p.node.runtime, Log: k.log().of("logs"), MaxSize: config.LogMaxSize(c), MaxFiles: int(*c.ContainerLogMaxFiles),
-		Every: c.ContainerLogMonitorInterval.Duration,
+		Workers: int(*c.ContainerLogMaxWorkers), Every: c.ContainerLogMonitorInterval.Duration,
 	})
 	return err
 }

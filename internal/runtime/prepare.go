@@ -49,6 +49,9 @@ func (r *Runtime) prepare(ctx context.Context) (config string, err error) {
 	if err := r.SetPodCIDRs(ctx, r.cfg.PodCIDRs, r.cfg.ClusterCIDRs); err != nil {
 		return "", err
 	}
+	if err := writeChanged(l.seccompFile(), sandboxSeccomp(), 0o600); err != nil {
+		return "", err
+	}
 	return r.writeConfig()
 }
 

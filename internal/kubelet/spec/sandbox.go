@@ -83,6 +83,9 @@ func (b *Builder) linuxSandbox(pod *v1.Pod, cgroupParent string) *runtimev1.Linu
 		// The sandbox itself does nothing that the default profile forbids, whatever the pod's containers need.
 		Seccomp: &runtimev1.SecurityProfile{ProfileType: runtimev1.SecurityProfile_RuntimeDefault},
 	}
+	if b.c.SandboxSeccomp != "" {
+		sec.Seccomp = &runtimev1.SecurityProfile{ProfileType: runtimev1.SecurityProfile_Localhost, LocalhostRef: b.c.SandboxSeccomp}
+	}
 	out := &runtimev1.LinuxPodSandboxConfig{CgroupParent: cgroupParent, SecurityContext: sec}
 	if sc := pod.Spec.SecurityContext; sc != nil {
 		out.Sysctls = map[string]string{}

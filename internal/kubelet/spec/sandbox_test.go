@@ -69,6 +69,21 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
+// A sandbox's own process has the profile that the node has for it, whatever the pod asks for.
+func TestSandboxSeccomp(t *testing.T) {
+	n := newTest(t)
+	n.c.SandboxSeccomp = "/data/pause.json"
+	cfg, err := n.Sandbox(testPod(func(p *v1.Pod) {
+		p.Spec.SecurityContext = &v1.PodSecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}}
+	}), 0, "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := cfg.Linux.SecurityContext.Seccomp; s.ProfileType != runtimev1.SecurityProfile_Localhost || s.LocalhostRef != "/data/pause.json" {
+		t.Errorf("seccomp %v", s)
+	}
+}
+
 func TestHostNamespaces(t *testing.T) {
 	n := newTest(t)
 	p := testPod(func(p *v1.Pod) {

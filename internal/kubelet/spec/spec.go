@@ -66,6 +66,7 @@ type Config struct {
 
 	SeccompDefault bool          // RuntimeDefault for those that say nothing
 	SeccompDir     string        // of Localhost profiles
+	SandboxSeccomp string        // file of the profile for sandboxes' own process; "" takes the runtime's default
 	NoCPUQuota     bool          // cpuCFSQuota: false
 	QuotaPeriod    time.Duration // 0: 100 ms
 	SwapLimited    bool          // the kernel accounts swap per cgroup (cm.Manager.SwapLimited)
