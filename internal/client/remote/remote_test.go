@@ -53,8 +53,19 @@ func serve(t *testing.T, certs *pki.Bundle) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(serveOn(t, vb, certs, l))
+	return "https://" + l.Addr().String()
+}
+
+// serveOn serves until the returned function is called.
+func serveOn(t *testing.T, vb *verbs.Verbs, certs *pki.Bundle, l net.Listener) (stop func()) {
+	t.Helper()
 	srv, err := wire.New(wire.Config{
-		Verbs: vb, Kinds: registry.All(), Listen: "127.0.0.1:0", Certificate: certs.Server(pki.Serving), ClientCAs: certs.Pool(),
+		Verbs: vb, Kinds: registry.All(), Certificate: certs.Server(pki.Serving), ClientCAs: certs.Pool(),
 		Kubelets: &tls.Config{RootCAs: certs.Pool()},
 	})
 	if err != nil {
@@ -62,13 +73,13 @@ func serve(t *testing.T, certs *pki.Bundle) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- srv.Run(ctx, func() { close(ready) }) }()
-	t.Cleanup(func() {
+	go func() { done <- srv.Serve(ctx, l, func() { close(ready) }) }()
+	<-ready
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	})
-	<-ready
-	return "https://" + srv.Addr().String()
+		done <- nil
+	}
 }
