@@ -53,7 +53,9 @@ func (m *mover) keep() {
 		m.beginStop(Stop{Why: Deadline, Reason: "DeadlineExceeded", Message: text}, m.ownGrace())
 		return
 	}
-	if m.ended() {
+	if m.restartingAll() {
+		m.resetAll()
+	} else if m.ended() {
 		m.beginStop(Stop{Why: Completed}, m.ownGrace())
 		return
 	}
@@ -73,7 +75,9 @@ func (m *mover) keep() {
 		m.do(CreateSandbox{Attempt: m.SandboxAttempt})
 	}
 	for i := range m.Containers {
-		m.move(&m.Containers[i])
+		if c := &m.Containers[i]; !m.RestartAll || c.Kind == Ephemeral {
+			m.move(c)
+		}
 	}
 	if m.Stage == Starting && m.allMains(func(c *Container) bool {
 		return m.here(c) && (c.Cur.State == InstanceRunning || c.Cur.State == InstanceExited)
@@ -100,13 +104,10 @@ func (m *mover) leaveSandbox() {
 		c := &m.Containers[i]
 		switch {
 		case c.Stage == Created:
-			// It never ran and never will; the next one needs another name.
-			m.sweepContainer(c.Cur.ID)
-			c.Cur, c.Prev, c.Stage = c.Prev, nil, Waiting
-			c.Attempt++
+			m.neverStart(c)
 		case c.Stage == Hooking || c.Stage == Up:
 			m.stopOne(c, m.ownGrace(), "Stopping container "+c.Name)
-		case c.Stage == PreStopping || c.Stage == TermSent:
+		case c.stopping():
 			m.pressOn(c)
 		}
 		quiet = quiet && !c.Runs() && !c.busy()
@@ -122,6 +123,13 @@ func (m *mover) leaveSandbox() {
 		m.Sandbox, m.SandboxID = SandboxNone, ""
 		m.SandboxAttempt++
 	}
+}
+
+// neverStart drops an instance that never ran and never will; the next one needs another name.
+func (m *mover) neverStart(c *Container) {
+	m.sweepContainer(c.Cur.ID)
+	c.Cur, c.Prev, c.Stage = c.Prev, nil, Waiting
+	c.Attempt++
 }
 
 // sandboxInTheWay tells whether an earlier sandbox still holds what a new one needs, host ports for one.
@@ -182,16 +190,15 @@ func (s *State) restarts(c *Container) bool {
 	switch {
 	case c.Kind == Ephemeral:
 		return false
-	case c.Kind == Sidecar || c.StopWhy == changed(c):
+	case c.Kind == Sidecar || c.Again || c.Cur.Reason == reasonReset:
 		return true
 	case c.Kind == Init && c.Cur.ExitCode == 0:
 		return !s.here(c) && !s.initialized()
 	}
 	if own := c.spec.RestartPolicy; own != nil {
-		for _, r := range c.spec.RestartPolicyRules {
-			if r.Action == v1.ContainerRestartRuleActionRestart && ruleMatches(r.ExitCodes, c.Cur.ExitCode) {
-				return true
-			}
+		switch actionOn(c.spec, c.Cur.ExitCode) {
+		case v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers:
+			return true
 		}
 		return *own == v1.ContainerRestartPolicyAlways || (*own == v1.ContainerRestartPolicyOnFailure && c.Cur.ExitCode != 0)
 	}
@@ -204,12 +211,30 @@ func (s *State) restarts(c *Container) bool {
 	return true
 }
 
+// restartable tells whether a container that is stopped while it runs is to run again: there is no exit code yet to look at.
+func (s *State) restartable(c *Container) bool {
+	if own := c.spec.RestartPolicy; own != nil {
+		return *own != v1.ContainerRestartPolicyNever
+	}
+	return s.Pod.Spec.RestartPolicy != v1.RestartPolicyNever
+}
+
+// actionOn is what a container's rules say of an exit code; the first rule that matches counts.
+func actionOn(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
+	for _, r := range c.RestartPolicyRules {
+		if ruleMatches(r.ExitCodes, code) {
+			return r.Action
+		}
+	}
+	return ""
+}
+
 func ruleMatches(r *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	if r == nil {
 		return false
 	}
 	in := slices.Contains(r.Values, code)
-	return in == (r.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
+	return in && r.Operator == v1.ContainerRestartRuleOnExitCodesOpIn || !in && r.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn
 }
 
 // ended tells whether the pod has nothing left to do: an init container failed for good, or every main one ended for good.
@@ -255,7 +280,7 @@ func (m *mover) move(c *Container) {
 			}
 		case Hooking, Up:
 			m.watch(c)
-		case PreStopping, TermSent:
+		case PreStopping, InLine, TermSent:
 			m.pressOn(c)
 		case Exited:
 			m.again(c)
@@ -273,14 +298,21 @@ func (m *mover) watch(c *Container) {
 	if c.Stage == Up {
 		m.setProbes(c, AllProbes)
 	}
-	if c.Cur.Hash != "" && c.Cur.Hash != SpecHash(c.spec) && c.Kind != Ephemeral {
-		m.stopOne(c, m.ownGrace(), changed(c))
+	if c.Cur.Hash != "" && c.Cur.Hash != SpecHash(c.spec) && (c.Kind == Main || c.Kind == Sidecar) {
+		c.Again = true
+		m.stopOne(c, m.ownGrace(), anew(c, "definition changed"))
 	}
 }
 
-func changed(c *Container) string {
-	return "Container " + c.Name + " definition changed, will be restarted"
+// anew is what users are told of a container that is stopped by itself.
+func anew(c *Container, why string) string {
+	if c.Kind == Sidecar { // upstream does not say of these that they run again
+		return "Init container " + c.Name + " " + why
+	}
+	return "Container " + c.Name + " " + why + either(c.Again, ", will be restarted", "")
 }
+
+const crashLoop = "CrashLoopBackOff"
 
 // again decides when an ended container runs again.
 func (m *mover) again(c *Container) {
@@ -293,7 +325,7 @@ func (m *mover) again(c *Container) {
 		return
 	}
 	c.Stage, c.until = BackOff, until
-	c.Reason, c.Message = "CrashLoopBackOff", "back-off "+c.restart.Wait.String()+" restarting failed container="+c.Name+
+	c.Reason, c.Message = crashLoop, "back-off "+c.restart.Wait.String()+" restarting failed container="+c.Name+
 		" pod="+m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")"
 	m.tell(c.Name, v1.EventTypeWarning, "BackOff", "Back-off restarting failed container "+c.Name+" in pod "+
 		m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")")
@@ -311,7 +343,7 @@ func (c *Container) failedAt() time.Time {
 // wait looks after a container in back-off.
 func (m *mover) wait(c *Container) {
 	if !m.now.Before(c.until) {
-		if c.Reason == "CrashLoopBackOff" {
+		if c.Reason == crashLoop {
 			m.restart(c)
 		} else {
 			c.Stage = Waiting

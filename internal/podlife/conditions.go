@@ -54,28 +54,7 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	add(ready)
 	add(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
 	if s.mayRestartAll() {
-		out = append(out, restartingCondition(st)) // upstream's says nothing of the generation
-	}
-	return out
-}
-
-// mayRestartAll tells whether a rule of any container restarts all of them.
-func (s *State) mayRestartAll() bool {
-	return slices.ContainsFunc(s.Containers, func(c Container) bool {
-		return c.Kind != Ephemeral && slices.ContainsFunc(c.spec.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
-			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
-		})
-	})
-}
-
-// restartingCondition: nothing restarts all containers at once yet.
-func restartingCondition(st *v1.PodStatus) v1.PodCondition {
-	out := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse}
-	switch st.Phase {
-	case v1.PodFailed:
-		out.Reason = reasonPodFailed
-	case v1.PodSucceeded:
-		out.Reason = reasonPodCompleted
+		out = append(out, s.restartingCondition(st)) // upstream's says nothing of the generation
 	}
 	return out
 }
@@ -99,24 +78,34 @@ func (s *State) initializedCondition(st *v1.PodStatus) v1.PodCondition {
 		out.Reason = reasonPodCompleted
 		return out
 	}
-	if slices.ContainsFunc(st.ContainerStatuses, func(c v1.ContainerStatus) bool {
-		return (c.Started != nil && *c.Started) || c.State.Running != nil || c.LastTerminationState.Terminated != nil || c.State.Terminated != nil
-	}) {
-		return out // a main container has started: a sidecar that restarts does not undo that
-	}
-	var incomplete []string
-	for i := range s.Containers {
-		c := &s.Containers[i]
-		// One that the runtime has forgotten is told as ended well once the pod is initialized.
-		in, _ := c.shown()
-		forgotten := in == nil && s.initialized()
-		if (c.Kind == Init && !c.ready() && !forgotten) || (c.Kind == Sidecar && !c.started()) {
-			incomplete = append(incomplete, c.Name)
-		}
-	}
-	if len(incomplete) > 0 {
+	if incomplete := s.incomplete(); len(incomplete) > 0 && !s.Initialized {
 		out.Status, out.Reason = v1.ConditionFalse, reasonNotInitialized
 		out.Message = fmt.Sprintf("containers with incomplete status: %s", incomplete)
+	}
+	return out
+}
+
+// incomplete names the init containers and sidecars that the pod's initialization waits for.
+func (s *State) incomplete() []string {
+	var out []string
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		in, last := c.shown()
+		switch c.Kind {
+		case Init:
+			// One that the runtime has forgotten is told as ended well once the pod is initialized.
+			if forgotten := in == nil && last == nil && s.initialized(); !c.ready() && !forgotten {
+				out = append(out, c.Name)
+			}
+		case Sidecar:
+			if !c.started() {
+				out = append(out, c.Name)
+			}
+		case Main:
+			if in != nil || last != nil {
+				return nil // a main container has started: a sidecar that restarts does not undo that
+			}
+		}
 	}
 	return out
 }

@@ -29,10 +29,11 @@ func (k Kind) String() string { return kindNames[k] }
 //	  ▲  ▲        │                    │  │                   │  │        │          │
 //	  │  └────────┴──── failed ────────┘  └─── unsure ────────┘  │        │ stop(grace, why)
 //	  │     (reason; not before retry)            │              │        ▼          ▼
-//	  │                                           ▼       failed │   PreStopping ─► TermSent
+//	  │                                           ▼       failed │   PreStopping ─► InLine ─► TermSent
 //	  │                                        Unsure            │                    │
 //	  │                            looked at the runtime:        ▼                    ▼
 //	  │                            what it says                Exited ◄───────────────┘ (and from Hooking, Running by itself)
+//	  │                                                          │
 //	  │        policy, rules                                     │
 //	  └──────────────────────────── BackOff(until) ◄─────────────┘
 type CStage uint8
@@ -49,14 +50,15 @@ const (
 	Hooking
 	Up
 	PreStopping
+	InLine // its hook has ended: it waits for those that stop before it, a sidecar for the containers that it serves
 	TermSent
 	Exited
 	BackOff
 )
 
 var cstageNames = [...]string{
-	"Waiting", "Pulling", "Pulled", "Creating", "Created", "Starting", "Unsure", "PostStart", "Running", "PreStop", "Stopping", "Exited",
-	"BackOff",
+	"Waiting", "Pulling", "Pulled", "Creating", "Created", "Starting", "Unsure", "PostStart", "Running", "PreStop", "InLine", "Stopping",
+	"Exited", "BackOff",
 }
 
 func (c CStage) String() string { return cstageNames[c] }
@@ -90,6 +92,9 @@ type Instance struct {
 	User            *v1.ContainerUser
 }
 
+// reasonUnknown is the reason of an instance that nobody saw end.
+const reasonUnknown = "ContainerStatusUnknown"
+
 // Verdict of a probe.
 type Verdict uint8
 
@@ -114,6 +119,7 @@ type Container struct {
 
 	Startup, Readiness Verdict
 	StopWhy            string // why this one instance is being stopped, when the pod is not
+	Again              bool   // it is being stopped in order to run anew, whatever it exits with
 
 	spec       *v1.Container
 	seen       *Instance     // while Launching: what an observation said meanwhile
@@ -127,7 +133,10 @@ type Container struct {
 	asked      time.Time     // while TermSent: the deadline that the runtime was last asked to keep; zero when it must be asked
 	askedGrace time.Duration // the grace of the last StopContainer
 	hookDone   bool          // this instance's postStart hook ended well
+	sent       bool          // while TermSent: TERM has been sent
+	preStop    bool          // while PreStopping: the hook has been asked for
 	probes     ProbeSet      // which probes run
+	stale      bool          // while Pulling: it is an image that is no longer asked for
 }
 
 // backoff is the doubling wait of something that keeps failing.
@@ -157,7 +166,7 @@ func (b *backoff) until(c *Config, failedAt time.Time) time.Time {
 // Runs tells whether the runtime may have a process of this container.
 func (c *Container) Runs() bool {
 	switch c.Stage {
-	case Launching, Unsure, Hooking, Up, PreStopping, TermSent:
+	case Launching, Unsure, Hooking, Up, PreStopping, InLine, TermSent:
 		return true
 	}
 	return false
@@ -168,9 +177,14 @@ func (c *Container) busy() bool {
 	return c.Stage == Creating || c.Stage == Launching || c.Stage == Unsure
 }
 
+// stopping tells whether the running instance is on its way to its end.
+func (c *Container) stopping() bool {
+	return c.Stage == PreStopping || c.Stage == InLine || c.Stage == TermSent
+}
+
 // started is upstream's "started": the process runs, its hook ended and its startup probe succeeded.
 func (c *Container) started() bool {
-	if c.Stage != Up && c.Stage != PreStopping && c.Stage != TermSent {
+	if c.Stage != Up && !c.stopping() {
 		return false
 	}
 	if c.Stage != Up && c.spec.Lifecycle != nil && c.spec.Lifecycle.PostStart != nil && !c.hookDone {
@@ -200,11 +214,8 @@ func (s *State) syncContainers(time.Time) {
 			return
 		}
 		c := old[i]
-		if c.spec.Image != spec.Image { // whatever was said about the old image is void
-			c.pull, c.retry = backoff{}, retry{}
-			if c.Stage == Waiting {
-				c.Reason, c.Message, c.until, c.notice = "", "", time.Time{}, time.Time{}
-			}
+		if c.spec.Image != spec.Image {
+			c.forgetImage()
 		}
 		c.spec = spec
 		s.Containers = append(s.Containers, c)
@@ -223,6 +234,19 @@ func (s *State) syncContainers(time.Time) {
 	for i := range s.Pod.Spec.EphemeralContainers {
 		c := v1.Container(s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		add(&c, Ephemeral)
+	}
+}
+
+// forgetImage makes void whatever was said about an image that is no longer the container's: the new one is tried at once.
+func (c *Container) forgetImage() {
+	c.pull, c.retry, c.restart = backoff{}, retry{}, backoff{}
+	switch {
+	case c.Stage == Pulling:
+		c.stale = true
+	case c.Stage == BackOff && c.Reason == crashLoop:
+		c.until = time.Time{}
+	case c.Stage == Waiting, c.Stage == Pulled, c.Stage == BackOff:
+		c.Stage, c.Reason, c.Message, c.until, c.notice = Waiting, "", "", time.Time{}, time.Time{}
 	}
 }
 

@@ -20,7 +20,7 @@ func (s *State) phase() v1.PodPhase {
 func (s *State) everRan() bool {
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		if in, _ := c.shown(); c.Kind == Main && in != nil {
+		if in, last := c.shown(); c.Kind == Main && (in != nil || last != nil) {
 			return true
 		}
 	}
@@ -49,13 +49,14 @@ func (s *State) count(ending bool) v1.PodPhase {
 		c := &s.Containers[i]
 		in, last := c.shown()
 		running := in != nil && in.State == InstanceRunning
-		never := in == nil && last == nil
+		ended := either(in != nil, in, last)
+		never := ended == nil
 		switch c.Kind {
 		case Init:
 			switch {
 			case running, never && !s.initialized():
 				initWaits++
-			case !never && in.ExitCode != 0 && !s.restarts(&Container{Kind: Init, Cur: in, spec: c.spec}):
+			case !never && ended.ExitCode != 0 && !s.restarts(&Container{Kind: Init, Cur: ended, spec: c.spec}):
 				return v1.PodFailed
 			}
 		case Sidecar:
@@ -77,10 +78,10 @@ func (s *State) count(ending bool) v1.PodPhase {
 				waits++
 			default:
 				stopped++
-				if !s.restarts(&Container{Kind: Main, Cur: in, spec: c.spec, StopWhy: c.StopWhy, Name: c.Name}) {
+				if !s.restarts(&Container{Kind: Main, Cur: ended, spec: c.spec, Again: c.Again}) {
 					forGood++
 				}
-				if in.ExitCode == 0 {
+				if ended.ExitCode == 0 {
 					succeeded++
 				}
 			}

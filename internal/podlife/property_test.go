@@ -26,7 +26,51 @@ func drawPod(t *rapid.T) *v1.Pod {
 		d := rapid.Int64Range(1, 600).Draw(t, "deadline")
 		p.Spec.ActiveDeadlineSeconds = &d
 	}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			drawContainer(t, &list[i])
+		}
+	}
 	return p
+}
+
+// drawContainer gives a container hooks, probes and rules of its own, now and then.
+func drawContainer(t *rapid.T, c *v1.Container) {
+	if c.Name[0] != 'i' {
+		switch rapid.IntRange(0, 9).Draw(t, "hooks") {
+		case 0:
+			c.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+		case 1:
+			c.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
+		}
+		if rapid.IntRange(0, 4).Draw(t, "liveness") == 0 {
+			c.LivenessProbe = &v1.Probe{}
+		}
+	}
+	if c.Name[0] == 's' || rapid.IntRange(0, 4).Draw(t, "rules") > 0 {
+		return
+	}
+	own := rapid.SampledFrom([]v1.ContainerRestartPolicy{
+		v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever,
+	}).Draw(t, "own")
+	if c.Name[0] == 'i' {
+		own = v1.ContainerRestartPolicyNever // Always would make it a sidecar
+	}
+	c.RestartPolicy = &own
+	c.RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action: rapid.SampledFrom([]v1.ContainerRestartRuleAction{
+			v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers,
+		}).Draw(t, "action"),
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+			Operator: rapid.SampledFrom([]v1.ContainerRestartRuleOnExitCodesOperator{
+				v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn,
+			}).Draw(t, "operator"),
+			Values: []int32{1},
+		},
+	}}
+	if r := &c.RestartPolicyRules[0]; r.Action == v1.ContainerRestartRuleActionRestartAllContainers {
+		r.ExitCodes.Operator = v1.ContainerRestartRuleOnExitCodesOpIn // there is no back-off: what cannot be started would begin anew for ever
+	}
 }
 
 func drawRun(t *rapid.T) func(string, uint32) behaviour {
@@ -56,7 +100,9 @@ func drawRun(t *rapid.T) func(string, uint32) behaviour {
 
 // poke is something that happens to the pod from outside.
 func poke(t *rapid.T, w *world) {
-	switch rapid.SampledFrom([]string{"tick", "observe", "sandbox", "vanish", "delete", "remove", "evict", "kill", "wait", "wait"}).Draw(t, "poke") {
+	switch rapid.SampledFrom([]string{
+		"tick", "observe", "sandbox", "vanish", "delete", "remove", "evict", "kill", "probe", "image", "wait", "wait",
+	}).Draw(t, "poke") {
 	case "tick":
 		w.step(Tick{})
 	case "observe":
@@ -79,6 +125,17 @@ func poke(t *rapid.T, w *world) {
 			}
 		}
 		w.step(Observation{Observed: w.observe()})
+	case "probe":
+		for _, c := range w.state.Containers {
+			if c.Stage == Up && c.spec.LivenessProbe != nil {
+				w.step(ProbeTurned{Container: c.Name, ID: c.Cur.ID, Probe: Liveness})
+				break
+			}
+		}
+	case "image":
+		p := w.state.Pod.DeepCopy()
+		p.Spec.Containers[0].Image += "x"
+		w.step(Desired{Pod: p})
 	case "delete":
 		p := w.state.Pod.DeepCopy()
 		now := metav1.NewTime(w.now)
@@ -216,7 +273,8 @@ func TestRestartChangesNothing(t *testing.T) {
 // story is the trace without the restart itself and what may be asked twice.
 func story(w *world) []string {
 	return slices.DeleteFunc(slices.Clone(w.trace), func(l string) bool {
-		return strings.Contains(l, "--- restart") || strings.Contains(l, "do admit") || strings.Contains(l, "do stop/") || strings.Contains(l, "do sweep/")
+		return strings.Contains(l, "--- restart") || strings.Contains(l, "do admit") || strings.Contains(l, "do stop/") || strings.Contains(l, "do sweep/") ||
+			strings.Contains(l, "/PreStop {")
 	})
 }
 

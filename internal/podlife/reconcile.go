@@ -103,7 +103,7 @@ func (m *mover) reconcileContainer(c *Container, o Observed) {
 		return
 	}
 	switch c.Stage {
-	case Created, Unsure, Hooking, Up, PreStopping, TermSent:
+	case Created, Unsure, Hooking, Up, PreStopping, InLine, TermSent:
 		m.vanished(c)
 	}
 }

@@ -11,16 +11,19 @@ import (
 
 // Saved is what the runtime and the API cannot tell a restarted kubelet. It is small on purpose, and JSON.
 type Saved struct {
-	Namespace  string           `json:"namespace"`
-	Name       string           `json:"name"`
-	UID        types.UID        `json:"uid"`
-	Admitted   bool             `json:"admitted,omitempty"`
-	Reject     *Rejection       `json:"reject,omitempty"`
-	Start      time.Time        `json:"start"`
-	Stop       Stop             `json:"stop,omitzero"`
-	Final      v1.PodPhase      `json:"final,omitempty"`
-	Released   bool             `json:"released,omitempty"`
-	Containers []SavedContainer `json:"containers,omitempty"` // those with something to say
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	UID       types.UID   `json:"uid"`
+	Admitted  bool        `json:"admitted,omitempty"`
+	Reject    *Rejection  `json:"reject,omitempty"`
+	Start     time.Time   `json:"start"`
+	Stop      Stop        `json:"stop,omitzero"`
+	Final     v1.PodPhase `json:"final,omitempty"`
+	Released  bool        `json:"released,omitempty"`
+	// Initialized is what users were told; RestartAll says that the containers are being removed to start anew.
+	Initialized bool             `json:"initialized,omitempty"`
+	RestartAll  bool             `json:"restartAll,omitempty"`
+	Containers  []SavedContainer `json:"containers,omitempty"` // those with something to say
 }
 
 // SavedContainer is the waiting of one container.
@@ -34,10 +37,16 @@ type SavedContainer struct {
 	Notice  time.Time `json:"notice,omitzero"`
 	Restart backoff   `json:"restart,omitzero"`
 	Pull    backoff   `json:"pull,omitzero"`
-	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped.
+	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop that its hook had not ended, InLine that
+	// it had not been sent TERM yet.
 	StopWhy  string    `json:"stopWhy,omitempty"`
 	Stopping string    `json:"stopping,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"`
+	PreStop  bool      `json:"preStop,omitempty"`
+	InLine   bool      `json:"inLine,omitempty"`
+	Again    bool      `json:"again,omitempty"`
+	// Reset says that the instance before the newest, or before the next, was removed because all containers restart.
+	Reset bool `json:"reset,omitempty"`
 }
 
 // Saved is what has to survive of s.
@@ -45,7 +54,7 @@ func (s *State) Saved() Saved {
 	out := Saved{
 		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID,
 		Admitted: s.Stage > Admitting && s.Reject == nil, Reject: s.Reject, Start: s.Start, Stop: s.Stop, Final: s.Final,
-		Released: s.Stage >= Finished,
+		Released: s.Stage >= Finished, Initialized: s.Initialized, RestartAll: s.RestartAll,
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
@@ -53,9 +62,11 @@ func (s *State) Saved() Saved {
 		if sc.BackOff = c.Stage == BackOff; sc.BackOff {
 			sc.Until, sc.Notice = c.until, c.notice
 		}
-		if c.Stage == PreStopping || c.Stage == TermSent {
+		if c.stopping() {
 			sc.StopWhy, sc.Stopping, sc.Deadline = c.StopWhy, c.Cur.ID, c.deadline
+			sc.PreStop, sc.InLine = c.Stage == PreStopping, c.Stage == InLine
 		}
+		sc.Again, sc.Reset = c.Again, c.Prev.isReset()
 		if sc != (SavedContainer{Name: c.Name}) {
 			out.Containers = append(out.Containers, sc)
 		}
@@ -95,7 +106,10 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		}
 		for _, sc := range saved.Containers {
 			if sc.Stopping == c.Cur.ID {
-				c.Stage, c.StopWhy, c.deadline = TermSent, sc.StopWhy, sc.Deadline // asked again with what is left
+				// Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
+				c.Stage, c.StopWhy, c.deadline = TermSent, sc.StopWhy, sc.Deadline
+				c.Stage = either(sc.InLine, InLine, either(sc.PreStop, PreStopping, c.Stage))
+				c.sent = c.Stage == TermSent
 			}
 		}
 	}
@@ -122,7 +136,8 @@ func Ran(p *v1.Pod) bool {
 }
 
 func (s *State) restoreSaved(saved *Saved) {
-	s.Start, s.Reject, s.Stop, s.Final = saved.Start, saved.Reject, saved.Stop, saved.Final
+	s.Start, s.Reject, s.Stop, s.Final, s.RestartAll = saved.Start, saved.Reject, saved.Stop, saved.Final, saved.RestartAll
+	s.Initialized = s.Initialized || saved.Initialized
 	switch {
 	case saved.Released:
 		s.Stage, s.Cgroup, s.Volumes, s.observeAfter = Finished, Returned, Returned, time.Time{}
@@ -138,7 +153,10 @@ func (s *State) restoreSaved(saved *Saved) {
 		if c == nil {
 			continue
 		}
-		c.Attempt, c.Reason, c.Message, c.restart, c.pull = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull
+		c.Attempt, c.Reason, c.Message, c.restart, c.pull, c.Again = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull, sc.Again
+		if sc.Reset {
+			c.Prev = resetInstance(c.Name, c.Attempt-1)
+		}
 		if sc.BackOff {
 			c.Stage, c.until, c.notice = BackOff, sc.Until, sc.Notice
 		}
@@ -175,6 +193,12 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		}
 	}
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
+	if c.Prev.isReset() {
+		if len(mine) == 0 {
+			return
+		}
+		mine = append(mine, *c.Prev)
+	}
 	if told := s.told(c); len(mine) == 0 && told != nil {
 		mine = append(mine, *told)
 	}
@@ -218,16 +242,19 @@ func (s *State) told(c *Container) *Instance {
 			}
 			in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
 			t := st.State.Terminated
+			if last := st.LastTerminationState.Terminated; t == nil && st.State.Waiting != nil && last != nil && last.Reason == reasonReset {
+				return resetInstance(c.Name, in.Attempt-1)
+			}
 			switch {
 			case t == nil && st.State.Running != nil:
 				in.ID, in.StartedAt = bareID(st.ContainerID), st.State.Running.StartedAt.Time
-				in.ExitCode, in.Reason = 137, "ContainerStatusUnknown"
+				in.ExitCode, in.Reason = 137, reasonUnknown
 				in.Message = "The container could not be located when the pod was terminated"
 				return in
 			case t == nil:
 				t = st.LastTerminationState.Terminated
 			}
-			if t == nil {
+			if t == nil || st.ContainerID == "" && t.ContainerID == "" { // the latter was told at the end, of one that never ran
 				return nil
 			}
 			in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message

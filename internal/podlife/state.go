@@ -20,7 +20,8 @@ import (
 //	        verdict            sandbox up, init done, every main container started
 //	New ─► Admitting ─► Starting ────────────────────────────────────► Running ◄─┐ a container restarts by policy
 //	           │           │  ▲                                           │  │ └───┘
-//	           │ rejected  │  └──────────── the sandbox is lost ──────────┘  │
+//	           │ rejected  │  └──── the sandbox is lost, or a rule ───────┘  │
+//	           │           │        restarts all containers                  │
 //	           │           │ deleted · removed · evicted · deadline · ...    │ every container ended, none restarts
 //	           │           ▼                                                 ▼
 //	           │        Stopping (why, deadline: only ever earlier) ◄────────┘
@@ -187,6 +188,9 @@ type State struct {
 	SandboxAttempt uint32
 	IPs            []string // of the sandbox, as last seen: they stay in the status until there are others
 
+	RestartAll  bool // a rule restarts every container: they are being stopped and removed, see resetAll
+	Initialized bool // users were told that the pod is initialized; that stays
+
 	Containers []Container // init ones in order, then main, then ephemeral ones
 	Final      v1.PodPhase // once nothing runs any more
 
@@ -218,7 +222,7 @@ func Defaults() *Config {
 	return &Config{
 		BackoffBase: 10 * time.Second, BackoffMax: 5 * time.Minute, BackoffReset: 10 * time.Minute,
 		RetryBase: 500 * time.Millisecond, RetryMax: 15 * time.Second,
-		PullNotice: 2 * time.Second, MinGrace: time.Second, RuntimeName: "containerd",
+		PullNotice: 2 * time.Second, MinGrace: 2 * time.Second, RuntimeName: "containerd",
 	}
 }
 

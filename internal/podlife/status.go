@@ -41,6 +41,9 @@ func Status(s State) v1.PodStatus {
 		}
 	}
 	byName := func(a, b v1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) }
+	if s.Stage >= Releasing {
+		unlocated(out.InitContainerStatuses, out.ContainerStatuses, s.Pod.Spec.InitContainers)
+	}
 	slices.SortFunc(out.ContainerStatuses, byName)
 	slices.SortFunc(out.EphemeralContainerStatuses, byName)
 	s.addresses(&out)
@@ -99,17 +102,23 @@ func is6(ip string) bool {
 // shown picks the instance that a container's status is about, and the one before it. An instance that was created but
 // never ran is not shown, so that a start costs no status of its own.
 func (c *Container) shown() (now, last *Instance) {
-	if c.Cur != nil && c.Cur.State != InstanceRunning && c.Cur.State != InstanceExited {
-		return c.Prev, nil
+	now, last = c.Cur, c.Prev
+	if now != nil && now.State != InstanceRunning && now.State != InstanceExited {
+		now, last = c.Prev, nil
 	}
-	return c.Cur, c.Prev
+	if now.isReset() {
+		return nil, now // it waits for a new one
+	}
+	return now, last
 }
 
 func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 	no := false
 	out := v1.ContainerStatus{Name: c.Name, Image: c.spec.Image, Started: &no, VolumeMounts: mountStatuses(c.spec)}
 	in, last := c.shown()
-	if in != nil {
+	if in == nil {
+		out.RestartCount = int32(c.Attempt)
+	} else {
 		out.RestartCount = int32(in.Attempt)
 		out.ImageID = in.ImageRef
 		out.Image = either(in.Image != "", in.Image, out.Image)
@@ -124,7 +133,7 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.Started = &yes
 	}
 	switch {
-	case in == nil && c.Kind == Init && s.initialized():
+	case in == nil && last == nil && c.Kind == Init && s.initialized():
 		out.State.Terminated = &v1.ContainerStateTerminated{
 			Reason:  "Completed",
 			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
@@ -144,12 +153,43 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 	if last != nil && last.State == InstanceExited {
 		out.LastTerminationState.Terminated = s.terminated(last)
 	}
-	if s.Stage >= Releasing && out.State.Terminated == nil && c.Kind == Main && s.initialized() {
-		out.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-			ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated",
-		}}
-	}
 	return out
+}
+
+// unlocated tells containers of an ended pod as ended that have not: all main ones once the pod was initialized, and the init ones up to
+// the last that has begun, the first one always.
+func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
+	end := func(list []v1.ContainerStatus) {
+		for i := range list {
+			if list[i].State.Terminated == nil {
+				list[i].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+					ExitCode: 137, Reason: reasonUnknown, Message: "The container could not be located when the pod was terminated",
+				}}
+			}
+		}
+	}
+	begun := func(c v1.ContainerStatus) bool {
+		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
+	}
+	well := func(t *v1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == 0 }
+	initialized := len(init) == 0 || slices.ContainsFunc(main, begun)
+	if n := len(init); n > 0 {
+		last := init[n-1]
+		if p := initSpecs[n-1].RestartPolicy; p != nil && *p == v1.ContainerRestartPolicyAlways {
+			initialized = initialized || last.State.Running != nil && *last.Started
+		} else {
+			initialized = initialized || well(last.State.Terminated) || well(last.LastTerminationState.Terminated)
+		}
+	}
+	if initialized {
+		end(main)
+	}
+	for i := len(init); i > 0; i-- {
+		if begun(init[i-1]) || i == 1 {
+			end(init[:i])
+			return
+		}
+	}
 }
 
 func (s *State) waiting(c *Container) *v1.ContainerStateWaiting {

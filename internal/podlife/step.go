@@ -16,6 +16,7 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 	m := &mover{State: s, now: now}
 	m.take(ev)
 	m.advance()
+	m.Initialized = m.Initialized || m.Stage > Admitting && m.Reject == nil && len(m.incomplete()) == 0
 	m.wakeUp()
 	if after := m.Saved(); !after.equal(before) {
 		m.fx = append([]Effect{Save{Saved: after, Durable: !after.Stop.same(before.Stop) || after.Final != before.Final}}, m.fx...)

@@ -153,7 +153,7 @@ func TestSidecarStartupProbe(t *testing.T) {
 	if w.status().Phase != v1.PodPending {
 		t.Fatal(w.status().Phase)
 	}
-	if !told(w, "Killing", "Container s failed startup probe, will be restarted") {
+	if !told(w, "Killing", "Init container s failed startup probe") {
 		t.Fatal("no event")
 	}
 	w.until(20 * time.Second)
@@ -461,5 +461,202 @@ func TestStartInDyingSandbox(t *testing.T) {
 	w.until(3 * time.Second)
 	if st := w.cstatus("m"); st.State.Running == nil || st.RestartCount != 2 {
 		t.Fatalf("%+v", st)
+	}
+}
+
+// An exit code may restart the whole pod in the sandbox it has: all containers are killed without their hooks, removed and counted as
+// restarted, and init containers run again. What users were told of initialization stays.
+func TestRestartAllContainers(t *testing.T) {
+	for _, lose := range []bool{false, true} { // a kubelet that restarts in the middle of it
+		p := newPod(v1.RestartPolicyNever, "i", "s", "m1", "m2")
+		never := v1.ContainerRestartPolicyNever
+		m1 := &p.Spec.Containers[0]
+		m1.RestartPolicy, m1.RestartPolicyRules = &never, []v1.ContainerRestartRule{{
+			Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+		}}
+		p.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+		w := newWorld(t, p)
+		w.run = func(n string, attempt uint32) behaviour {
+			switch {
+			case n == "i":
+				return behaviour{d: time.Second}
+			case n == "m1" && attempt == 0:
+				return behaviour{d: 5 * time.Second, code: 42}
+			case n == "m2":
+				return behaviour{deaf: true}
+			}
+			return behaviour{}
+		}
+		w.step(Tick{})
+		w.until(7 * time.Second)
+		cond := func(k v1.PodConditionType) v1.PodCondition {
+			st := w.status()
+			return st.Conditions[slices.IndexFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == k })]
+		}
+		if c := cond(v1.AllContainersRestarting); c.Status != v1.ConditionTrue || c.Reason != "RestartAllContainersStarted" {
+			t.Fatalf("%+v", c)
+		}
+		if w.status().Phase != v1.PodRunning {
+			t.Fatal(w.status().Phase)
+		}
+		if lose {
+			w.restart(nil)
+		}
+		w.until(8500 * time.Millisecond)
+		if st := w.cstatus("m2"); st.State.Waiting == nil || st.RestartCount != 1 || st.LastTerminationState.Terminated.Reason != "RestartingAllContainers" {
+			t.Fatalf("%+v", st)
+		}
+		if w.status().Phase != v1.PodPending || cond(v1.PodInitialized).Status != v1.ConditionTrue || cond(v1.AllContainersRestarting).Status != v1.ConditionFalse {
+			t.Fatal(w.status().Phase, w.status().Conditions)
+		}
+		if lose {
+			w.restart(nil)
+		}
+		w.until(time.Minute)
+		for n, want := range map[string]int{"i": 2, "s": 2, "m1": 2, "m2": 2} {
+			if st := w.cstatus(n); len(starts(w, n)) != want || st.RestartCount != 1 || n != "i" && st.State.Running == nil {
+				t.Fatalf("%s started at %v: %+v\n%s", n, starts(w, n), st, w.tail())
+			}
+		}
+		if len(w.boxes) != 1 || len(w.cons) != 4 || w.status().Phase != v1.PodRunning {
+			t.Fatalf("%d sandboxes, %d containers, %s", len(w.boxes), len(w.cons), w.status().Phase)
+		}
+		if slices.ContainsFunc(w.trace, func(l string) bool { return strings.Contains(l, "do hook") }) {
+			t.Fatal("a hook ran")
+		}
+	}
+}
+
+// Another image is tried at once, whatever the back-off of the one before it; one that was asked for before it came is not run.
+func TestAnotherImageIsTriedAtOnce(t *testing.T) {
+	for _, what := range []string{"pull", "crash", "slow"} {
+		p := newPod(v1.RestartPolicyAlways, "m")
+		w := newWorld(t, p)
+		image := func() string { return w.state.Container("m").spec.Image }
+		w.fail = func(e Effect) *Failure {
+			if _, ok := e.(PullImage); ok && what == "pull" && image() == "img" {
+				return &Failure{Reason: "ErrImagePull", Message: "not found"}
+			}
+			return nil
+		}
+		w.delay = func(e Effect) time.Duration {
+			if _, ok := e.(PullImage); ok && what == "slow" {
+				return 101 * time.Second
+			}
+			return 0
+		}
+		w.run = func(string, uint32) behaviour {
+			if what == "crash" && image() == "img" {
+				return behaviour{d: time.Millisecond, code: 1}
+			}
+			return behaviour{}
+		}
+		w.step(Tick{})
+		w.until(100 * time.Second)
+		p = p.DeepCopy()
+		p.Spec.Containers[0].Image = "other"
+		w.step(Desired{Pod: p})
+		w.until(either(what == "slow", 203*time.Second, 101*time.Second))
+		if st := w.cstatus("m"); st.State.Running == nil || w.cons[bareID(st.ContainerID)].Hash != SpecHash(&p.Spec.Containers[0]) {
+			t.Fatalf("%s: %+v\n%s", what, st, w.tail())
+		}
+		if what == "slow" && len(starts(w, "m")) != 1 {
+			t.Fatal(starts(w, "m"))
+		}
+	}
+}
+
+// A container that is killed by its liveness probe runs again unless the policy is Never, whatever it exits with, and users are told so.
+func TestLivenessRestarts(t *testing.T) {
+	for policy, want := range map[v1.RestartPolicy]struct {
+		phase   v1.PodPhase
+		starts  int
+		message string
+	}{
+		v1.RestartPolicyAlways:    {v1.PodRunning, 2, "Container m failed liveness probe, will be restarted"},
+		v1.RestartPolicyOnFailure: {v1.PodRunning, 2, "Container m failed liveness probe, will be restarted"},
+		v1.RestartPolicyNever:     {v1.PodFailed, 1, "Container m failed liveness probe"},
+	} {
+		p := newPod(policy, "m")
+		p.Spec.Containers[0].LivenessProbe = &v1.Probe{}
+		w := newWorld(t, p)
+		w.term0 = policy != v1.RestartPolicyNever
+		w.step(Tick{})
+		w.until(time.Second)
+		w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Liveness})
+		w.until(30 * time.Second)
+		if got := w.status().Phase; got != want.phase || len(starts(w, "m")) != want.starts || !told(w, "Killing", want.message) {
+			t.Fatalf("%s: %s, started at %v, %v", policy, got, starts(w, "m"), w.events)
+		}
+	}
+}
+
+// preStop hooks of all containers begin when the pod's end does, sidecars' too; TERM reaches a sidecar in its turn.
+func TestSidecarsHooksBeginAtOnce(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "s", "m")
+	p.Spec.InitContainers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+	w := newWorld(t, p)
+	w.delay = func(e Effect) time.Duration {
+		if _, ok := e.(StopContainer); ok {
+			return 4 * time.Second
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 30)})
+	w.until(11 * time.Second)
+	w.restart(nil) // the sidecar's turn has not come, and its hook does not run again
+	w.until(40 * time.Second)
+	var got []string
+	for _, l := range w.trace {
+		if strings.Contains(l, " exit ") || strings.Contains(l, "do hook") {
+			got = append(got, l)
+		}
+	}
+	want := []string{"+10.000s do hook/s-0/PreStop {Container:s ID:s-0 Hook:PreStop Limit:30s}", "+15.000s exit m-0 143", "+19.000s exit s-0 143"}
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %v\n%s", got, w.tail())
+	}
+}
+
+// A preStop hook that a restart of the kubelet cut short runs again, with what is left of the grace.
+func TestPreStopAgainAfterRestart(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+	w := newWorld(t, p)
+	w.delay = func(e Effect) time.Duration { return either(e.Key() == "hook/m-0/PreStop", 5*time.Second, 0) }
+	w.step(Tick{})
+	w.until(0)
+	w.step(Desired{Pod: deleting(p, w.now, 30)})
+	w.until(2 * time.Second)
+	w.restart(func(Effect) bool { return true })
+	w.until(time.Minute)
+	var got []string
+	for _, l := range w.trace {
+		if strings.Contains(l, " exit ") || strings.Contains(l, "do hook") {
+			got = append(got, strings.Fields(l)[0])
+		}
+	}
+	if !slices.Equal(got, []string{"+0.000s", "+2.000s", "+7.000s"}) {
+		t.Fatalf("%v\n%s", got, w.tail())
+	}
+}
+
+// What was created and never started when the pod stops is removed with it, and containers that never ran are told as upstream tells them.
+func TestStopBetweenCreateAndStart(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.delay = func(e Effect) time.Duration {
+		_, ok := e.(CreateContainer)
+		return either(ok, 5*time.Second, 0)
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(w.state.Pod, w.now, 30)})
+	w.until(time.Minute)
+	st := w.cstatus("m")
+	if len(w.cons) != 0 || w.state.Stage != Finished || st.State.Terminated == nil || st.State.Terminated.Reason != "ContainerStatusUnknown" {
+		t.Fatalf("%s, %d containers, %+v", w.state.Stage, len(w.cons), st)
 	}
 }

@@ -8,23 +8,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// stopOne begins the end of one running instance: hook, then TERM, then KILL after grace in all. message is the Killing event's.
+// stopOne begins the end of one running instance: hook, then, in its turn, TERM, then KILL after grace in all. message is the Killing
+// event's.
 func (m *mover) stopOne(c *Container, grace time.Duration, message string) {
-	grace = max(grace, m.cfg.MinGrace)
-	c.StopWhy, c.deadline, c.asked, c.retry = message, m.now.Add(grace), time.Time{}, retry{}
-	m.setProbes(c, either(m.Stage == Stopping, ReadinessOnly, NoProbes))
-	m.tell(c.Name, v1.EventTypeNormal, "Killing", message)
-	if l := c.spec.Lifecycle; l != nil && l.PreStop != nil && c.Stage != Hooking {
-		c.Stage = PreStopping
-		m.do(RunHook{Container: c.Name, ID: c.Cur.ID, Hook: PreStop, Limit: grace})
-		return
-	}
-	m.term(c)
+	hook := c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil && c.Stage != Hooking
+	m.beginEnd(c, grace, message, either(hook, PreStopping, InLine))
 }
 
-// term sends TERM, with what is left until the deadline.
-func (m *mover) term(c *Container) {
-	c.Stage = TermSent
+// killOne is stopOne without the hook and with the least grace.
+func (m *mover) killOne(c *Container, message string) { m.beginEnd(c, 0, message, InLine) }
+
+func (m *mover) beginEnd(c *Container, grace time.Duration, message string, first CStage) {
+	c.StopWhy, c.deadline, c.asked, c.retry = message, m.now.Add(max(grace, m.cfg.MinGrace)), time.Time{}, retry{}
+	c.Stage, c.preStop, c.sent = first, false, false
+	m.setProbes(c, ReadinessOnly)
+	m.tell(c.Name, v1.EventTypeNormal, "Killing", message)
 	m.pressOn(c)
 }
 
@@ -33,48 +31,61 @@ func (m *mover) pressOn(c *Container) {
 	if m.Stage == Stopping && m.Stop.Deadline.Before(c.deadline) {
 		c.deadline = m.Stop.Deadline
 	}
-	if c.Stage == PreStopping {
-		if m.now.Before(c.deadline) {
-			return
-		}
-		c.Stage = TermSent // the hook used up all of it
+	left := c.deadline.Sub(m.now)
+	if c.Stage == PreStopping && left <= 0 { // the hook used up all of it
+		c.Stage = InLine
 	}
-	if c.asked.IsZero() && !c.retry.due(m.now) {
+	if c.Stage == PreStopping && !c.preStop {
+		c.preStop = true
+		m.do(RunHook{Container: c.Name, ID: c.Cur.ID, Hook: PreStop, Limit: left})
+	}
+	if c.Stage == InLine && (m.inTurn(c) || left <= 0) {
+		c.Stage = TermSent
+	}
+	switch {
+	case c.Stage != TermSent:
+		return
+	case c.asked.IsZero() && !c.retry.due(m.now):
 		return // the last try failed a moment ago
-	}
-	if !c.asked.IsZero() && !c.deadline.Before(c.asked) {
+	case !c.asked.IsZero() && !c.deadline.Before(c.asked):
 		return // asked already, and there is no less time than then
 	}
-	left := time.Duration(math.Ceil(c.deadline.Sub(m.now).Seconds())) * time.Second // runtimes take whole seconds
-	c.asked, c.askedGrace = c.deadline, max(left, m.cfg.MinGrace)
+	whole := time.Duration(math.Ceil(left.Seconds())) * time.Second // runtimes take whole seconds
+	c.asked, c.askedGrace = c.deadline, max(whole, either(c.sent, time.Second, m.cfg.MinGrace))
+	c.sent = true
 	m.do(StopContainer{Container: c.Name, ID: c.Cur.ID, Grace: c.askedGrace})
 }
 
-// stopAll ends a pod's containers: all but the sidecars together, then the sidecars from the last to the first, all within
-// the pod's one deadline.
+// inTurn tells whether a container that is being stopped may be sent TERM. A sidecar of a pod that stops waits for the main containers,
+// and for the sidecars after it, which began to count on it.
+func (m *mover) inTurn(c *Container) bool {
+	if m.Stage != Stopping || c.Kind != Sidecar {
+		return true
+	}
+	for i := range slices.Backward(m.Containers) {
+		o := &m.Containers[i]
+		switch {
+		case o.Name == c.Name:
+			return true
+		case (o.Kind == Main || o.Kind == Sidecar) && (o.Runs() || o.busy()):
+			return false
+		}
+	}
+	return true
+}
+
+// stopAll ends a pod's containers within the pod's one deadline. The hooks of all begin at once; TERM comes in turn.
 func (m *mover) stopAll() {
-	quiet := true // nothing before this container in the order of stopping runs any more
-	stop := func(c *Container) {
-		switch c.Stage {
-		case Hooking, Up:
+	quiet := true
+	for i := range slices.Backward(m.Containers) { // so that one that ends here lets the ones before it go on
+		c := &m.Containers[i]
+		switch {
+		case c.Stage == Created:
+			m.neverStart(c)
+		case c.Stage == Hooking || c.Stage == Up:
 			m.stopOne(c, m.Stop.Deadline.Sub(m.now), "Stopping container "+c.Name)
-		case PreStopping, TermSent:
+		case c.stopping():
 			m.pressOn(c)
-		}
-	}
-	for i := range m.Containers {
-		if c := &m.Containers[i]; c.Kind != Sidecar {
-			stop(c)
-			quiet = quiet && !c.Runs() && !c.busy()
-		}
-	}
-	for _, c := range slices.Backward(m.Containers) {
-		c := m.Container(c.Name)
-		if c.Kind != Sidecar {
-			continue
-		}
-		if quiet || c.Stage == PreStopping || c.Stage == TermSent { // the latter: it was being stopped already
-			stop(c)
 		}
 		quiet = quiet && !c.Runs() && !c.busy()
 	}
@@ -173,7 +184,7 @@ func (m *mover) wakeUp() {
 		at(m.Stage <= Stopping && c.Stage == TermSent && c.asked.IsZero(), c.retry.at)
 		at(keeping && c.Stage == BackOff, c.until)
 		at(keeping && c.Stage == BackOff, c.notice)
-		at(m.Stage <= Stopping && c.Stage == PreStopping, c.deadline)
+		at(m.Stage <= Stopping && (c.Stage == PreStopping || c.Stage == InLine), c.deadline)
 	}
 	for i := range m.sweeps {
 		at(m.sweeps[i].stage != sweepRemoving && m.sweeps[i].stage != sweepStopping, m.sweeps[i].retry.at)

@@ -57,6 +57,10 @@ func (m *mover) takeImage(e ImageReady) {
 	if c == nil || c.Stage != Pulling {
 		return
 	}
+	if c.stale {
+		c.Stage, c.stale = Waiting, false
+		return
+	}
 	if e.Fail == nil {
 		// retry stays: an image that is there says nothing about why the container could not be created, and every new try of that
 		// comes by here. So does what is shown of such a failure, and CrashLoopBackOff: until the container runs.
@@ -175,13 +179,14 @@ func (m *mover) takeHook(e HookDone) {
 		if e.Fail != nil {
 			m.tell(c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 		}
-		m.term(c)
+		c.Stage = InLine
+		m.pressOn(c)
 	case e.Hook == PostStart && c.Stage == Hooking && e.Fail == nil:
 		c.hookDone, c.Stage = true, Up
 	case e.Hook == PostStart && c.Stage == Hooking:
 		m.tell(c.Name, v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
-		// What the hook said is for the log only: it may hold secrets.
-		c.Reason, c.Message = "PostStartHookError", "PostStartHook failed"
+		// Not in the event, which more people may read: what the hook said may hold secrets.
+		c.Reason, c.Message = "PostStartHookError", e.Fail.Message
 		m.stopOne(c, m.ownGrace(), "FailedPostStartHook")
 	}
 }
@@ -207,7 +212,8 @@ func (m *mover) takeProbe(e ProbeTurned) {
 	if p != nil {
 		grace = graceOf(p.TerminationGracePeriodSeconds, grace)
 	}
-	m.stopOne(c, grace, "Container "+c.Name+" failed "+string(e.Probe)+" probe, will be restarted")
+	c.Again = m.restartable(c)
+	m.stopOne(c, grace, anew(c, "failed "+string(e.Probe)+" probe"))
 }
 
 // adopt makes inst the container's current instance. The one before the previous one goes.
@@ -220,7 +226,7 @@ func (m *mover) adopt(c *Container, inst *Instance) {
 	}
 	c.Cur, c.Attempt, c.knownAt = inst, inst.Attempt, m.now
 	c.seen = nil
-	c.hookDone, c.asked, c.deadline, c.StopWhy = false, time.Time{}, time.Time{}, ""
+	c.hookDone, c.asked, c.deadline, c.StopWhy, c.Again = false, time.Time{}, time.Time{}, "", false
 	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
 }
 
@@ -236,7 +242,7 @@ func (m *mover) apply(c *Container, inst *Instance) {
 				c.Stage = Hooking
 				m.do(RunHook{Container: c.Name, ID: inst.ID, Hook: PostStart})
 			}
-		case Hooking, Up, PreStopping, TermSent:
+		case Hooking, Up, PreStopping, InLine, TermSent:
 			c.Cur = inst
 		}
 	case InstanceExited:
@@ -276,7 +282,7 @@ func (m *mover) setProbes(c *Container, want ProbeSet) {
 // vanished is the end of an instance that the runtime no longer knows.
 func (m *mover) vanished(c *Container) {
 	cp := *c.Cur
-	cp.State, cp.ExitCode, cp.Reason = InstanceExited, 137, "ContainerStatusUnknown"
+	cp.State, cp.ExitCode, cp.Reason = InstanceExited, 137, reasonUnknown
 	cp.Message = "The container could not be located when the pod was deleted.  The container used to be Running"
 	cp.FinishedAt = m.now
 	m.exited(c, &cp)

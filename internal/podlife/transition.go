@@ -90,7 +90,7 @@ func cause(a, b *Container) string {
 	switch {
 	case b.Stage == Exited:
 		return either(b.Cur.Reason != "", b.Cur.Reason, either(b.Cur.ExitCode == 0, "Completed", "Error"))
-	case b.Stage == TermSent || b.Stage == PreStopping:
+	case b.stopping():
 		return b.StopWhy
 	case b.Stage == BackOff, b.Stage == Waiting && a.Stage != BackOff && a.Stage != Exited:
 		return b.Reason
@@ -105,7 +105,7 @@ func fields(b *Container) []timeline.Field {
 	case Exited:
 		return []timeline.Field{{Key: "exit", Value: strconv.Itoa(int(b.Cur.ExitCode))}}
 	case BackOff:
-		return []timeline.Field{{Key: "wait", Value: either(b.Reason == "CrashLoopBackOff", b.restart.Wait, b.pull.Wait).String()}}
+		return []timeline.Field{{Key: "wait", Value: either(b.Reason == crashLoop, b.restart.Wait, b.pull.Wait).String()}}
 	}
 	return nil
 }

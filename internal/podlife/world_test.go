@@ -28,6 +28,7 @@ type world struct {
 	trace  []string
 	events []Tell
 	done   map[string]bool // sandbox/name that ended well
+	term0  bool            // TERM ends containers with 0
 }
 
 type behaviour struct {
@@ -286,7 +287,10 @@ func (w *world) execute(e Effect) Event {
 		}
 		return Swept{ID: x.ID, Fail: f}
 	case RemoveContainer:
-		if happens {
+		if in := w.cons[x.ID]; happens && in != nil {
+			if in.ExitCode == 0 {
+				delete(w.done, in.SandboxID+"/"+in.Name)
+			}
 			delete(w.cons, x.ID)
 			delete(w.ends, x.ID)
 		}
@@ -316,7 +320,7 @@ func (w *world) execute(e Effect) Event {
 		}
 		if in.State == InstanceRunning && happens {
 			b := w.run(in.Name, in.Attempt)
-			w.exit(x.ID, either(b.deaf, int32(137), 143), "")
+			w.exit(x.ID, either(b.deaf, int32(137), either(w.term0, int32(0), 143)), "")
 		}
 		return ContainerStopped{Container: x.Container, ID: x.ID, Grace: x.Grace, Instance: w.cons[x.ID], Fail: f}
 	case RunHook:
@@ -428,7 +432,7 @@ func (w *world) checkStart(in *Instance) {
 		return
 	}
 	for _, c := range w.state.Pod.Spec.InitContainers {
-		if c.RestartPolicy != nil {
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			continue
 		}
 		if !w.done[in.SandboxID+"/"+c.Name] {
