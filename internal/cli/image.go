@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -26,6 +27,22 @@ func newImage() *cobra.Command {
 				}
 			}
 			return nil
+		},
+	}, &cobra.Command{
+		Use:     "remove IMAGE...",
+		Aliases: []string{"rm"},
+		Short:   "Remove images that no pod uses, by name or id",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, images []string) error {
+			var errs []error
+			for _, image := range images {
+				names, err := daemon.RemoveImage(cmd.Context(), dataDir(cmd), image)
+				errs = append(errs, err)
+				for _, name := range names {
+					fmt.Fprintln(cmd.OutOrStdout(), "removed", name)
+				}
+			}
+			return errors.Join(errs...)
 		},
 	}, &cobra.Command{
 		Use:   "list",

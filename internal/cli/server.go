@@ -57,6 +57,8 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of the node (default: that of the default route)")
 	f.StringSliceVar(&c.TLSSANs, "tls-san", c.TLSSANs, "further names or addresses for the API server's certificate")
 	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
+	f.StringVar(&c.CredentialProviderConfig, "image-credential-provider-config", c.CredentialProviderConfig, "CredentialProviderConfig file, or a folder of such: which plug-ins know who to be at a registry")
+	f.StringVar(&c.CredentialProviderBinDir, "image-credential-provider-bin-dir", c.CredentialProviderBinDir, "folder of the credential provider plug-ins")
 	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of this node's pods")
 	f.StringVar(&c.ServiceCIDR, "service-cidr", c.ServiceCIDR, "addresses of services")
 	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", c.ServiceNodePortRange, "ports of the node that services of type NodePort get")

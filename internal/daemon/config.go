@@ -28,6 +28,8 @@ type Config struct {
 	NodeIP                     string   // empty: the address of the default route's device
 	TLSSANs                    []string // further names and addresses in the API server's certificate
 	KubeletConfig              string   // a KubeletConfiguration v1beta1 file
+	CredentialProviderConfig   string   // a CredentialProviderConfig file or a folder of such
+	CredentialProviderBinDir   string
 	PodCIDR                    string
 	ServiceCIDR                string
 	ServiceNodePortRange       string
@@ -92,6 +94,9 @@ func (c *Config) Complete() error {
 		return fmt.Errorf("--https-port and --kubelet-port are both %d: they must differ", c.HTTPSPort)
 	}
 	if err := c.completeAudit(); err != nil {
+		return err
+	}
+	if err := c.completeProviders(); err != nil {
 		return err
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 
 	"podo.dev/podo/internal/kubelet/eviction"
+	"podo.dev/podo/internal/kubelet/images/pulled"
 )
 
 // invalid says which honoured fields have values that cannot be.
@@ -61,10 +62,16 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	n := c.MaxParallelImagePulls
 	check(n == nil || *n >= 1, "maxParallelImagePulls must be a positive number")
 	check(n == nil || *n == 1 || !*c.SerializeImagePulls, "maxParallelImagePulls cannot be larger than 1 unless serializeImagePulls is false")
+	check(*c.RegistryPullQPS >= 0, "registryPullQPS: %d must not be a negative number", *c.RegistryPullQPS)
+	check(c.RegistryBurst >= 0, "registryBurst: %d must not be a negative number", c.RegistryBurst)
+	if _, err := ImagePolicy(c); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, imageGC(c)...)
 	size, err := resource.ParseQuantity(c.ContainerLogMaxSize)
 	check(err == nil && size.Value() > 0, "containerLogMaxSize: %q must be a positive size, such as 10Mi", c.ContainerLogMaxSize)
 	check(*c.ContainerLogMaxFiles > 1, "containerLogMaxFiles: %d must be greater than 1", *c.ContainerLogMaxFiles)
+	check(*c.ContainerLogMaxWorkers > 0, "containerLogMaxWorkers: %d must be greater than or equal to 1", *c.ContainerLogMaxWorkers)
 	every := c.ContainerLogMonitorInterval.Duration
 	check(every >= 3*time.Second, "containerLogMonitorInterval: %v must be 3s or longer", every)
 	if p := c.CrashLoopBackOff.MaxContainerRestartPeriod; p != nil {
@@ -139,6 +146,11 @@ func ParallelPulls(c *v1beta1.KubeletConfiguration) int {
 		return 0
 	}
 	return int(*c.MaxParallelImagePulls)
+}
+
+// ImagePolicy says which images that are there a pod must show that it may have.
+func ImagePolicy(c *v1beta1.KubeletConfiguration) (pulled.Policy, error) {
+	return pulled.NewPolicy(c.ImagePullCredentialsVerificationPolicy, c.PreloadedImagesVerificationAllowlist)
 }
 
 // PodLimit is how many pods may run on a machine with cpus processors.

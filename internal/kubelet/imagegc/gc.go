@@ -40,8 +40,10 @@ type Config struct {
 	Disk      func(ctx context.Context) (capacity, available int64, err error)
 	NodeEvent func(eventType, reason, message string) // must not block
 	Log       *slog.Logger
-	Policy    Policy
-	Every     time.Duration // default five minutes
+	// Seen is told the ids of all images that there were at a moment; may be nil.
+	Seen   func(ids []string, at time.Time)
+	Policy Policy
+	Every  time.Duration // default five minutes
 }
 
 // Validate fills in defaults and says what is missing.
@@ -164,6 +166,13 @@ func (c *Collector) look(ctx context.Context, now time.Time) ([]*candidate, kept
 	var err error
 	if s.images, err = c.cfg.Runtime.ListImages(ctx); err != nil {
 		return nil, kept{}, fmt.Errorf("list images: %w", err)
+	}
+	if c.cfg.Seen != nil {
+		ids := make([]string, len(s.images))
+		for i := range s.images {
+			ids[i] = s.images[i].Id
+		}
+		c.cfg.Seen(ids, now)
 	}
 	containers, err := c.cfg.Runtime.ListContainers(ctx, nil) // of whatever kubelet, when several share the runtime
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distribution/reference"
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -154,11 +153,7 @@ func (m *Manager) EnsureVolume(ctx context.Context, pod *v1.Pod, as *v1.Containe
 	if _, err := m.Ensure(ctx, pod, as, sandbox); err != nil {
 		return "", err
 	}
-	named, err := reference.ParseNormalizedNamed(as.Image)
-	if err != nil {
-		return "", err
-	}
-	return reference.TagNameOnly(named).String(), nil
+	return WholeName(as.Image), nil
 }
 
 func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pullRequest) (string, error) {

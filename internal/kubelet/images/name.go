@@ -7,6 +7,15 @@ import (
 	"github.com/distribution/reference"
 )
 
+// WholeName is what the runtime calls an image: with its registry and a tag or digest. What is no image name stays as it is.
+func WholeName(image string) string {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return image
+	}
+	return reference.TagNameOnly(named).String()
+}
+
 // normalize checks an image's name and gives it the tag "latest" when it has neither tag nor digest. A short name stays short:
 // which registry it means is the runtime's to say. repo is the full name without tag and digest, for finding credentials.
 func normalize(image string) (name, repo string, err error) {

@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -37,6 +39,7 @@ type RotatorConfig struct {
 	Log      *slog.Logger
 	MaxSize  int64         // bytes of a log before it is rotated; negative: never
 	MaxFiles int           // files kept of one log, the current one included; at least 2
+	Workers  int           // logs rotated at once; default 1
 	Every    time.Duration // between two looks; default 10 s
 }
 
@@ -53,6 +56,7 @@ func (c *RotatorConfig) Validate() error {
 	if c.Every == 0 {
 		c.Every = 10 * time.Second
 	}
+	c.Workers = max(c.Workers, 1)
 	return nil
 }
 
@@ -119,12 +123,28 @@ func (r *Rotator) Rotate(ctx context.Context) error {
 			}
 		}
 		paths[c.Id] = path
-		if err := r.one(ctx, c.Id, path); err != nil {
-			errs = append(errs, fmt.Errorf("log %s: %w", path, err))
-		}
 	}
 	r.paths = paths
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.all(ctx, paths)...)...)
+}
+
+// all looks at logs, by container, several at once: compressing takes time.
+func (r *Rotator) all(ctx context.Context, paths map[string]string) (errs []error) {
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(r.cfg.Workers)
+	for id, path := range paths {
+		g.Go(func() error {
+			if err := r.one(ctx, id, path); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("log %s: %w", path, err))
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // nothing fails but its own log
+	return errs
 }
 
 func (r *Rotator) one(ctx context.Context, id, path string) error {
@@ -193,8 +213,12 @@ func compress(name string) (err error) {
 		return err
 	}
 	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
 	tmp := name + unfinished
-	out, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	out, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, info.Mode())
 	if err != nil {
 		return err
 	}

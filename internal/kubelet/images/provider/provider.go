@@ -44,6 +44,12 @@ type Plugins struct {
 	all []*plugin
 }
 
+// Check says what is wrong with a configuration and its plug-ins.
+func Check(path, binDir string) error {
+	_, err := read(path, binDir)
+	return err
+}
+
 // New reads the configuration. It runs nothing.
 func New(c Config) (*Plugins, error) {
 	if c.Accounts == nil || c.Logger == nil {

@@ -82,6 +82,13 @@ func Open(dir string, policy Policy, log *slog.Logger) (*Records, error) {
 	return r, nil
 }
 
+// Unfinished tells whether there is something for Recover.
+func (r *Records) Unfinished() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.intents) > 0
+}
+
 // Recover finishes what a crash left: a pull that was begun and whose image is there gets its record.
 func (r *Records) Recover(images []*runtimev1.Image, whole func(image string) string) {
 	r.mu.Lock()
