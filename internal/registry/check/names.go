@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -116,4 +117,46 @@ func (e *Errors) StandardFinalizer(p *field.Path, f string) {
 	if !strings.Contains(f, "/") {
 		e.Invalid(p, f, "name is neither a standard finalizer name nor is it fully qualified")
 	}
+}
+
+// SignerName checks for domain.example/name: a domain of two labels or more, and a path of subdomains.
+func (e *Errors) SignerName(p *field.Path, name string) {
+	if name == "" {
+		e.Required(p, "")
+		return
+	}
+	domain, path, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(path, "/") {
+		e.Invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+		return
+	}
+	if len(domain) > validation.DNS1123SubdomainMaxLength {
+		e.TooLong(p, validation.DNS1123SubdomainMaxLength)
+	}
+	// The first bad label is reported; more would repeat it.
+	labels := func(whole string, check func(string) []string) int {
+		parts := strings.Split(whole, ".")
+		for _, l := range parts {
+			if msgs := check(l); len(msgs) > 0 {
+				for _, m := range msgs {
+					e.Invalid(p, whole, fmt.Sprintf("validating label %q: %s", l, m))
+				}
+				break
+			}
+		}
+		return len(parts)
+	}
+	if labels(domain, validation.IsDNS1123Label) < 2 {
+		e.Invalid(p, domain, "should be a domain with at least two segments separated by dots")
+	}
+	labels(path, validation.IsDNS1123Subdomain)
+	if most := 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2; len(name) > most {
+		e.TooLong(p, most)
+	}
+}
+
+// KubernetesSigner says that a signer is upstream's: its domain is kubernetes.io or below.
+func KubernetesSigner(name string) bool {
+	host, _, _ := strings.Cut(name, "/")
+	return host == "kubernetes.io" || strings.HasSuffix(host, ".kubernetes.io")
 }

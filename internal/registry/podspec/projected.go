@@ -151,7 +151,7 @@ func (v *validator) trustBundle(p *field.Path, b *v1.ClusterTrustBundleProjectio
 		if *b.SignerName == "" {
 			v.Required(p.Child("signerName"), "must be a valid signer name")
 		}
-		v.signerName(p.Child("signerName"), *b.SignerName)
+		v.SignerName(p.Child("signerName"), *b.SignerName)
 		v.labelSelector(p.Child("labelSelector"), b.LabelSelector)
 	default:
 		v.Required(p, "either name or signerName must be specified")
@@ -172,7 +172,7 @@ func trustBundleName(name string) []string {
 var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
 func (v *validator) podCertificate(p *field.Path, c *v1.PodCertificateProjection, take func(string)) {
-	v.signerName(p.Child("signerName"), c.SignerName)
+	v.SignerName(p.Child("signerName"), c.SignerName)
 	for _, k := range check.Sorted(c.UserAnnotations) {
 		v.Add(validation.IsDomainPrefixedKey(p.Child("userAnnotations"), strings.ToLower(k)))
 	}
@@ -182,8 +182,7 @@ func (v *validator) podCertificate(p *field.Path, c *v1.PodCertificateProjection
 	check.OneOf(&v.Errors, p.Child("keyType"), c.KeyType, keyTypes...)
 	if s := c.MaxExpirationSeconds; s != nil {
 		longest := int32(91 * 86400)
-		host, _, _ := strings.Cut(c.SignerName, "/")
-		if host == "kubernetes.io" || strings.HasSuffix(host, ".kubernetes.io") {
+		if check.KubernetesSigner(c.SignerName) {
 			longest = 86400
 		}
 		if *s < 3600 {
@@ -207,40 +206,4 @@ func (v *validator) podCertificate(p *field.Path, c *v1.PodCertificateProjection
 		v.Required(p, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
 	}
 	v.userID(p.Child("user"), c.User)
-}
-
-// signerName checks for domain.example/name: a domain of two labels or more, and a path of subdomains.
-func (v *validator) signerName(p *field.Path, name string) {
-	if name == "" {
-		v.Required(p, "")
-		return
-	}
-	domain, path, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(path, "/") {
-		v.Invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
-		return
-	}
-	if len(domain) > validation.DNS1123SubdomainMaxLength {
-		v.TooLong(p, validation.DNS1123SubdomainMaxLength)
-	}
-	// The first bad label is reported; more would repeat it.
-	labels := func(whole string, check func(string) []string) int {
-		parts := strings.Split(whole, ".")
-		for _, l := range parts {
-			if msgs := check(l); len(msgs) > 0 {
-				for _, m := range msgs {
-					v.Invalid(p, whole, fmt.Sprintf("validating label %q: %s", l, m))
-				}
-				break
-			}
-		}
-		return len(parts)
-	}
-	if labels(domain, validation.IsDNS1123Label) < 2 {
-		v.Invalid(p, domain, "should be a domain with at least two segments separated by dots")
-	}
-	labels(path, validation.IsDNS1123Subdomain)
-	if most := 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2; len(name) > most {
-		v.TooLong(p, most)
-	}
 }
