@@ -1,0 +1,350 @@
+package routes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/pki"
+	"podo.dev/podo/internal/view"
+)
+
+// protocol marks our routes in the kernel's table ('p'; `ip route` shows it as proto 112).
+const protocol netlink.RouteProtocol = 'p'
+
+var nodeKind = schema.GroupResource{Resource: "nodes"}
+
+// Config is what a Keeper needs.
+type Config struct {
+	View *view.View // has the nodes
+	Node string
+	// File remembers which routes are ours.
+	File string
+	// Ignore are devices that lead to this node's own pods.
+	Ignore string
+	// Network, when set, is told of this node's range and everybody's whenever they change: it makes the pod network and its rules.
+	Network func(ctx context.Context, own, all []netip.Prefix) error
+	// Far is told once of each node that is not on the same link.
+	Far func(node, message string)
+	Log *slog.Logger
+}
+
+// Keeper is the one writer of these routes.
+type Keeper struct {
+	c    Config
+	far  map[string]string // nodes that were told of, and their addresses
+	told string            // what Network was told last
+}
+
+// New makes a Keeper.
+func New(c Config) (*Keeper, error) {
+	if c.View == nil || c.Node == "" || c.File == "" || c.Far == nil || c.Log == nil {
+		return nil, errors.New("routes: View, Node, File, Far and Log must be set")
+	}
+	return &Keeper{c: c, far: map[string]string{}}, nil
+}
+
+const retry = 2 * time.Second
+
+// Run keeps the routes until ctx ends, and then leaves them: pods go on. It works whenever a node, a device or an address changes.
+func (k *Keeper) Run(ctx context.Context, ready func()) error {
+	changed, stop, err := hostChanges()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	ready()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	<-again.C
+	for ctx.Err() == nil {
+		now := k.c.View.Snapshot()
+		w, err := k.c.View.Watch(nodeKind, now.Rev())
+		if err != nil {
+			return err
+		}
+		if err := k.keep(ctx, nodesOf(now)); err != nil && ctx.Err() == nil {
+			k.c.Log.Warn("the way to other nodes' pods is not complete, it is tried again", "in", retry, "err", err)
+			again.Reset(retry)
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.Ready():
+		case <-changed:
+		case <-again.C:
+		}
+	}
+	return nil
+}
+
+func nodesOf(s view.Snapshot) (all []Node) {
+	for e := range s.All(nodeKind, "", view.Key{}) {
+		if n, ok := e.Object.(*v1.Node); ok {
+			all = append(all, nodeOf(n))
+		}
+	}
+	return all
+}
+
+func nodeOf(n *v1.Node) Node {
+	out := Node{Name: n.Name}
+	for _, a := range n.Status.Addresses {
+		if a.Type == v1.NodeInternalIP && !out.IP.IsValid() {
+			out.IP, _ = netip.ParseAddr(a.Address)
+		}
+	}
+	texts := n.Spec.PodCIDRs
+	if len(texts) == 0 && n.Spec.PodCIDR != "" {
+		texts = []string{n.Spec.PodCIDR}
+	}
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	return out
+}
+
+// keep does what the plan says.
+func (k *Keeper) keep(ctx context.Context, nodes []Node) error {
+	if err := k.network(ctx, nodes); err != nil {
+		return err
+	}
+	ours, err := recorded(k.c.File)
+	if err != nil {
+		return err
+	}
+	links, err := hostLinks(k.c.Ignore)
+	if err != nil {
+		return err
+	}
+	have, err := hostRoutes(ours)
+	if err != nil {
+		return err
+	}
+	p := Decide(k.c.Node, nodes, links, have)
+	k.tell(p.Far)
+	if len(p.Add)+len(p.Remove) == 0 {
+		return nil
+	}
+	next := slices.Clone(ours)
+	for _, r := range p.Add {
+		if !slices.Contains(next, r.To) {
+			next = append(next, r.To)
+		}
+	}
+	// What is about to be ours is written down first: a crash between leaves a line too many, never a route of nobody's.
+	if err := record(k.c.File, next); err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range p.Remove {
+		if !slices.ContainsFunc(p.Add, func(a Route) bool { return a.To == r.To }) { // else it is replaced
+			errs = append(errs, remove(r.To))
+		}
+	}
+	for _, r := range p.Add {
+		errs = append(errs, add(r))
+	}
+	k.c.Log.Info("routes to other nodes' pods", "added", fmt.Sprint(p.Add), "removed", fmt.Sprint(p.Remove))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	left := slices.DeleteFunc(next, func(to netip.Prefix) bool {
+		return slices.ContainsFunc(p.Remove, func(r Route) bool { return r.To == to }) && !slices.ContainsFunc(p.Add, func(r Route) bool { return r.To == to })
+	})
+	return record(k.c.File, left)
+}
+
+// network tells Network what has changed of the ranges.
+func (k *Keeper) network(ctx context.Context, nodes []Node) error {
+	var own, all []netip.Prefix
+	for _, n := range nodes {
+		all = append(all, n.Pods...)
+		if n.Name == k.c.Node {
+			own = n.Pods
+		}
+	}
+	text := fmt.Sprint(own, all)
+	if k.c.Network == nil || len(own) == 0 || text == k.told {
+		return nil
+	}
+	if err := k.c.Network(ctx, own, all); err != nil {
+		return err
+	}
+	k.told = text
+	return nil
+}
+
+func (k *Keeper) tell(far []Node) {
+	now := map[string]string{}
+	for _, n := range far {
+		now[n.Name] = n.IP.String()
+		if k.far[n.Name] != n.IP.String() {
+			k.c.Far(n.Name, fmt.Sprintf("Node %s (%s) is not on the same link as this node: their pods cannot reach each other. Podo leads from "+
+				"node to node by host routes on one link only; give the nodes addresses of one network with --node-ip, or routes of your own", n.Name, n.IP))
+		}
+	}
+	k.far = now
+}
+
+// Remove takes away the routes that the file remembers, and the file.
+func Remove(file string) error {
+	ours, err := recorded(file)
+	if err != nil {
+		return err
+	}
+	have, err := hostRoutes(ours)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range have {
+		errs = append(errs, remove(r.To))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func recorded(file string) (ours []netip.Prefix, err error) {
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(content, &ours); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w): remove it, and the routes that `ip route show proto %d` lists", file, err, protocol)
+	}
+	return ours, nil
+}
+
+func record(file string, ours []netip.Prefix) error {
+	content, err := json.Marshal(ours)
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(file, append(content, '\n'), 0o600)
+}
+
+// hostChanges has a value after devices, addresses or routes changed.
+func hostChanges() (changed chan struct{}, stop func(), err error) {
+	changed, done := make(chan struct{}, 1), make(chan struct{})
+	links, addrs := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate)
+	if err := netlink.LinkSubscribe(links, done); err != nil {
+		return nil, nil, fmt.Errorf("listening to changes of network devices: %w", err)
+	}
+	if err := netlink.AddrSubscribe(addrs, done); err != nil {
+		close(done)
+		return nil, nil, fmt.Errorf("listening to changes of addresses: %w", err)
+	}
+	go func() {
+		for links != nil || addrs != nil {
+			select {
+			case u, ok := <-links:
+				if !ok {
+					links = nil
+				} else if strings.HasPrefix(u.Attrs().Name, "veth") {
+					continue // a pod's
+				}
+			case _, ok := <-addrs:
+				if !ok {
+					addrs = nil
+				}
+			}
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return changed, func() { close(done) }, nil
+}
+
+// hostLinks are the devices that are up, with their networks.
+func hostLinks(ignore string) (all []Link, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing network devices: %w", err)
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		if a.Flags&net.FlagUp == 0 || a.Flags&net.FlagLoopback != 0 || a.Name == ignore {
+			continue
+		}
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			return nil, fmt.Errorf("listing the addresses of %s: %w", a.Name, err)
+		}
+		out := Link{Index: a.Index, Name: a.Name}
+		for _, addr := range addrs {
+			if p, err := netip.ParsePrefix(addr.IPNet.String()); err == nil {
+				out.Nets = append(out.Nets, p)
+			}
+		}
+		all = append(all, out)
+	}
+	return all, nil
+}
+
+// hostRoutes are those of the recorded routes that the kernel has.
+func hostRoutes(ours []netip.Prefix) (all []Route, err error) {
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	for _, r := range list {
+		if r.Dst == nil {
+			continue
+		}
+		to, err := netip.ParsePrefix(r.Dst.String())
+		via, ok := netip.AddrFromSlice(r.Gw)
+		if err == nil && ok && slices.Contains(ours, to) {
+			all = append(all, Route{To: to, Via: via.Unmap(), Link: r.LinkIndex})
+		}
+	}
+	return all, nil
+}
+
+func add(r Route) error {
+	err := netlink.RouteReplace(&netlink.Route{Dst: ipNet(r.To), Gw: r.Via.AsSlice(), LinkIndex: r.Link, Protocol: protocol})
+	if err != nil {
+		return fmt.Errorf("adding the route to %s: %w", r, err)
+	}
+	return nil
+}
+
+func remove(to netip.Prefix) error {
+	err := netlink.RouteDel(&netlink.Route{Dst: ipNet(to), Protocol: protocol})
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("removing the route to %s: %w", to, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
