@@ -25,6 +25,9 @@ type outbox struct {
 	jobs     chan bindJob
 	results  chan bindResult // as large as jobs: workers never block
 
+	preemptions chan preemption
+	cleared     chan cleared // as large: their workers never block either
+
 	mu      sync.Mutex
 	reports map[types.UID]report
 	order   []types.UID
@@ -43,19 +46,28 @@ type bindResult struct {
 	err error
 }
 
-// report is a failure as the pod's condition and event tell it.
+// report is a failure as the pod's condition and event tell it, and where the pod waits for room. Without a reason it tells the
+// latter only.
 type report struct {
 	pod             *v1.Pod
 	reason, message string
+	nominate        string // a node
 	tries           int
 }
 
-// reporters is how many conditions are written at once.
-const reporters = 4
+// reporters is how many conditions are written at once, preemptors for how many pods others are deleted.
+const (
+	reporters  = 4
+	preemptors = 4
+)
+
+// maxPreempting bounds for how many pods room is being made.
+const maxPreempting = 512
 
 func newOutbox(c Config) *outbox {
 	return &outbox{
 		config: c, jobs: make(chan bindJob, c.MaxInFlight), results: make(chan bindResult, c.MaxInFlight),
+		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting),
 		reports: map[types.UID]report{}, wake: make(chan struct{}, reporters),
 	}
 }
@@ -71,6 +83,18 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 					return
 				case job := <-o.jobs:
 					o.results <- bindResult{job, o.doBind(ctx, job)}
+				}
+			}
+		})
+	}
+	for range preemptors {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case p := <-o.preemptions:
+					o.cleared <- cleared{p.pod.UID, o.doPreempt(ctx, p)}
 				}
 			}
 		})
@@ -100,6 +124,8 @@ func (o *outbox) bind(job bindJob) {
 	o.inFlight++
 	o.jobs <- job // has room for all that may be in flight
 }
+
+func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way
 
 // drain waits until nothing is in flight.
 func (o *outbox) drain(ctx context.Context) error {
@@ -171,8 +197,11 @@ func (o *outbox) findOut(ctx context.Context, job bindJob, lost error) error {
 
 func (o *outbox) report(r report) {
 	o.mu.Lock()
-	if _, queued := o.reports[r.pod.UID]; !queued {
+	was, queued := o.reports[r.pod.UID]
+	if !queued {
 		o.order = append(o.order, r.pod.UID)
+	} else if r.reason == "" {
+		r.reason, r.message, r.tries = was.reason, was.message, was.tries
 	}
 	o.reports[r.pod.UID] = r
 	o.mu.Unlock()
@@ -198,7 +227,7 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 	if ctx.Err() != nil {
 		return
 	}
-	if r.tries == 0 {
+	if r.tries == 0 && r.reason != "" {
 		o.config.Events.Event(r.pod, v1.EventTypeWarning, "FailedScheduling", r.message)
 	}
 	_, err := o.config.Client.Mutate(ctx, client.Pods.At(r.pod.Namespace, r.pod.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
@@ -206,9 +235,15 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 		if pod.UID != r.pod.UID || pod.Spec.NodeName != "" {
 			return false, nil
 		}
-		return setCondition(pod, v1.PodCondition{
+		moved := pod.Status.NominatedNodeName != r.nominate
+		pod.Status.NominatedNodeName = r.nominate
+		if r.reason == "" {
+			return moved, nil
+		}
+		told := setCondition(pod, v1.PodCondition{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: r.reason, Message: r.message, ObservedGeneration: pod.Generation,
-		}, time.Now()), nil
+		}, time.Now())
+		return moved || told, nil
 	})
 	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
 		return

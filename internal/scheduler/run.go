@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plan"
@@ -22,11 +23,14 @@ type run struct {
 	out     *outbox
 	nodes   *view.Watcher
 	pods    *view.Watcher
+	// preempting are the pods whose victims are being deleted.
+	preempting map[types.UID]bool
 }
 
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	r := &run{
 		config: c, cluster: framework.NewCluster(), planner: plan.New(c.Plugins, c.Seed), out: out,
+		preempting: map[types.UID]bool{},
 	}
 	r.queue = queue.New(queue.Config{PreEnqueue: c.Plugins.PreEnqueue, Less: c.Plugins.Sort.Less, Moved: r.tellMoved})
 	var err error
@@ -85,6 +89,8 @@ func (r *run) loop(ctx context.Context) error {
 		case <-r.pods.Ready():
 		case res := <-r.out.results:
 			r.settle(res)
+		case res := <-r.out.cleared:
+			r.roomMade(res)
 		case <-timer:
 		}
 		stop()
@@ -100,6 +106,9 @@ func (r *run) absorb(ctx context.Context) error {
 		select {
 		case res := <-r.out.results:
 			r.settle(res)
+			continue
+		case res := <-r.out.cleared:
+			r.roomMade(res)
 			continue
 		case <-r.nodes.Ready():
 			changes, _, err := r.nodes.Next(ctx)
@@ -152,31 +161,58 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		r.dropPod(pod, "ended", now)
 	case pod.Spec.NodeName != "":
-		r.queue.Delete(pod.UID)
+		r.forgetWaiting(pod, now)
 		if freed := r.cluster.SetPod(pod); freed != nil {
 			r.wake("pod "+pod.Name+" shrank", freed, now)
 		}
 	case pod.DeletionTimestamp != nil:
 		// Never bound from here on: if it is assumed, its bind is under way and the API server decides.
-		r.queue.Delete(pod.UID)
+		r.forgetWaiting(pod, now)
 	case pod.Spec.SchedulerName == r.config.SchedulerName:
+		known := r.queue.Item(pod.UID) != nil
 		r.queue.Set(pod, r.cluster.Shape, now)
+		if item := r.queue.Item(pod.UID); !known && pod.Status.NominatedNodeName != "" {
+			r.cluster.Nominate(item.Pod, pod.Status.NominatedNodeName)
+		}
+	}
+}
+
+// forgetWaiting ends a pod's waiting. Room that was held for it may be another's.
+func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
+	r.queue.Delete(pod.UID)
+	if held := r.cluster.Denominate(pod.UID); held != nil {
+		r.wake("pod "+pod.Name+" no longer waits", held, now)
 	}
 }
 
 func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
-	r.queue.Delete(pod.UID)
+	r.forgetWaiting(pod, now)
 	if freed := r.cluster.RemovePod(pod.UID); freed != nil {
 		r.wake("pod "+pod.Name+" "+how, freed, now)
 	}
 }
 
-// wake moves the pods that an event on one node helps: those that would fit there now.
+// wake moves the pods that an event on one node helps: those that would fit there now, and those that could make room there unless
+// they wait for room that is being made.
 func (r *run) wake(why string, on *framework.Node, now time.Time) {
 	if on == nil || on.Object == nil {
 		return
 	}
-	r.queue.Wake(why, func(s *framework.Shape) bool { return r.planner.Fits(s, on) == nil }, now)
+	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
+		switch r.planner.Helps(s, on) {
+		case plan.Room:
+			return anyItem
+		case plan.Victims:
+			return r.waitsForNoRoom
+		}
+		return nil
+	}, now)
+}
+
+func anyItem(*queue.Item) bool { return true }
+
+func (r *run) waitsForNoRoom(i *queue.Item) bool {
+	return r.cluster.NominatedTo(i.Pod.Object.UID) == nil
 }
 
 // attempt tries to place one pod.
@@ -197,9 +233,13 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	}
 	rec = rec.Move("", "unschedulable").Because(v1.PodReasonUnschedulable).With("try", item.Attempts).With("nodes", d.Diagnosis.Nodes)
 	rec.Fields = append(rec.Fields, d.Diagnosis.Fields()...)
+	room := r.makeRoom(item.Pod, d.Diagnosis, now)
+	if room.Node != nil {
+		rec = rec.With("nominated", room.Node.Name).With("victims", names(room.Victims))
+	}
 	r.config.Append(rec)
 	r.queue.Rejected(item, now)
-	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message()})
+	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message(room.Text), nominate: r.waitsOn(pod.UID)})
 }
 
 // settle takes in how a bind ended.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plugins"
 	"podo.dev/podo/internal/timeline"
 	"podo.dev/podo/internal/view"
@@ -34,6 +35,8 @@ type Config struct {
 	// SchedulerName selects the pods by spec.schedulerName. Default "default-scheduler".
 	SchedulerName string
 	Plugins       plugins.Set // default: plugins.Default()
+	// Budgets are those that pods have now; default: there are none.
+	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.
 	Seed uint64
 	// Binders is how many binds are under way at once, MaxInFlight how many pods are assumed and not bound. Defaults 32, 512.
@@ -59,6 +62,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Plugins.Sort == nil {
 		c.Plugins = plugins.Default()
+	}
+	if c.Budgets == nil {
+		c.Budgets = func() []framework.Budget { return nil }
 	}
 	if c.Binders == 0 {
 		c.Binders = 32

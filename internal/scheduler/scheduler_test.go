@@ -125,6 +125,17 @@ func (w *world) node(n *v1.Node) {
 	}
 }
 
+func (w *world) cordon(name string, yes bool) {
+	w.t.Helper()
+	_, err := w.admin.Mutate(context.Background(), client.Nodes.At("", name), func(o runtime.Object) (bool, error) {
+		o.(*v1.Node).Spec.Unschedulable = yes
+		return true, nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) delete(name string) {
 	w.t.Helper()
 	zero := int64(0)
@@ -150,10 +161,18 @@ func (w *world) on(name, node string) {
 	}
 }
 
-// faulty is a client whose binds can fail.
+// faulty is a client whose binds and deletions can fail.
 type faulty struct {
 	client.Client
-	bind func(ctx context.Context, b *v1.Binding) error
+	bind   func(ctx context.Context, b *v1.Binding) error
+	delete func(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error
+}
+
+func (f *faulty) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error {
+	if f.delete != nil {
+		return f.delete(ctx, ref, o)
+	}
+	return f.Client.Delete(ctx, ref, o)
 }
 
 func (f *faulty) Bind(ctx context.Context, b *v1.Binding) error {

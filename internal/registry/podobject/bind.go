@@ -44,7 +44,7 @@ func Bind(pod *v1.Pod, b *v1.Binding, now metav1.Time) error {
 		delete(pod.Annotations, k)
 	}
 	pod.Labels = merged(pod.Labels, b.Labels)
-	setCondition(&pod.Status, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue}, now)
+	setCondition(&pod.Status, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, ObservedGeneration: pod.Generation}, now)
 	return nil
 }
 

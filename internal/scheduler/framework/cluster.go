@@ -20,6 +20,9 @@ type Node struct {
 	UsedCPU, UsedMemory int64 // with Shape.ScoreCPU and ScoreMemory
 	Pods                map[types.UID]*Pod
 	Ports               map[Port]types.UID // who holds it
+	// Nominated are the pods that wait for the room that is being made for them here. They take nothing of the node, but pods of
+	// lower priority do not get what they wait for.
+	Nominated []*Pod
 
 	// Epoch is another one whenever Object changed in a way that a plug-in can see. No two nodes ever share one.
 	Epoch uint64
@@ -39,10 +42,11 @@ type Cluster struct {
 	// Generation grows with every change.
 	Generation uint64
 
-	byName map[string]*Node
-	pods   map[types.UID]*place
-	epoch  uint64
-	shapes Shapes
+	byName    map[string]*Node
+	pods      map[types.UID]*place
+	nominated map[types.UID]*Node
+	epoch     uint64
+	shapes    Shapes
 }
 
 type place struct {
@@ -53,7 +57,7 @@ type place struct {
 
 // NewCluster is an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}}
+	return &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}, nominated: map[types.UID]*Node{}}
 }
 
 // Shape reduces a pod that waits for a node.
@@ -142,7 +146,7 @@ func (c *Cluster) RemoveNode(name string) {
 }
 
 func (c *Cluster) dropEmpty(n *Node) {
-	if n.Object == nil && len(n.Pods) == 0 {
+	if n.Object == nil && len(n.Pods) == 0 && len(n.Nominated) == 0 {
 		delete(c.byName, n.Name)
 	}
 }
@@ -182,6 +186,7 @@ func (c *Cluster) Assume(pod *Pod, node string) {
 	if c.pods[pod.Object.UID] != nil {
 		panic("scheduler: assuming pod " + pod.Object.Name + ", which is placed already")
 	}
+	c.Denominate(pod.Object.UID)
 	c.add(pod, node, true)
 }
 

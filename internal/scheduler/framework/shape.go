@@ -27,6 +27,7 @@ type Shape struct {
 	Preferred       *nodeaffinity.PreferredSchedulingTerms
 	Tolerations     []v1.Toleration
 	SoftTolerations []v1.Toleration // those that concern PreferNoSchedule
+	Priority        int32
 	NeverPreempts   bool
 }
 
@@ -44,9 +45,8 @@ func (p Port) Overlaps(o Port) bool {
 
 // Pod is a pod with its shape.
 type Pod struct {
-	Object   *v1.Pod
-	Shape    *Shape
-	Priority int32
+	Object *v1.Pod
+	Shape  *Shape
 }
 
 const (
@@ -68,9 +68,6 @@ func (s *Shapes) Placed(pod *v1.Pod) *Pod { return s.reduce(pod, "") }
 
 func (s *Shapes) reduce(pod *v1.Pod, nodeName string) *Pod {
 	p := &Pod{Object: pod}
-	if pod.Spec.Priority != nil {
-		p.Priority = *pod.Spec.Priority
-	}
 	if resized(pod) {
 		p.Shape = makeShape(pod, nodeName) // what such a pod takes is in its status
 		return p
@@ -138,13 +135,17 @@ func shapeKey(pod *v1.Pod, nodeName string) string {
 		A    *v1.NodeAffinity         `json:",omitempty"`
 		T    []v1.Toleration          `json:",omitempty"`
 		P    *v1.PreemptionPolicy     `json:",omitempty"`
-	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy})
+		Y    *int32                   `json:",omitempty"`
+	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority})
 	return string(key)
 }
 
 func makeShape(pod *v1.Pod, nodeName string) *Shape {
 	spec := &pod.Spec
 	s := &Shape{NodeName: nodeName, Tolerations: spec.Tolerations}
+	if spec.Priority != nil {
+		s.Priority = *spec.Priority
+	}
 	s.Requests, _ = ResourcesOf(helper.PodRequests(pod, helper.PodResourcesOptions{UseStatusResources: true}))
 	s.Requests.Scalars = slices.DeleteFunc(s.Requests.Scalars, func(x Scalar) bool { return x.Value == 0 })
 	nonZero := helper.PodRequests(pod, helper.PodResourcesOptions{UseStatusResources: true, NonMissingContainerRequests: missing(spec)})

@@ -15,11 +15,9 @@ type Diagnosis struct {
 	Nodes int // all of them
 	// Reasons are folded: one line for all nodes that a plug-in rejected in the same words.
 	Reasons []Reason
-	// Resolvable is how many nodes could take the pod if others left.
-	Resolvable int
 
-	rejected []*framework.Rejection // distinct ones
-	never    bool                   // the pod may not preempt
+	rejected   []*framework.Rejection // distinct ones
+	resolvable []*framework.Node      // could take the pod if others left
 }
 
 // Reason is one folded rejection.
@@ -32,8 +30,9 @@ type Reason struct {
 }
 
 // diagnose asks every node again. It runs only on failure, when no node is feasible, so that all have an answer.
-func (p *Planner) diagnose(c *framework.Cluster, m *memo, shape *framework.Shape) *Diagnosis {
-	d := &Diagnosis{Nodes: len(c.Nodes), never: shape.NeverPreempts}
+func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *Diagnosis {
+	shape := pod.Shape
+	d := &Diagnosis{Nodes: len(c.Nodes)}
 	names, only := p.narrow(shape)
 	wanted := map[string]bool{}
 	for _, n := range names {
@@ -48,7 +47,7 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, shape *framework.Shape
 		r := notNamed
 		if !only || wanted[n.Name] {
 			if r = p.look(m, shape, n).rejected; r == nil {
-				r = p.occupied(shape, n)
+				r = p.occupied(pod, n)
 			}
 		}
 		if r == nil {
@@ -62,12 +61,12 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, shape *framework.Shape
 		}
 		g.count++
 		if !r.Unresolvable {
-			d.Resolvable++
+			d.resolvable = append(d.resolvable, n)
 		}
 	}
 	for _, r := range d.rejected {
 		g := groups[r]
-		d.fold(r, g.count, g.first.Name, func() []timeline.Field { return p.explain(r, shape, g.first) })
+		d.fold(r, g.count, g.first.Name, func() []timeline.Field { return p.explain(r, pod, g.first) })
 	}
 	sort.Slice(d.Reasons, func(i, j int) bool { return d.Reasons[i].words() < d.Reasons[j].words() })
 	return d
@@ -90,13 +89,15 @@ func (d *Diagnosis) fold(r *framework.Rejection, count int, example string, numb
 	}
 }
 
-func (p *Planner) explain(r *framework.Rejection, shape *framework.Shape, n *framework.Node) []timeline.Field {
+func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
 	if r == notNamed {
 		return nil
 	}
+	held := p.hold(pod, n)
+	defer release(n, held)
 	for _, f := range p.set.Filters {
 		if f.Name() == r.Plugin {
-			return f.Explain(shape, n)
+			return f.Explain(pod.Shape, n)
 		}
 	}
 	return nil
@@ -104,8 +105,9 @@ func (p *Planner) explain(r *framework.Rejection, shape *framework.Shape, n *fra
 
 func (r Reason) words() string { return fmt.Sprintf("%d %s", r.Count, r.Text) }
 
-// Message is the text of FailedScheduling and of the PodScheduled condition, in upstream's words.
-func (d *Diagnosis) Message() string {
+// Message is the text of FailedScheduling and of the PodScheduled condition, in upstream's words. preemption tells what came of
+// making room.
+func (d *Diagnosis) Message(preemption string) string {
 	if d.Nodes == 0 {
 		return "no nodes available to schedule pods"
 	}
@@ -113,24 +115,7 @@ func (d *Diagnosis) Message() string {
 	for i, r := range d.Reasons {
 		words[i] = r.words()
 	}
-	return fmt.Sprintf("0/%d nodes are available: %s. preemption: %s", d.Nodes, strings.Join(words, ", "), d.preemption())
-}
-
-// preemption tells why making room is no way out. Pods of lower priority are not yet removed for others; as long as no
-// priority classes are served all pods have the same, so that there are never victims.
-func (d *Diagnosis) preemption() string {
-	if d.never {
-		return "not eligible due to preemptionPolicy=Never."
-	}
-	var words []string
-	if d.Resolvable > 0 {
-		words = append(words, fmt.Sprintf("%d No preemption victims found for incoming pod", d.Resolvable))
-	}
-	if rest := d.Nodes - d.Resolvable; rest > 0 {
-		words = append(words, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
-	}
-	sort.Strings(words)
-	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(words, ", "))
+	return fmt.Sprintf("0/%d nodes are available: %s. preemption: %s", d.Nodes, strings.Join(words, ", "), preemption)
 }
 
 // Fields tell the diagnosis in a timeline record: a field a plug-in, its reasons folded, with the numbers at one node.

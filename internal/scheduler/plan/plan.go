@@ -37,6 +37,7 @@ type memo struct {
 	entries   []entry    // by slot; made at the second use, so that one-off pods cost nothing
 	diagnosis *Diagnosis // of the last failure, while the cluster's generation is at
 	at        uint64
+	futile    string // why room cannot be made, for diagnosis; "" while that is not known
 }
 
 // Planner decides. It is for one goroutine.
@@ -87,11 +88,16 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	shape := pod.Shape
 	m := p.memo(shape)
-	if m.diagnosis != nil && m.at == c.Generation {
+	waits := c.NominatedTo(pod.Object.UID)
+	if m.diagnosis != nil && m.at == c.Generation && waits == nil {
 		return Decision{Evaluated: len(c.Nodes), Diagnosis: m.diagnosis}
 	}
 	if m.uses > 1 && len(m.entries) < len(c.Nodes) {
 		m.entries = append(m.entries, make([]entry, len(c.Nodes)-len(m.entries))...)
+	}
+	// Room that was made for the pod is taken before anything else is looked at.
+	if waits != nil && waits.Object != nil && p.look(m, shape, waits).rejected == nil && p.occupied(pod, waits) == nil {
+		return Decision{Node: waits, Evaluated: 1, Feasible: 1}
 	}
 	var d Decision
 	if names, only := p.narrow(shape); only {
@@ -101,8 +107,10 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 		p.start = (p.start + d.Evaluated) % len(c.Nodes)
 	}
 	if len(p.feasible) == 0 {
-		d.Diagnosis = p.diagnose(c, m, shape)
-		m.diagnosis, m.at = d.Diagnosis, c.Generation
+		d.Diagnosis = p.diagnose(c, m, pod)
+		if waits == nil { // what keeps others out is no obstacle to who waits
+			m.diagnosis, m.at, m.futile = d.Diagnosis, c.Generation, ""
+		}
 		return d
 	}
 	d.Node, d.Score = p.choose(shape)
@@ -168,7 +176,7 @@ func (p *Planner) search(c *framework.Cluster, m *memo, pod *framework.Pod, node
 		n := nodes[(p.start+i)%len(nodes)]
 		d.Evaluated++
 		e := p.look(m, pod.Shape, n)
-		if e.rejected != nil || p.occupied(pod.Shape, n) != nil {
+		if e.rejected != nil || p.occupied(pod, n) != nil {
 			continue
 		}
 		p.feasible = append(p.feasible, n)
@@ -205,23 +213,76 @@ func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node) *entr
 	return e
 }
 
-func (p *Planner) occupied(shape *framework.Shape, n *framework.Node) *framework.Rejection {
+// occupied asks the dynamic plug-ins, as if those that wait for room on the node and do not rank below the pod had it already.
+func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rejection {
+	held := p.hold(pod, n)
+	defer release(n, held)
 	for _, f := range p.dynamic {
-		if r := f.Filter(shape, n); r != nil {
+		if r := f.Filter(pod.Shape, n); r != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-// Fits tells why a node would not take a shape, nil when it would.
-func (p *Planner) Fits(shape *framework.Shape, n *framework.Node) *framework.Rejection {
-	for _, f := range p.set.Filters {
-		if r := f.Filter(shape, n); r != nil {
-			return r
+// hold puts the pods on the node that wait for room there, other than pod and those like it that have no name yet.
+func (p *Planner) hold(pod *framework.Pod, n *framework.Node) (held []*framework.Pod) {
+	for _, w := range n.Nominated {
+		self := pod.Object == nil && w.Shape == pod.Shape || pod.Object != nil && w.Object.UID == pod.Object.UID
+		if self || w.Shape.Priority < pod.Shape.Priority || n.Pods[w.Object.UID] != nil {
+			continue
+		}
+		n.Put(w)
+		held = append(held, w)
+	}
+	return held
+}
+
+func release(n *framework.Node, held []*framework.Pod) {
+	for _, w := range held {
+		n.Lift(w)
+	}
+}
+
+// Help is what a change of a node does for pods of a shape.
+type Help int
+
+// The kinds of help, the better the larger.
+const (
+	NoHelp  Help = iota
+	Victims      // there is room once pods of lower priority have gone
+	Room         // there is room
+)
+
+// Helps tells what a node can do for pods of a shape.
+func (p *Planner) Helps(shape *framework.Shape, n *framework.Node) Help {
+	for _, f := range p.static {
+		if f.Filter(shape, n) != nil {
+			return NoHelp
 		}
 	}
-	return nil
+	pod := &framework.Pod{Shape: shape}
+	if p.occupied(pod, n) == nil {
+		return Room
+	}
+	if shape.NeverPreempts {
+		return NoHelp
+	}
+	lower := lowerPriority(pod, n)
+	if len(lower) == 0 {
+		return NoHelp
+	}
+	for _, v := range lower {
+		n.Lift(v)
+	}
+	fits := p.occupied(pod, n) == nil
+	for _, v := range lower {
+		n.Put(v)
+	}
+	if fits {
+		return Victims
+	}
+	return NoHelp
 }
 
 // choose scores the feasible nodes and takes one of the best.

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -351,10 +352,10 @@ func TestPlannerAgreesWithTheOracle(t *testing.T) {
 				best, reasons := o.best(pod)
 				if d.Node == nil {
 					if len(best) > 0 {
-						t.Fatalf("no node, but the oracle says %v; %s", best, d.Diagnosis.Message())
+						t.Fatalf("no node, but the oracle says %v; %s", best, d.Diagnosis.Message(""))
 					}
-					if len(o.nodes) > 0 && !strings.HasPrefix(d.Diagnosis.Message(), message(len(o.nodes), reasons)) {
-						t.Fatalf("says %q, the oracle %q", d.Diagnosis.Message(), message(len(o.nodes), reasons))
+					if len(o.nodes) > 0 && !strings.HasPrefix(d.Diagnosis.Message(""), message(len(o.nodes), reasons)) {
+						t.Fatalf("says %q, the oracle %q", d.Diagnosis.Message(""), message(len(o.nodes), reasons))
 					}
 					return
 				}
@@ -453,8 +454,8 @@ func TestPodThatNamesItsNode(t *testing.T) {
 	d = p.Schedule(c, c.Shape(pod))
 	const want = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. " +
 		"preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
-	if d.Diagnosis == nil || d.Diagnosis.Message() != want {
-		t.Errorf("%s", d.Diagnosis.Message())
+	if got := d.Diagnosis.Message(p.Preempt(c, c.Shape(pod), d.Diagnosis, nil, time.Time{}).Text); got != want {
+		t.Errorf("%s", got)
 	}
 }
 
@@ -465,7 +466,7 @@ func BenchmarkSchedule5000Nodes(b *testing.B) {
 		pod := c.Shape(basicPod(i))
 		d := p.Schedule(c, pod)
 		if d.Node == nil {
-			b.Fatal(d.Diagnosis.Message())
+			b.Fatal(d.Diagnosis.Message(""))
 		}
 		c.Assume(pod, d.Node.Name)
 		i++

@@ -27,4 +27,4 @@ type PrioritySort struct{}
 func (PrioritySort) Name() string { return "PrioritySort" }
 
 // Less compares priorities.
-func (PrioritySort) Less(a, b *framework.Pod) bool { return a.Priority > b.Priority }
+func (PrioritySort) Less(a, b *framework.Pod) bool { return a.Shape.Priority > b.Shape.Priority }

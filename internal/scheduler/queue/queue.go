@@ -132,7 +132,7 @@ func (q *Queue) Set(object *v1.Pod, shape func(*v1.Pod) *framework.Pod, now time
 	if old.ResourceVersion == object.ResourceVersion && object.ResourceVersion != "" {
 		return
 	}
-	pod := &framework.Pod{Object: object, Shape: i.Pod.Shape, Priority: i.Pod.Priority}
+	pod := &framework.Pod{Object: object, Shape: i.Pod.Shape}
 	changed := old.Generation == 0 || old.Generation != object.Generation
 	if changed {
 		pod = shape(object)
@@ -246,23 +246,37 @@ func (q *Queue) Retry(i *Item, why string, now time.Time) {
 	heap.Push(&q.errs, i)
 }
 
-// Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape. When it answers exactly
-// (would a pod of the shape fit on the node that changed), then no pod stays behind that could go.
-func (q *Queue) Wake(why string, helped func(*framework.Shape) bool, now time.Time) {
+// Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape: what it says is true is asked for
+// each pod then. When it answers exactly (would a pod of the shape fit on the node that changed), then no pod stays behind that could go.
+func (q *Queue) Wake(why string, helped func(*framework.Shape) func(*Item) bool, now time.Time) {
 	var moved []*Item
 	for shape, members := range q.groups {
-		if !helped(shape) {
+		of := helped(shape)
+		if of == nil {
 			continue
 		}
 		for i := range members {
-			moved = append(moved, i)
+			if of(i) {
+				moved = append(moved, i)
+			}
 		}
 	}
 	sortItems(moved)
 	for _, i := range moved {
-		q.unpark(i)
-		q.wake(i, why, now)
+		q.wakeParked(i, why, now)
 	}
+}
+
+// WakeOne moves a pod if it is unschedulable.
+func (q *Queue) WakeOne(uid types.UID, why string, now time.Time) {
+	if i := q.items[uid]; i != nil && i.State == Unschedulable {
+		q.wakeParked(i, why, now)
+	}
+}
+
+func (q *Queue) wakeParked(i *Item, why string, now time.Time) {
+	q.unpark(i)
+	q.wake(i, why, now)
 }
 
 func (q *Queue) wake(i *Item, why string, now time.Time) {

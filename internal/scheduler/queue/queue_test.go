@@ -65,11 +65,21 @@ func TestBackoffDoublesToTenSecondsAfterErrors(t *testing.T) {
 	}
 }
 
+// helps is an event that helps everyone, or nobody.
+func helps(yes bool) func(*framework.Shape) func(*queue.Item) bool {
+	return func(*framework.Shape) func(*queue.Item) bool {
+		if !yes {
+			return nil
+		}
+		return func(*queue.Item) bool { return true }
+	}
+}
+
 func TestUnschedulableWaitsForWhatHelps(t *testing.T) {
 	q, shape := newQueue()
 	q.Set(pod("a", 0), shape, start)
 	q.Rejected(q.Pop(start), start)
-	yes, no := func(*framework.Shape) bool { return true }, func(*framework.Shape) bool { return false }
+	yes, no := helps(true), helps(false)
 	q.Wake("node too small", no, start)
 	if i := q.Pop(start.Add(time.Minute)); i != nil {
 		t.Fatal("woken by what does not help")
@@ -158,7 +168,7 @@ func TestNoPodIsForgotten(t *testing.T) {
 			"retry":  func(t *rapid.T) { q.Retry(take(t), "error", now) },
 			"wake": func(t *rapid.T) {
 				yes := rapid.Bool().Draw(t, "helped")
-				q.Wake("event", func(*framework.Shape) bool { return yes }, now)
+				q.Wake("event", helps(yes), now)
 			},
 			"time": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)

@@ -1,0 +1,45 @@
+package framework
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Nominate has a pod wait for room on a node, and no longer on another one.
+func (c *Cluster) Nominate(pod *Pod, node string) {
+	c.Denominate(pod.Object.UID)
+	n := c.node(node)
+	n.Nominated = append(n.Nominated, pod)
+	c.nominated[pod.Object.UID] = n
+	c.Generation++
+}
+
+// Denominate ends a pod's waiting and tells where it waited; nil when it did not.
+func (c *Cluster) Denominate(uid types.UID) *Node {
+	n := c.nominated[uid]
+	if n == nil {
+		return nil
+	}
+	delete(c.nominated, uid)
+	n.Nominated = slices.DeleteFunc(n.Nominated, func(p *Pod) bool { return p.Object.UID == uid })
+	c.Generation++
+	c.dropEmpty(n)
+	return n
+}
+
+// NominatedTo is the node on which a pod waits for room; nil when it waits for none.
+func (c *Cluster) NominatedTo(uid types.UID) *Node { return c.nominated[uid] }
+
+// Lift takes a pod off its node to see what would be, and Put puts it back: between the two nothing else may look. Neither is a
+// change of the cluster.
+func (n *Node) Lift(pod *Pod) {
+	delete(n.Pods, pod.Object.UID)
+	n.account(pod, -1)
+}
+
+// Put is described at Lift; it also adds a pod that was not there.
+func (n *Node) Put(pod *Pod) {
+	n.Pods[pod.Object.UID] = pod
+	n.account(pod, 1)
+}

@@ -1,0 +1,140 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plan"
+)
+
+// makeRoom lets a pod that no node takes have others leave one. From then on the pod waits for the room on that node, its nomination:
+//
+//	rejected ──► nominated ──► victims are being deleted ──► they leave, one by one ──► it fits: tried again, bound
+//	                 ▲                     │ a deletion failed                 │ somebody of higher priority took the room
+//	                 └─────────────────────┴───────────────────────────────────┘ it is tried again, another node perhaps
+func (r *run) makeRoom(pod *framework.Pod, d *plan.Diagnosis, now time.Time) plan.Preemption {
+	uid := pod.Object.UID
+	if d.Nodes == 0 {
+		return plan.Preemption{}
+	}
+	if r.preempting[uid] {
+		return plan.Preemption{Text: plan.VictimsBeingHad}
+	}
+	if why := plan.Eligible(pod, r.cluster.NominatedTo(uid), d); why != "" {
+		return plan.Preemption{Text: why}
+	}
+	room := r.planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
+	if room.Node == nil || len(r.preempting) >= cap(r.out.cleared) {
+		r.cluster.Denominate(uid)
+		return plan.Preemption{Text: room.Text}
+	}
+	// Pods of lower priority that wait for room there may not get it any more: they look elsewhere.
+	for _, w := range slices.Clone(room.Node.Nominated) {
+		if w.Shape.Priority < pod.Shape.Priority {
+			r.cluster.Denominate(w.Object.UID)
+			r.out.report(report{pod: w.Object, nominate: ""})
+			r.queue.WakeOne(w.Object.UID, "pod "+pod.Object.Name+" gets the room", now)
+		}
+	}
+	r.cluster.Nominate(pod, room.Node.Name)
+	r.preempting[uid] = true
+	r.out.preempt(preemption{pod: pod.Object, node: room.Node.Name, victims: objects(room.Victims)})
+	return room
+}
+
+// waitsOn is the name of the node on which a pod waits for room; "" when it does not.
+func (r *run) waitsOn(uid types.UID) string {
+	if n := r.cluster.NominatedTo(uid); n != nil {
+		return n.Name
+	}
+	return ""
+}
+
+// roomMade takes in that a pod's victims have been told to leave. Their leaving wakes the pod, unless they cannot be had.
+func (r *run) roomMade(res cleared) {
+	delete(r.preempting, res.pod)
+	if res.err != nil {
+		r.queue.WakeOne(res.pod, "preemption failed", time.Now())
+		return
+	}
+	// Some may have left before it was known that they all would.
+	if n := r.cluster.NominatedTo(res.pod); n != nil {
+		r.wake("preemption done", n, time.Now())
+	}
+}
+
+func objects(pods []*framework.Pod) []*v1.Pod {
+	out := make([]*v1.Pod, len(pods))
+	for i, p := range pods {
+		out[i] = p.Object
+	}
+	return out
+}
+
+func names(pods []*framework.Pod) string {
+	out := make([]string, len(pods))
+	for i, p := range pods {
+		out[i] = p.Object.Namespace + "/" + p.Object.Name
+	}
+	return strings.Join(out, ",")
+}
+
+// preemption is a pod for which others are deleted.
+type preemption struct {
+	pod     *v1.Pod
+	node    string
+	victims []*v1.Pod
+}
+
+// cleared is how a preemption ended.
+type cleared struct {
+	pod types.UID
+	err error
+}
+
+// doPreempt marks and deletes the victims, all of them also when one fails: those that have been told will leave anyway.
+func (o *outbox) doPreempt(ctx context.Context, p preemption) (failed error) {
+	for _, v := range p.victims {
+		if v.DeletionTimestamp != nil {
+			continue
+		}
+		switch err := o.evict(ctx, p.pod, v); {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by now
+		case err != nil:
+			o.config.Logger.Warn("could not preempt a pod", "pod", v.Namespace+"/"+v.Name, "for", p.pod.Namespace+"/"+p.pod.Name, "error", err)
+			failed = err
+		default:
+			o.config.Events.Eventf(v, v1.EventTypeNormal, "Preempted", "Preempted by pod %v on node %v", p.pod.UID, p.node)
+		}
+	}
+	return failed
+}
+
+func (o *outbox) evict(ctx context.Context, by, victim *v1.Pod) error {
+	ref := client.Pods.At(victim.Namespace, victim.Name)
+	_, err := o.config.Client.Mutate(ctx, ref.Sub("status"), func(obj runtime.Object) (bool, error) {
+		pod := obj.(*v1.Pod)
+		if pod.UID != victim.UID {
+			return false, apierrors.NewNotFound(ref.Resource, ref.Name)
+		}
+		return setCondition(pod, v1.PodCondition{
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
+			Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", by.Spec.SchedulerName), ObservedGeneration: pod.Generation,
+		}, time.Now()), nil
+	})
+	if err != nil {
+		return err
+	}
+	return o.config.Client.Delete(ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
+}

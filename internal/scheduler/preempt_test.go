@@ -1,0 +1,228 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/timeline"
+)
+
+// ranked is a pod of one of the classes in newRankedWorld.
+func ranked(name, cpu string, priority int32) *v1.Pod {
+	p := pod(name, cpu)
+	p.Spec.PriorityClassName = fmt.Sprint("p", priority)
+	return p
+}
+
+func newRankedWorld(t *testing.T) *world {
+	var classes []runtime.Object
+	for _, priority := range []int32{1, 50, 100, 500} {
+		c := &schedulingv1.PriorityClass{Value: priority}
+		c.Name, c.UID = fmt.Sprint("p", priority), types.UID(fmt.Sprint("p", priority))
+		classes = append(classes, c)
+	}
+	return newWorld(t, classes...)
+}
+
+func condition(p *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return v1.PodCondition{}
+}
+
+// A pod of high priority has another one leave: this one is told why, gets its grace, and its room goes to nobody else; who asks for
+// it meanwhile waits.
+func TestPreemption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "2"))
+		w.start()
+		w.create(ranked("important", "1", 500))
+		w.create(ranked("low", "1", 1))
+		w.on("important", "node-a")
+		w.on("low", "node-a")
+		w.create(ranked("high", "1", 100))
+		high, low := w.pod("high"), w.pod("low")
+		if high.Status.NominatedNodeName != "node-a" || high.Spec.NodeName != "" {
+			t.Fatalf("high: nominated to %q, on %q", high.Status.NominatedNodeName, high.Spec.NodeName)
+		}
+		const message = "0/1 nodes are available: 1 Insufficient cpu. " +
+			"preemption: found a potential placement for pod on node node-a, preempting 1 victims"
+		if c := condition(high, v1.PodScheduled); c.Message != message {
+			t.Errorf("high is told %q", c.Message)
+		}
+		c := condition(low, v1.DisruptionTarget)
+		if c.Status != v1.ConditionTrue || c.Reason != "PreemptionByScheduler" || c.Message != "default-scheduler: preempting to accommodate a higher priority pod" {
+			t.Errorf("low is told %+v", c)
+		}
+		if low.DeletionTimestamp == nil || *low.DeletionGracePeriodSeconds != 30 {
+			t.Errorf("low: deleted at %v", low.DeletionTimestamp)
+		}
+		if want := "Normal Preempted Preempted by pod " + string(high.UID) + " on node node-a"; !slices.Contains(w.events, want) {
+			t.Errorf("events %q", w.events)
+		}
+		rec, _ := timeline.Last(timeline.Select(w.records, timeline.Query{Name: "high"}), timeline.Attempt)
+		if rec.Get("nominated") != "node-a" || rec.Get("victims") != "ns/low" {
+			t.Errorf("timeline %+v", rec)
+		}
+		if p := w.pod("important"); p.DeletionTimestamp != nil {
+			t.Error("a pod of higher priority had to leave")
+		}
+
+		w.create(ranked("cuts-in", "1", 50))
+		time.Sleep(20 * time.Second)
+		w.delete("low") // its kubelet is done
+		w.on("high", "node-a")
+		w.on("cuts-in", "")
+		if p := w.pod("high"); p.Status.NominatedNodeName != "" {
+			t.Errorf("still nominated to %q", p.Status.NominatedNodeName)
+		}
+		attempts := len(timeline.Select(w.records, timeline.Query{Name: "high", Stages: []timeline.Stage{timeline.Attempt}}))
+		if attempts != 2 {
+			t.Errorf("%d attempts: nothing but its room should have woken it", attempts)
+		}
+	})
+}
+
+// Who waits for its victims does not choose others, also after a restart of the scheduler.
+func TestPreemptionIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		w.node(node("node-b", "1"))
+		stop := w.start()
+		w.create(ranked("one", "1", 1))
+		w.create(ranked("two", "1", 1))
+		w.on("one", w.pod("one").Spec.NodeName)
+		w.create(ranked("high", "1", 100))
+		at := w.pod("high").Status.NominatedNodeName
+		stop()
+		w.start()
+		time.Sleep(10 * time.Minute) // it is tried again after five
+		leaving := 0
+		for _, name := range []string{"one", "two"} {
+			if p := w.pod(name); p.DeletionTimestamp != nil {
+				leaving++
+				if p.Spec.NodeName != at {
+					t.Errorf("%s leaves %s, the room is wanted on %s", name, p.Spec.NodeName, at)
+				}
+			}
+		}
+		high := w.pod("high")
+		if leaving != 1 || high.Status.NominatedNodeName != at {
+			t.Errorf("%d pods leave; nominated to %q, first %q", leaving, high.Status.NominatedNodeName, at)
+		}
+		want := "0/2 nodes are available: 2 Insufficient cpu. preemption: " + plan.VictimsLeaving
+		if c := condition(high, v1.PodScheduled); c.Message != want {
+			t.Errorf("high is told %q", c.Message)
+		}
+	})
+}
+
+// A pod that comes with a higher priority takes the room that was being made for another one, which looks elsewhere.
+func TestHigherPriorityTakesTheRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		w.create(ranked("middle", "1", 50))
+		if p := w.pod("middle"); p.Status.NominatedNodeName != "node-a" {
+			t.Fatalf("middle waits on %q", p.Status.NominatedNodeName)
+		}
+		w.create(ranked("high", "1", 100))
+		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
+			t.Errorf("high waits on %q", p.Status.NominatedNodeName)
+		}
+		time.Sleep(15 * time.Second)
+		if p := w.pod("middle"); p.Status.NominatedNodeName != "" {
+			t.Errorf("middle still waits on %q", p.Status.NominatedNodeName)
+		}
+		w.delete("low")
+		w.on("high", "node-a")
+		w.on("middle", "")
+	})
+}
+
+func TestNeverPreempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		p := ranked("polite", "1", 100)
+		p.Spec.PreemptionPolicy = new(v1.PreemptNever)
+		w.create(p)
+		const want = "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+		if c := condition(w.pod("polite"), v1.PodScheduled); c.Message != want {
+			t.Errorf("%q", c.Message)
+		}
+		if w.pod("low").DeletionTimestamp != nil {
+			t.Error("low had to leave")
+		}
+	})
+}
+
+// A node that becomes usable is looked at for room to make, not only for room to have.
+func TestUncordonedNodeIsPreemptedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		n := node("node-a", "1")
+		w.node(n)
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		w.cordon("node-a", true)
+		w.create(ranked("high", "1", 100))
+		if p := w.pod("high"); p.Status.NominatedNodeName != "" {
+			t.Fatalf("high waits on the cordoned %q", p.Status.NominatedNodeName)
+		}
+		w.cordon("node-a", false)
+		time.Sleep(2 * time.Second)
+		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
+			t.Errorf("high waits on %q", p.Status.NominatedNodeName)
+		}
+	})
+}
+
+// A victim that cannot be deleted does not hold the pod up for ever.
+func TestPreemptionThatFailsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		failures := 3
+		w.client.delete = func(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error {
+			if failures--; failures >= 0 {
+				return apierrors.NewInternalError(errors.New("no"))
+			}
+			return w.client.Client.Delete(ctx, ref, o)
+		}
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		w.create(ranked("high", "1", 100))
+		time.Sleep(time.Minute)
+		if w.pod("low").DeletionTimestamp == nil {
+			t.Error("the victim was given up")
+		}
+	})
+}
