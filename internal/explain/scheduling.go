@@ -29,6 +29,10 @@ func (f Facts) unscheduled() Finding {
 		out.Why = "The scheduler says: " + c.Message
 	}
 	switch {
+	case tried && attempt.Get("nominated") != "" && p.Status.NominatedNodeName != "":
+		out.State = "waits for room on " + attempt.Get("nominated")
+		out.Why = "Pods of lower priority have to leave for it: " + strings.ReplaceAll(attempt.Get("victims"), ",", ", ") + ". " + rejections(attempt)
+		out.Do = "It is bound once they have ended, at the latest when their grace is over"
 	case tried:
 		out.Why = rejections(attempt)
 		out.Do = advice(out.Why+strings.Join(keys(attempt), " "), f)
@@ -57,7 +61,9 @@ func keys(r timeline.Record) (out []string) {
 func rejections(r timeline.Record) string {
 	var parts []string
 	for _, f := range r.Fields {
-		if f.Key != "try" && f.Key != "nodes" {
+		switch f.Key {
+		case "try", "nodes", "nominated", "victims":
+		default:
 			parts = append(parts, f.Value)
 		}
 	}
