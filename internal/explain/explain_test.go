@@ -62,6 +62,15 @@ func TestDiagnose(t *testing.T) {
 			[]string{"Pod ns/p waits for a node since 03:04:05 (5 min ago).", "tried 3 times, 1 nodes", "cpu.asked=4 cpu.free=500m", "lower the pod's requests"},
 		},
 		{
+			"waits for its victims", pod(func(p *v1.Pod) {
+				p.Spec.NodeName, p.Status.NominatedNodeName = "", "node-a"
+			}),
+			[]timeline.Record{rec(0, timeline.Attempt).Move("", "unschedulable").With("try", 1).With("nodes", 1).
+				With("NodeResourcesFit", "1 Insufficient cpu").With("nominated", "node-a").With("victims", "ns/b,ns/c")},
+			node(v1.ConditionTrue),
+			[]string{"waits for room on node-a", "Pods of lower priority have to leave for it: ns/b, ns/c.", "tried 1 times, 1 nodes): 1 Insufficient cpu", "once they have ended"},
+		},
+		{
 			"tainted", pod(func(p *v1.Pod) {
 				p.Spec.NodeName = ""
 				p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 node(s) had untolerated taint(s)."}}
