@@ -103,6 +103,22 @@ func (c *Client) Attach(ctx context.Context, req *runtimev1.AttachRequest) (stri
 	return r.GetUrl(), failed("Attach", err)
 }
 
+// CheckpointContainer writes a container's state into an archive. The runtime keeps to the request's timeout, where it has one.
+func (c *Client) CheckpointContainer(ctx context.Context, req *runtimev1.CheckpointContainerRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit+time.Duration(req.GetTimeout())*time.Second)
+	defer cancel()
+	_, err := c.runtime.CheckpointContainer(ctx, req)
+	return failed("CheckpointContainer", err)
+}
+
+// ListPodSandboxStats returns what pods use: their cgroups' figures, networks and processes.
+func (c *Client) ListPodSandboxStats(ctx context.Context, filter *runtimev1.PodSandboxStatsFilter) ([]*runtimev1.PodSandboxStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := c.runtime.ListPodSandboxStats(ctx, &runtimev1.ListPodSandboxStatsRequest{Filter: filter})
+	return r.GetStats(), failed("ListPodSandboxStats", err)
+}
+
 // ContainerStats implements the port.
 func (c *Client) ContainerStats(ctx context.Context, id string) (*runtimev1.ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)

@@ -25,7 +25,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			ok, err := s.cfg.Authorize(r.Context(), u, verb, sub, r.URL.Path)
 			if err != nil {
 				s.cfg.Log.Warn("a request could not be authorized", "user", u.GetName(), "path", r.URL.Path, "err", err)
-				http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", u.GetName(), verb, subs),
+				http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.GetName(), verb, sub),
 					http.StatusInternalServerError)
 				return
 			}
@@ -81,7 +81,7 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 		return verb, []string{"statusz"}
 	case under("/flagz"):
 		return verb, []string{"configz"}
-	case under("/pods"), under("/runningpods"):
+	case under("/pods"), under("/runningpods"), under("/allocatedPods"):
 		return verb, []string{"pods", "proxy"}
 	case under("/healthz"):
 		return verb, []string{"healthz", "proxy"}

@@ -188,6 +188,8 @@ type fakeRuntime struct {
 	exec     func(cmd []string, in io.Reader, out, errOut io.Writer, tty bool, resize <-chan remotecommand.TerminalSize) error
 	statuses map[string]*runtimev1.ContainerStatus
 	mu       sync.Mutex
+
+	checkpoints []string
 }
 
 func (f *fakeRuntime) ListContainers(_ context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error) {
@@ -231,6 +233,9 @@ func (f *fakeRuntime) setState(id string, s *runtimev1.ContainerStatus) {
 }
 
 func (f *fakeRuntime) ExecSync(_ context.Context, _ string, cmd []string, _ time.Duration) ([]byte, []byte, int32, error) {
+	if cmd[0] == "fail" {
+		return []byte("out"), []byte("err"), 3, nil
+	}
 	return []byte(fmt.Sprint(cmd)), nil, 0, nil
 }
 
@@ -256,6 +261,16 @@ func (p port) Attach(_ context.Context, r *runtimev1.AttachRequest) (string, err
 func (p port) PortForward(_ context.Context, r *runtimev1.PortForwardRequest) (string, error) {
 	res, err := p.GetPortForward(r)
 	return res.GetUrl(), err
+}
+
+func (p port) CheckpointContainer(_ context.Context, r *runtimev1.CheckpointContainerRequest) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checkpoints = append(p.checkpoints, fmt.Sprint(r.ContainerId, " ", r.Timeout))
+	if r.Timeout == 7 {
+		return status.Error(codes.Unimplemented, "no CRIU here")
+	}
+	return nil
 }
 
 // process is the fakeRuntime as the streaming server sees it.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,13 +15,40 @@ import (
 	"podo.dev/podo/internal/kubelet/labels"
 )
 
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", s.healthz)
-	mux.HandleFunc("/healthz/", s.healthz)
+// open adds what the read-only port serves too.
+func (s *Server) open(mux *router) {
+	s.health.routes(mux)
 	mux.HandleFunc("GET /pods", s.pods)
 	mux.HandleFunc("GET /pods/", s.pods)
+	s.metrics(mux)
+	for path, h := range s.cfg.Extra {
+		mux.Handle(path, h)
+	}
+}
+
+// routes are the TLS port's.
+func (s *Server) routes() *router {
+	mux := newRouter()
+	s.open(mux)
+	if s.cfg.Debugging.Off {
+		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
+			mux.HandleFunc(path, closed("Debug endpoints are disabled."))
+		}
+		return mux
+	}
+	s.debugging(mux)
+	s.guarded(mux)
+	s.pages(mux)
+	return mux
+}
+
+// guarded adds what looks into pods or acts on them.
+func (s *Server) guarded(mux *router) {
 	mux.HandleFunc("GET /runningpods/", s.runningPods)
+	mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", s.checkpoint)
+	mux.HandleFunc("GET /allocatedPods", s.allocatedPods)
+	mux.HandleFunc("GET /allocatedPods/{namespace}/{pod}", s.allocatedPod)
+	mux.HandleFunc("GET /allocatedPods/{namespace}/{pod}/{uid}", s.allocatedPod)
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
 	for _, method := range []string{"GET ", "POST "} {
 		for _, rest := range []string{"/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"} {
@@ -39,24 +67,14 @@ func (s *Server) routes() http.Handler {
 			writeJSON(w, map[string]any{"kubeletconfig": s.cfg.Configz()})
 		})
 	}
-	for path, h := range s.cfg.Extra {
-		mux.Handle(path, h)
-	}
-	return mux
 }
 
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	if err := s.cfg.Healthy(); err != nil {
-		http.Error(w, "healthz check failed: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write([]byte("ok"))
+func podList() v1.PodList {
+	return v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{}}
 }
 
 func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
-	list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{}}
+	list := podList()
 	for _, p := range s.cfg.Pods.Pods() {
 		list.Items = append(list.Items, *p)
 	}
@@ -72,7 +90,7 @@ func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{}}
+	list := podList()
 	index := map[string]int{}
 	for _, c := range running {
 		uid := c.Labels[labels.PodUID]
@@ -96,20 +114,20 @@ func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 
 // run executes a command and returns its output as the body.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
-	pod, id, ok := s.target(w, r)
+	_, id, ok := s.target(w, r)
 	if !ok {
 		return
 	}
-	stdout, stderr, code, err := s.cfg.Runtime.ExecSync(r.Context(), id, strings.Fields(r.FormValue("cmd")), 0)
+	cmd := strings.Split(r.FormValue("cmd"), " ")
+	stdout, stderr, code, err := s.cfg.Runtime.ExecSync(r.Context(), id, cmd, 0)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("command '%s' exited with %d: %s", strings.Join(cmd, " "), code, stderr)
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain")
-	if code != 0 {
-		w.WriteHeader(http.StatusInternalServerError)
-		s.cfg.Log.Debug("a command ended with an error", "pod", pod.Name, "code", code)
-	}
+	w.Header().Set("Content-Type", "application/json") // as upstream, whatever the command wrote
 	_, _ = w.Write(append(stdout, stderr...))
 }
 
@@ -120,25 +138,31 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) (*v1.Pod, string
 		return nil, "", false
 	}
 	name := r.PathValue("container")
-	found, err := s.cfg.Runtime.ListContainers(r.Context(), &runtimev1.ContainerFilter{
-		State:         &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
-		LabelSelector: map[string]string{labels.PodUID: string(pod.UID), labels.ContainerName: name},
-	})
+	id, err := s.running(r.Context(), pod, name)
 	if err != nil {
 		writeError(w, err)
 		return nil, "", false
 	}
+	if id == "" {
+		http.Error(w, fmt.Sprintf("container not found (%q)", name), http.StatusInternalServerError)
+		return nil, "", false
+	}
+	return pod, id, true
+}
+
+// running finds a pod's newest running container of a name; "" is none.
+func (s *Server) running(ctx context.Context, pod *v1.Pod, name string) (string, error) {
+	found, err := s.cfg.Runtime.ListContainers(ctx, &runtimev1.ContainerFilter{
+		State:         &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: map[string]string{labels.PodUID: string(pod.UID), labels.ContainerName: name},
+	})
 	var newest *runtimev1.Container
 	for _, c := range found {
 		if newest == nil || c.CreatedAt > newest.CreatedAt {
 			newest = c
 		}
 	}
-	if newest == nil {
-		http.Error(w, fmt.Sprintf("container not found (%q)", name), http.StatusInternalServerError)
-		return nil, "", false
-	}
-	return pod, newest.Id, true
+	return newest.GetId(), err
 }
 
 // pod finds the pod that a request names, or answers the request.

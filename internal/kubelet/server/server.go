@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -41,12 +42,14 @@ type Runtime interface {
 	Exec(ctx context.Context, req *runtimev1.ExecRequest) (url string, err error)
 	Attach(ctx context.Context, req *runtimev1.AttachRequest) (url string, err error)
 	PortForward(ctx context.Context, req *runtimev1.PortForwardRequest) (url string, err error)
+	CheckpointContainer(ctx context.Context, req *runtimev1.CheckpointContainerRequest) error
 }
 
 // Config is what a Server needs.
 type Config struct {
 	Addr       string      // host:port of the TLS server
 	HealthAddr string      // host:port of the plain /healthz, on loopback; "" for none
+	ReadOnly   string      // host:port that serves health, pods, statistics and metrics to everybody; "" for none
 	TLS        *tls.Config // certificates, and ClientCAs that vouch for clients
 	Pods       Pods
 	Runtime    Runtime
@@ -63,7 +66,18 @@ type Config struct {
 	Healthy func() error
 	// Configz returns the KubeletConfiguration in use; nil: /configz is not there.
 	Configz func() any
-	// Extra serves more paths, such as /metrics; a path that ends with a slash stands for all below it.
+	// Granted returns the pod with the resources that it was granted; nil: as the pod says.
+	Granted func(*v1.Pod) *v1.Pod
+	// Flags are what the process was started with; nil: /flagz is not there.
+	Flags   func() map[string]string
+	Version string // of Kubernetes, as in v1.37.2
+
+	LogDir      string // of the machine, which /logs/ serves; default /var/log
+	PodLogs     string // of this node's pods
+	Checkpoints string // folder for checkpoints of containers
+	Debugging   Debugging
+	Metrics     []prometheus.Collector // more for /metrics
+	// Extra serves more paths that are not secret to those who may read metrics; one that ends with a slash stands for all below it.
 	Extra map[string]http.Handler
 }
 
@@ -75,6 +89,9 @@ func (c *Config) Validate() error {
 	if c.Ended == nil {
 		c.Ended = PollEnded(c.Runtime, time.Second)
 	}
+	if c.LogDir == "" {
+		c.LogDir = "/var/log"
+	}
 	if c.Healthy == nil {
 		c.Healthy = func() error { return nil }
 	}
@@ -83,9 +100,13 @@ func (c *Config) Validate() error {
 
 // Server is the kubelet's HTTP server.
 type Server struct {
-	cfg     Config
-	logs    logs.Reader
-	handler http.Handler
+	cfg      Config
+	started  time.Time
+	logs     logs.Reader
+	health   *health
+	requests *requests
+	handler  http.Handler
+	readOnly http.Handler
 
 	mu   sync.Mutex
 	addr string
@@ -96,8 +117,12 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg}
-	s.handler = s.guard(s.routes())
+	s := &Server{cfg: cfg, started: time.Now(), health: newHealth(cfg.Healthy), requests: newRequests()}
+	mux := s.routes()
+	s.handler = s.requests.counted(mux, "readwrite", s.guard(mux))
+	everybodys := newRouter()
+	s.open(everybodys)
+	s.readOnly = s.requests.counted(everybodys, "readonly", everybodys)
 	return s, nil
 }
 
@@ -130,25 +155,27 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	conf.NextProtos = []string{"http/1.1"} // HTTP/2 cannot be upgraded to streams
 	main := s.server(ctx, s.handler)
 	servers := []*http.Server{main}
-	fail := make(chan error, 2)
+	fail := make(chan error, 3)
 	go func() { fail <- main.Serve(tls.NewListener(ln, conf)) }()
-	if s.cfg.HealthAddr != "" {
-		hln, err := listen(ctx, s.cfg.HealthAddr)
+	running := 1
+	for _, plain := range s.plain() {
+		pln, err := listen(ctx, plain.addr)
 		if err != nil {
-			_ = main.Close()
-			<-fail
-			return fmt.Errorf("kubelet healthz: %w: choose another healthzPort or end what uses this one", err)
+			for _, h := range servers {
+				_ = h.Close()
+			}
+			for range running {
+				<-fail
+			}
+			return fmt.Errorf("kubelet %s: %w: choose another %s or end what uses this one", plain.name, err, plain.name)
 		}
-		defer hln.closeAll()
-		health := http.NewServeMux()
-		health.HandleFunc("/healthz", s.healthz)
-		health.HandleFunc("/healthz/", s.healthz)
-		plain := s.server(ctx, health)
-		servers = append(servers, plain)
-		go func() { fail <- plain.Serve(hln) }()
+		defer pln.closeAll()
+		h := s.server(ctx, plain.handler)
+		servers = append(servers, h)
+		go func() { fail <- h.Serve(pln) }()
+		running++
 	}
 	ready()
-	running := len(servers)
 	select {
 	case <-ctx.Done():
 		err = nil
@@ -162,6 +189,24 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 		<-fail
 	}
 	return err
+}
+
+// listening is a port without TLS.
+type listening struct {
+	name, addr string
+	handler    http.Handler
+}
+
+func (s *Server) plain() (all []listening) {
+	if s.cfg.HealthAddr != "" {
+		mux := newRouter()
+		s.health.routes(mux)
+		all = append(all, listening{"healthzPort", s.cfg.HealthAddr, mux})
+	}
+	if s.cfg.ReadOnly != "" {
+		all = append(all, listening{"readOnlyPort", s.cfg.ReadOnly, s.readOnly})
+	}
+	return all
 }
 
 func (s *Server) server(ctx context.Context, h http.Handler) *http.Server {

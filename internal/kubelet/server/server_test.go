@@ -66,6 +66,7 @@ func TestAttributes(t *testing.T) {
 		"GET /metrics/resource": "get [metrics]", "GET /logs/": "get [log]", "GET /configz": "get [configz proxy]",
 		"GET /containerLogs/a/b/c": "get [proxy]", "DELETE /x": "delete [proxy]", "POST /checkpoint/a/b/c": "create [checkpoint]",
 		"GET /flagz": "get [configz]", "GET /statusz": "get [statusz]", "GET /runningpods/": "get [pods proxy]", "HEAD /pods": " [pods proxy]",
+		"GET /allocatedPods/a/b": "get [pods proxy]", "DELETE /metrics/slis": "delete [metrics]",
 	} {
 		method, p, _ := strings.Cut(path, " ")
 		r, err := http.NewRequestWithContext(t.Context(), method, p, nil)
@@ -86,7 +87,6 @@ func TestPathTricks(t *testing.T) {
 		c.Authorize = func(_ context.Context, _ user.Info, verb, sub, _ string) (bool, error) {
 			return verb == "get" && sub == "metrics", nil
 		}
-		c.Extra = map[string]http.Handler{"/metrics": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m 1") })}
 	})
 	g.pods.list = []*v1.Pod{pod()}
 	ask := func(method, target string) *httptest.ResponseRecorder {
@@ -120,13 +120,13 @@ func TestNodeFacts(t *testing.T) {
 			}
 			return nil
 		}
-		c.Extra = map[string]http.Handler{"/metrics": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m 1") })}
+		c.Extra = map[string]http.Handler{"/metrics/extra": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m 1") })}
 	})
 	g.pods.list = []*v1.Pod{pod()}
 	if _, body := g.get("system:masters", "/configz"); body != `{"kubeletconfig":{"maxPods":110}}` {
 		t.Error(body)
 	}
-	if _, body := g.get("system:masters", "/metrics"); body != "m 1" {
+	if _, body := g.get("system:masters", "/metrics/extra"); body != "m 1" {
 		t.Error(body)
 	}
 	for path, names := range map[string]string{"/pods": "p a,tty", "/pods/": "p a,tty", "/runningpods/": "p a,a,tty"} {
@@ -144,7 +144,7 @@ func TestNodeFacts(t *testing.T) {
 		}
 	}
 	sick = true
-	if code, body := g.get("system:masters", "/healthz"); code != 500 || !strings.Contains(body, "syncloop: stuck") {
+	if code, body := g.get("system:masters", "/healthz"); code != 500 || !strings.Contains(body, "[-]syncloop failed: reason withheld\nhealthz check failed") {
 		t.Errorf("%d %s", code, body)
 	}
 }

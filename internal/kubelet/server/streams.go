@@ -43,7 +43,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	to, err := s.cfg.Runtime.Exec(r.Context(), &runtimev1.ExecRequest{
 		ContainerId: id, Cmd: r.Form["command"], Tty: o.Tty, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
-	s.remoteCommand(w, r, o, to, err)
+	s.remoteCommand(w, r, "exec", o, to, err)
 }
 
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
@@ -73,13 +73,16 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	to, err := s.cfg.Runtime.Attach(r.Context(), &runtimev1.AttachRequest{
 		ContainerId: id, Tty: o.Tty, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
-	s.remoteCommand(w, r, o, to, err)
+	s.remoteCommand(w, r, "attach", o, to, err)
 }
 
-func (s *Server) remoteCommand(w http.ResponseWriter, r *http.Request, o translate.Options, to string, err error) {
+func (s *Server) remoteCommand(w http.ResponseWriter, r *http.Request, what string, o translate.Options, to string, err error) {
 	location, ok := s.location(w, to, err)
 	if !ok {
 		return
+	}
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		s.requests.streams.WithLabelValues(what).Inc()
 	}
 	translate.NewTranslatingHandler(
 		s.verbatim(location),
@@ -120,6 +123,9 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	location, ok := s.location(w, to, err)
 	if !ok {
 		return
+	}
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+		s.requests.streams.WithLabelValues("portforward").Inc()
 	}
 	verbatim := s.verbatim(location)
 	translate.NewTranslatingHandler(verbatim, translate.NewTunnelingHandler(verbatim),

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// checkpoint has the runtime write a container's memory and files into an archive of the node, and answers with its path. Whether that
+// is possible is the runtime's to say: it needs CRIU.
+func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
+	pod := s.pod(w, r)
+	if pod == nil {
+		return
+	}
+	name := r.PathValue("container")
+	if !hasContainer(pod, name) {
+		http.Error(w, fmt.Sprintf("container %v does not exist", name), http.StatusNotFound)
+		return
+	}
+	var limit int64
+	if values := r.URL.Query()["timeout"]; len(values) > 0 {
+		var err error
+		if limit, err = strconv.ParseInt(values[len(values)-1], 10, 64); err != nil {
+			http.Error(w, "cannot parse value of timeout parameter", http.StatusNotFound)
+			return
+		}
+	}
+	id, err := s.running(r.Context(), pod, name)
+	if err == nil && id == "" {
+		err = fmt.Errorf("container %v not found", name)
+	}
+	file := fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", pod.Name, pod.Namespace, name, time.Now().Format(time.RFC3339))
+	location := filepath.Join(s.cfg.Checkpoints, file)
+	if err == nil {
+		err = s.cfg.Runtime.CheckpointContainer(r.Context(), &runtimev1.CheckpointContainerRequest{ContainerId: id, Location: location, Timeout: limit})
+	}
+	if err != nil {
+		http.Error(w, fmt.Sprintf("checkpointing of %v/%v/%v failed (%v)", pod.Namespace, pod.Name, name, err), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, map[string][]string{"items": {location}})
+}
+
+// allocatedPods tells what the kubelet has granted each pod, which is not what the API says while a pod is being resized.
+func (s *Server) allocatedPods(w http.ResponseWriter, _ *http.Request) {
+	list := podList()
+	for _, p := range s.cfg.Pods.Pods() {
+		list.Items = append(list.Items, *s.granted(p))
+	}
+	writeJSON(w, list)
+}
+
+func (s *Server) allocatedPod(w http.ResponseWriter, r *http.Request) {
+	pod := s.cfg.Pods.Pod(r.PathValue("namespace"), r.PathValue("pod"))
+	if uid := r.PathValue("uid"); pod == nil || uid != "" && uid != string(pod.UID) {
+		http.Error(w, "pod not found", http.StatusNotFound)
+		return
+	}
+	out := s.granted(pod)
+	out.APIVersion, out.Kind = "v1", "Pod"
+	writeJSON(w, out)
+}
+
+func (s *Server) granted(p *v1.Pod) *v1.Pod {
+	if s.cfg.Granted != nil {
+		p = s.cfg.Granted(p)
+	}
+	out := *p
+	out.Status = v1.PodStatus{}
+	return &out
+}

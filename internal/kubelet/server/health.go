@@ -1,0 +1,103 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// check is one thing that a healthy kubelet has.
+type check struct {
+	name string
+	test func() error
+}
+
+// health answers /healthz and all below it, and counts for /metrics/slis how the checks went.
+type health struct {
+	checks []check
+	last   *prometheus.GaugeVec
+	total  *prometheus.CounterVec
+}
+
+func newHealth(syncloop func() error) *health {
+	fine := func() error { return nil }
+	return &health{
+		// That this is answered is what "ping" says; a logger here never blocks.
+		checks: []check{{"ping", fine}, {"log", fine}, {"syncloop", syncloop}},
+		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kubernetes_healthcheck", Help: "[STABLE] This metric records the result of a single healthcheck.",
+		}, []string{"name", "type"}),
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",
+		}, []string{"name", "type", "status"}),
+	}
+}
+
+// routes serves all of them at /healthz and each one under its name.
+func (h *health) routes(mux *router) {
+	mux.HandleFunc("/healthz", h.all)
+	for _, c := range h.checks {
+		mux.HandleFunc("/healthz/"+c.name, func(w http.ResponseWriter, _ *http.Request) {
+			if err := c.test(); err != nil {
+				http.Error(w, "internal server error: "+err.Error(), http.StatusInternalServerError)
+				return
+			}
+			writeText(w, "ok")
+		})
+	}
+}
+
+// all runs every check that is not excluded. What is wrong goes to the log; the answer only names it.
+func (h *health) all(w http.ResponseWriter, r *http.Request) {
+	excluded := map[string]bool{}
+	for _, name := range r.URL.Query()["exclude"] {
+		for n := range strings.SplitSeq(name, ",") {
+			excluded[n] = true
+		}
+	}
+	var out bytes.Buffer
+	failed := false
+	for _, c := range h.checks {
+		if excluded[c.name] {
+			delete(excluded, c.name)
+			fmt.Fprintf(&out, "[+]%s excluded: ok\n", c.name)
+			continue
+		}
+		value, status := 1.0, "success"
+		if err := c.test(); err != nil {
+			value, status, failed = 0, "error", true
+			fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", c.name)
+		} else {
+			fmt.Fprintf(&out, "[+]%s ok\n", c.name)
+		}
+		h.last.WithLabelValues(c.name, "healthz").Set(value)
+		h.total.WithLabelValues(c.name, "healthz", status).Inc()
+	}
+	if len(excluded) > 0 {
+		var names []string
+		for n := range excluded {
+			names = append(names, fmt.Sprintf("%q", n))
+		}
+		slices.Sort(names)
+		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(names, ","))
+	}
+	if failed {
+		http.Error(w, out.String()+"healthz check failed", http.StatusInternalServerError)
+		return
+	}
+	if !r.URL.Query().Has("verbose") {
+		writeText(w, "ok")
+		return
+	}
+	writeText(w, out.String()+"healthz check passed\n")
+}
+
+func writeText(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(text))
+}
