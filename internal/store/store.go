@@ -83,8 +83,8 @@ type ListResult struct {
 	More     bool  // Limit cut the page
 }
 
-// Event is one write that a Watch saw. A deletion has Deleted set, the key, ModRevision of the deletion and, in Prev, the
-// last value before it when the store still has it.
+// Event is one write that a Watch saw. A deletion has Deleted set, the key and ModRevision of the deletion. Prev is the last value
+// before the write, where the watch wants it and the store still has it.
 type Event struct {
 	KV
 	Deleted bool
@@ -108,8 +108,8 @@ type Store interface {
 	Txn(ctx context.Context, conds []Cond, ops []Op) (TxnResult, error)
 	// Watch delivers batches from revision `from` on until ctx ends (the channel then closes without Err).
 	// from 0 means "from now". A watch gets progress marks at least after RequestProgress. Whoever stops reading before the
-	// channel closes must end ctx.
-	Watch(ctx context.Context, prefix string, from int64) <-chan Batch
+	// channel closes must end ctx. prev says of which keys Event.Prev is wanted, which costs a read for each; nil: of none.
+	Watch(ctx context.Context, prefix string, from int64, prev func(key string) bool) <-chan Batch
 	// RequestProgress asks all of this Store's watches for a progress mark that is not older than this call. Those that are still
 	// reading the past may miss it: ask again.
 	RequestProgress(ctx context.Context) error

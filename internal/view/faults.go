@@ -51,6 +51,14 @@ func (b *broken) remove(key string) {
 	b.mu.Unlock()
 }
 
+// Overtaken says that the newest value under a key of the store cannot be decoded: snapshots show the one before it, if any.
+func (v *View) Overtaken(key string) bool {
+	v.broken.mu.Lock()
+	defer v.broken.mu.Unlock()
+	_, is := v.broken.keys[key]
+	return is
+}
+
 // Undecodable lists the values that cannot be decoded now (1,000 at most), and how many were ever met.
 func (v *View) Undecodable() (now []Undecodable, ever int64) {
 	b := &v.broken

@@ -152,7 +152,11 @@ func (v *View) loadKind(ctx context.Context, have, into *table, rev int64) error
 func (v *View) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ch := v.c.Store.Watch(ctx, Root, v.cur.Load().rev+1)
+	// What was there before a write is in the tables, but of kinds that are not kept.
+	ch := v.c.Store.Watch(ctx, Root, v.cur.Load().rev+1, func(key string) bool {
+		t, _ := v.locate(key)
+		return t != nil && t.kind.NotCached
+	})
 	p := pending{kinds: make([]pendingKind, len(v.tables))}
 	for {
 		b, open := <-ch

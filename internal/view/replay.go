@@ -21,7 +21,7 @@ const (
 func (w *Watcher) replay(ctx context.Context) ([]Change, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ch := w.v.c.Store.Watch(watching, w.t.kind.Prefix(), w.cursor+1)
+	ch := w.v.c.Store.Watch(watching, w.t.kind.Prefix(), w.cursor+1, func(string) bool { return true })
 	nudge := firstNudge
 	timer := time.NewTimer(nudge)
 	defer timer.Stop()

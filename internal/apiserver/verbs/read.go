@@ -49,8 +49,10 @@ func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv st
 	if err != nil {
 		return nil, err
 	}
-	if k.NotCached || rv == "" {
-		// One key, read from the store: as consistent as the view can be made, and cheaper.
+	if rv == "" {
+		return v.newest(ctx, k, ref)
+	}
+	if k.NotCached {
 		return v.freshly(ctx, k, ref)
 	}
 	s, err := v.atLeast(ctx, revision)
@@ -61,6 +63,26 @@ func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv st
 		return e, nil
 	}
 	return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+}
+
+// viewPatience is how long a read of one object waits for the view before it asks the store, which may be as long in answering: it
+// answers nobody while it flushes its database.
+const viewPatience = 100 * time.Millisecond
+
+// newest reads one object consistently: from the view once that has what the store had, or from the store itself when the view does
+// not get there, or has no readable object to show.
+func (v *Verbs) newest(ctx context.Context, k *registry.Kind, ref client.Ref) (*view.Entry, error) {
+	if k.NotCached {
+		return v.freshly(ctx, k, ref)
+	}
+	wait, cancel := context.WithTimeout(ctx, viewPatience)
+	defer cancel()
+	if s, err := v.c.View.Fresh(wait); err == nil {
+		if e := s.Get(k.Stored().GroupResource(), ref.Namespace, ref.Name); e != nil && !v.c.View.Overtaken(k.Key(ref.Namespace, ref.Name)) {
+			return e, nil
+		}
+	}
+	return v.freshly(ctx, k, ref)
 }
 
 // atLeast is a snapshot not older than revision; one that stays unknown is refused as upstream does.

@@ -13,6 +13,8 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/store"
@@ -137,12 +139,12 @@ func (e *Embedded) Run(ctx context.Context, ready func()) error {
 // serve is Run from the moment that the member is ready.
 func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan error, ready func()) error {
 	c := &conn{
-		c: v3client.New(member.Server), leases: newLeases(), local: true,
-		revision:   member.Server.KV().Rev,
-		defragment: func() error { return member.Server.Backend().Defrag() }, // the client's way needs a gRPC server
+		c: v3client.New(member.Server), kv: adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(member.Server)),
+		leases: newLeases(),
+		local:  newMember(member.Server.KV(), func() error { return member.Server.Backend().Defrag() }), // the client's way needs a gRPC server
 	}
 	e.conn.Store(c)
-	e.c.Logger.Info("etcd is ready", "dir", e.c.Dir, "revision", c.revision(), "took", e.boot.Round(time.Millisecond))
+	e.c.Logger.Info("etcd is ready", "dir", e.c.Dir, "revision", c.local.revision(), "took", e.boot.Round(time.Millisecond))
 	ready()
 	ctx, cancel := context.WithCancel(ctx)
 	keep := newKeeper(&e.Client, e.c)
@@ -157,6 +159,7 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 		// The member holds its locks and will never answer: no orderly stop is to be had.
 		e.conn.Store(nil)
 		cancel()
+		c.local.end()
 		return component.Fatal(err)
 	case err = <-member.Err():
 		err = fmt.Errorf("etcd: %w", err)
@@ -168,6 +171,8 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 	if kerr := <-kept; err == nil {
 		err = kerr
 	}
+	c.local.end()
+	c.local.running.Wait() // watches read the database
 	_ = c.c.Close()
 	member.Close()
 	return err

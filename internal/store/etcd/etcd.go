@@ -9,13 +9,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"podo.dev/podo/internal/store"
 )
@@ -32,17 +35,11 @@ var _ store.Store = (*Client)(nil)
 // conn is one connection to a running etcd.
 type conn struct {
 	c       *clientv3.Client
+	kv      pb.KVClient // for transactions: clientv3's own copy each of their parts twice
 	leases  leases
 	watches watches
-	// revision reads the current revision linearizably, when there is a cheaper way than asking.
-	revision func() int64
-	// defragment rewrites the database without its free pages; only of a local member. Nothing else is answered meanwhile.
-	defragment func() error
-	// local: the member is alone and in this process. It has applied every write that was acknowledged, so that a serializable
-	// read is a linearizable one. But it tells watches of a write a moment before reads have it.
-	local bool
-	// seen is the newest revision that a watch was told of: no read may be older.
-	seen atomic.Int64
+	local   *member // nil: the cluster is elsewhere
+	streams atomic.Int64
 }
 
 func (s *Client) connect() (*conn, error) {
@@ -77,11 +74,11 @@ func (s *Client) failed(ctx context.Context, err error) error {
 
 // read is a linearizable read that also has whatever a watch has told of. at > 0 is the revision that opts ask for.
 func (c *conn) read(ctx context.Context, at int64, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if !c.local {
+	if c.local == nil {
 		return c.c.Get(ctx, key, opts...)
 	}
 	opts = append(opts, clientv3.WithSerializable())
-	for seen := c.seen.Load(); ; {
+	for seen := c.local.seen.Load(); ; {
 		res, err := c.c.Get(ctx, key, opts...)
 		switch {
 		case err == nil && res.Header.Revision < seen, errors.Is(err, rpctypes.ErrFutureRev) && at <= seen:
@@ -139,31 +136,34 @@ func (s *Client) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) (s
 	if err != nil {
 		return store.TxnResult{}, err
 	}
-	cmps := make([]clientv3.Cmp, len(conds))
-	reads := make([]clientv3.Op, len(conds))
-	for i, cond := range conds {
-		cmps[i] = clientv3.Compare(clientv3.ModRevision(cond.Key), "=", cond.Revision)
-		reads[i] = clientv3.OpGet(cond.Key)
+	req := &pb.TxnRequest{
+		Compare: make([]*pb.Compare, len(conds)), Success: make([]*pb.RequestOp, len(ops)), Failure: make([]*pb.RequestOp, len(conds)),
 	}
-	writes := make([]clientv3.Op, len(ops))
+	for i, cond := range conds {
+		key := []byte(cond.Key)
+		req.Compare[i] = &pb.Compare{
+			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: cond.Revision},
+		}
+		req.Failure[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}
+	}
 	for i, op := range ops {
 		if op.Delete {
-			writes[i] = clientv3.OpDelete(op.Key)
+			req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(op.Key)}}}
 			continue
 		}
-		var opts []clientv3.OpOption
+		put := &pb.PutRequest{Key: []byte(op.Key), Value: op.Value}
 		if op.TTL > 0 {
 			lease, err := c.leases.get(ctx, c.c, op.TTL)
 			if err != nil {
 				return store.TxnResult{}, s.failed(ctx, err)
 			}
-			opts = append(opts, clientv3.WithLease(lease))
+			put.Lease = int64(lease)
 		}
-		writes[i] = clientv3.OpPut(op.Key, string(op.Value), opts...)
+		req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put}}
 	}
-	res, err := c.c.Txn(ctx).If(cmps...).Then(writes...).Else(reads...).Commit()
+	res, err := c.kv.Txn(ctx, req, grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
-		return store.TxnResult{}, s.failed(ctx, err)
+		return store.TxnResult{}, s.failed(ctx, clientv3.ContextError(ctx, err))
 	}
 	out := store.TxnResult{OK: res.Succeeded, Revision: res.Header.Revision}
 	if !out.OK {
@@ -184,8 +184,8 @@ func (s *Client) Revision(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if c.revision != nil {
-		return max(c.revision(), c.seen.Load()), ctx.Err()
+	if c.local != nil {
+		return c.local.revision(), ctx.Err()
 	}
 	// Any key will do: the answer's header has the revision.
 	res, err := c.c.Get(ctx, "/registry/", clientv3.WithKeysOnly())

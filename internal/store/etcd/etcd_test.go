@@ -112,7 +112,7 @@ func TestRestartKeepsWhatWasAcknowledged(t *testing.T) {
 	}
 	stop := start(t, e)
 	rev := put(t, e, "k", "v")
-	watch := e.Watch(t.Context(), "", 0)
+	watch := e.Watch(t.Context(), "", 0, nil)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (k *keeper) compact(ctx context.Context) {
 
 // local is the embedded member's connection; nil for an external cluster, whose disk is not ours to keep.
 func (k *keeper) local() *conn {
-	if c := k.s.conn.Load(); c != nil && c.local {
+	if c := k.s.conn.Load(); c != nil && c.local != nil {
 		return c
 	}
 	return nil
@@ -84,7 +84,7 @@ func (k *keeper) look(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	rev := c.revision()
+	rev := c.local.revision()
 	quiet := rev-k.quietAt <= quietWrites
 	k.quietAt = rev
 	st, err := c.c.Status(ctx, "")
@@ -100,7 +100,7 @@ func (k *keeper) look(ctx context.Context) {
 
 func (k *keeper) defragment(c *conn, st *clientv3.StatusResponse) {
 	start := time.Now()
-	if err := c.defragment(); err != nil {
+	if err := c.local.defragment(); err != nil {
 		k.c.Logger.Warn("etcd: defragmentation failed", "err", err)
 		return
 	}
@@ -126,7 +126,7 @@ func (k *keeper) makeSpace(ctx context.Context) {
 		return
 	}
 	// Physical: pages become free only when the compaction has been carried out.
-	_, err = c.c.Compact(ctx, c.revision(), clientv3.WithCompactPhysical())
+	_, err = c.c.Compact(ctx, c.local.revision(), clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		k.c.Logger.Error("etcd is full, and its history cannot be compacted", "err", err)
 		return

@@ -3,6 +3,9 @@ package etcd
 import (
 	"context"
 	"errors"
+	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -14,44 +17,44 @@ import (
 	"podo.dev/podo/internal/store"
 )
 
-// watches are the contexts of those that run, for RequestProgress. Each is a stream of its own: on a shared one, etcd
-// sends no progress mark as long as any watch waits for a revision that has not happened.
+// watches are those that run: each is a function that asks it for a progress mark.
 type watches struct {
 	mu   sync.Mutex
 	last int
-	ctxs map[int]context.Context
+	asks map[int]func() error
 }
 
-func (w *watches) add(ctx context.Context) (context.Context, int) {
+func (w *watches) add(ask func() error) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last++
-	ctx = metadata.AppendToOutgoingContext(ctx, "podo-watch", strconv.Itoa(w.last))
-	if w.ctxs == nil {
-		w.ctxs = map[int]context.Context{}
+	id := w.last
+	if w.asks == nil {
+		w.asks = map[int]func() error{}
 	}
-	w.ctxs[w.last] = ctx
-	return ctx, w.last
+	w.asks[id] = ask
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.asks, id)
+	}
 }
 
-func (w *watches) remove(id int) {
+func (w *watches) all() []func() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.ctxs, id)
+	return slices.Collect(maps.Values(w.asks))
 }
 
-func (w *watches) all() []context.Context {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make([]context.Context, 0, len(w.ctxs))
-	for _, ctx := range w.ctxs {
-		out = append(out, ctx)
-	}
-	return out
+// wish is what a Watch was asked for.
+type wish struct {
+	prefix string
+	from   int64
+	prev   func(key string) bool
 }
 
 // Watch implements store.Store.
-func (s *Client) Watch(ctx context.Context, prefix string, from int64) <-chan store.Batch {
+func (s *Client) Watch(ctx context.Context, prefix string, from int64, prev func(key string) bool) <-chan store.Batch {
 	out := make(chan store.Batch)
 	c, err := s.connect()
 	if err == nil && from == 0 {
@@ -59,18 +62,19 @@ func (s *Client) Watch(ctx context.Context, prefix string, from int64) <-chan st
 			from++
 		}
 	}
+	var done func()
+	if err == nil && c.local != nil {
+		done, err = c.local.enter()
+	}
 	go func() {
 		defer close(out)
-		if err == nil {
-			wctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			if !c.local {
-				wctx = clientv3.WithRequireLeader(wctx) // a member cut off from its cluster would keep silent
-			}
-			wctx, id := c.watches.add(wctx)
-			defer c.watches.remove(id)
-			err = s.relay(ctx, c, c.c.Watch(wctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
-				clientv3.WithFragment()), out)
+		switch w := (wish{prefix, from, prev}); {
+		case err != nil:
+		case c.local != nil:
+			err = c.watchMember(ctx, w, out)
+			done()
+		default:
+			err = s.watchCluster(ctx, c, w, out)
 		}
 		if ctx.Err() == nil {
 			send(ctx, out, store.Batch{Err: err})
@@ -79,47 +83,65 @@ func (s *Client) Watch(ctx context.Context, prefix string, from int64) <-chan st
 	return out
 }
 
-// relay turns responses into batches until the watch ends, and says why it did. etcd never splits a revision over two
+// watchCluster relays a watch over the network until it ends, and says why it did. Each watch is a stream of its own: on a shared one,
+// etcd sends no progress mark as long as any watch waits for a revision that has not happened. etcd never splits a revision over two
 // responses, and the client puts the fragments of a response together.
-func (s *Client) relay(ctx context.Context, c *conn, in clientv3.WatchChan, out chan<- store.Batch) error {
-	for res := range in {
+func (s *Client) watchCluster(ctx context.Context, c *conn, w wish, out chan<- store.Batch) error {
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wctx = clientv3.WithRequireLeader(wctx) // a member cut off from its cluster would keep silent
+	wctx = metadata.AppendToOutgoingContext(wctx, "podo-watch", strconv.FormatInt(c.streams.Add(1), 10))
+	defer c.watches.add(func() error {
+		if err := c.c.RequestProgress(wctx); wctx.Err() == nil {
+			return err
+		}
+		return nil
+	})()
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(w.from), clientv3.WithFragment()}
+	if w.prev != nil {
+		opts = append(opts, clientv3.WithPrevKV())
+	}
+	for res := range c.c.Watch(wctx, w.prefix, opts...) {
 		switch {
 		case res.CompactRevision != 0 || errors.Is(res.Err(), rpctypes.ErrCompacted):
 			return store.ErrCompacted
 		case res.Err() != nil:
 			return s.failed(ctx, res.Err())
 		case res.IsProgressNotify():
-			c.saw(res.Header.Revision)
 			if !send(ctx, out, store.Batch{Revision: res.Header.Revision}) {
 				return ctx.Err()
 			}
 			continue
 		}
-		for events := res.Events; len(events) > 0; {
-			rev, n := events[0].Kv.ModRevision, 1
-			for n < len(events) && events[n].Kv.ModRevision == rev {
-				n++
-			}
-			c.saw(rev)
-			b := store.Batch{Revision: rev, Events: make([]store.Event, 0, n)}
-			for _, e := range events[:n] {
-				b.Events = append(b.Events, eventOf(e))
-			}
+		for b := range batches(res.Events, w.prev) {
 			if !send(ctx, out, b) {
 				return ctx.Err()
 			}
-			events = events[n:]
 		}
 	}
 	return store.ErrUnavailable
 }
 
-// saw notes that a watch is being told of rev.
-func (c *conn) saw(rev int64) {
-	for {
-		old := c.seen.Load()
-		if rev <= old || c.seen.CompareAndSwap(old, rev) {
-			return
+// batches are events by their revisions, in whose order they come.
+func batches(events []*mvccpb.Event, prev func(key string) bool) iter.Seq[store.Batch] {
+	return func(yield func(store.Batch) bool) {
+		for len(events) > 0 {
+			rev, n := events[0].Kv.ModRevision, 1
+			for n < len(events) && events[n].Kv.ModRevision == rev {
+				n++
+			}
+			b := store.Batch{Revision: rev, Events: make([]store.Event, n)}
+			for i, e := range events[:n] {
+				b.Events[i] = eventOf(e)
+				if p := e.PrevKv; p != nil && prev != nil && prev(b.Events[i].Key) {
+					kv := kvOf(p)
+					b.Events[i].Prev = &kv
+				}
+			}
+			if !yield(b) {
+				return
+			}
+			events = events[n:]
 		}
 	}
 }
@@ -139,8 +161,8 @@ func (s *Client) RequestProgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, wctx := range c.watches.all() {
-		if err := c.c.RequestProgress(wctx); err != nil && wctx.Err() == nil {
+	for _, ask := range c.watches.all() {
+		if err := ask(); err != nil {
 			return s.failed(ctx, err)
 		}
 	}
@@ -151,14 +173,10 @@ func kvOf(kv *mvccpb.KeyValue) store.KV {
 	return store.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}
 }
 
-func eventOf(e *clientv3.Event) store.Event {
-	ev := store.Event{KV: kvOf(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
+func eventOf(e *mvccpb.Event) store.Event {
+	ev := store.Event{KV: kvOf(e.Kv), Deleted: e.Type == mvccpb.Event_DELETE}
 	if ev.Deleted {
 		ev.Value = nil
-	}
-	if e.PrevKv != nil {
-		prev := kvOf(e.PrevKv)
-		ev.Prev = &prev
 	}
 	return ev
 }

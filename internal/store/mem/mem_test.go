@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 func TestBreakWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mem.New(mem.Options{})
-		ch := s.Watch(t.Context(), "", 0)
+		ch := s.Watch(t.Context(), "", 0, nil)
 		s.BreakWatches(store.ErrUnavailable)
 		b := <-ch
 		if _, open := <-ch; !errors.Is(b.Err, store.ErrUnavailable) || open {

@@ -9,10 +9,10 @@ import (
 
 // Watch implements store.Store. A watch is a cursor in the history: it buffers nothing, and one that nobody reads costs a
 // goroutine that sleeps.
-func (s *Store) Watch(ctx context.Context, prefix string, from int64) <-chan store.Batch {
+func (s *Store) Watch(ctx context.Context, prefix string, from int64, prev func(key string) bool) <-chan store.Batch {
 	out := make(chan store.Batch)
 	s.mu.Lock()
-	w := &watch{s: s, prefix: prefix, next: from, progress: s.progress, broken: s.broken}
+	w := &watch{s: s, prefix: prefix, prev: prev, next: from, progress: s.progress, broken: s.broken}
 	if from == 0 {
 		w.next = s.rev() + 1
 	}
@@ -60,6 +60,7 @@ func (s *Store) broadcast() {
 type watch struct {
 	s        *Store
 	prefix   string
+	prev     func(key string) bool
 	next     int64 // the first revision not looked at yet
 	progress int   // the requests for progress answered
 	broken   int
@@ -97,9 +98,13 @@ func (w *watch) step() (store.Batch, <-chan struct{}) {
 	for ; w.next <= s.rev(); w.next++ {
 		var events []store.Event
 		for _, e := range s.history[w.next-first].events {
-			if strings.HasPrefix(e.Key, w.prefix) {
-				events = append(events, e)
+			if !strings.HasPrefix(e.Key, w.prefix) {
+				continue
 			}
+			if w.prev == nil || !w.prev(e.Key) {
+				e.Prev = nil
+			}
+			events = append(events, e)
 		}
 		if len(events) > 0 {
 			w.next++

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func (h *h) show(kvs []store.KV) string {
 func (h *h) watch(from int64) *watch {
 	ctx, cancel := context.WithCancel(h.Context())
 	h.Cleanup(cancel)
-	return &watch{h, h.s.Watch(ctx, h.prefix, from), cancel}
+	return &watch{h, h.s.Watch(ctx, h.prefix, from, func(key string) bool { return !strings.HasSuffix(key, "/without") }), cancel}
 }
 
 // watch reads one watch; nothing may take longer than patience.

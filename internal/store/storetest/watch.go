@@ -115,6 +115,14 @@ func testWatchDeletion(t *testing.T, s store.Store) {
 	if !e.Deleted || e.ModRevision != r3 || e.Prev == nil || e.Prev.ModRevision != r2 || string(e.Prev.Value) != "2" {
 		t.Errorf("deletion: %+v, previous %+v", e, e.Prev)
 	}
+	w = h.watch(h.put("d/without", "1"))
+	h.put("d/without", "2")
+	h.delete("d/without")
+	for i := range 3 {
+		if e := w.next().Events[0]; e.Prev != nil {
+			t.Errorf("event %d has a previous value that was not asked for: %+v", i, e.Prev)
+		}
+	}
 }
 
 // testWatchBigBatch writes transactions that no message of etcd's default size holds together with the previous values.
@@ -211,7 +219,7 @@ func testWatchEnds(t *testing.T, s store.Store) {
 func testReadsAfterWatch(t *testing.T, s store.Store) {
 	h := hands(t, s)
 	ctx := t.Context()
-	w := s.Watch(ctx, h.prefix, h.put("start", "")+1)
+	w := s.Watch(ctx, h.prefix, h.put("start", "")+1, nil)
 	const writes = 100
 	done := make(chan struct{})
 	go func() {

@@ -1,0 +1,151 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+
+	"podo.dev/podo/internal/store"
+)
+
+// member is the database of a member that is alone in its cluster and in this process. It has applied every write that was
+// acknowledged, so that what it has is what there is. But it tells watches of a write a moment before reads have it.
+type member struct {
+	db mvcc.WatchableKV
+	// defragment rewrites the database without its free pages; nothing else is answered meanwhile.
+	defragment func() error
+	// seen is the newest revision that a watch was told of: no read may be older.
+	seen atomic.Int64
+
+	mu      sync.Mutex
+	ended   bool
+	gone    chan struct{} // closed when the member ends
+	running sync.WaitGroup
+}
+
+func newMember(db mvcc.WatchableKV, defragment func() error) *member {
+	return &member{db: db, defragment: defragment, gone: make(chan struct{})}
+}
+
+// enter lets a watch read the database until done is called.
+func (m *member) enter() (done func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		return nil, fmt.Errorf("%w: etcd is not running", store.ErrUnavailable)
+	}
+	m.running.Add(1)
+	return m.running.Done, nil
+}
+
+// end ends all watches.
+func (m *member) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	close(m.gone)
+}
+
+// revision is the newest one, linearizably.
+func (m *member) revision() int64 { return max(m.db.Rev(), m.seen.Load()) }
+
+// saw notes that a watch is being told of rev.
+func (m *member) saw(rev int64) {
+	for {
+		old := m.seen.Load()
+		if rev <= old || m.seen.CompareAndSwap(old, rev) {
+			return
+		}
+	}
+}
+
+// watchMember follows the database itself: no message is made, and between the write and its reader there is this goroutine alone. The
+// database does not wait for a watch that lags, but gives it less and less of its time: so everything is taken at once, and kept until
+// the reader comes for it.
+func (c *conn) watchMember(ctx context.Context, w wish, out chan<- store.Batch) error {
+	m := c.local
+	stream := m.db.NewWatchStream()
+	defer func() { go leave(stream) }()
+	from, to := span(w.prefix)
+	if _, err := stream.Watch(ctx, clientv3.AutoWatchID, from, to, w.from); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	asked := make(chan struct{}, 1)
+	defer c.watches.add(func() error {
+		select {
+		case asked <- struct{}{}:
+		default: // somebody has asked, and has not been answered
+		}
+		return nil
+	})()
+	var waiting []store.Batch
+	for {
+		var next store.Batch
+		var reader chan<- store.Batch
+		if len(waiting) > 0 {
+			next, reader = waiting[0], out
+		}
+		select {
+		case res := <-stream.Chan():
+			mvcc.ReportEventReceived(len(res.Events))
+			if res.CompactRevision != 0 {
+				return store.ErrCompacted
+			}
+			if len(res.Events) == 0 { // a progress mark
+				m.saw(res.Revision)
+				waiting = append(waiting, store.Batch{Revision: res.Revision})
+			}
+			for b := range batches(res.Events, nil) {
+				m.saw(b.Revision)
+				if w.prev != nil {
+					m.previous(ctx, b.Events, w.prev)
+				}
+				waiting = append(waiting, b)
+			}
+		case reader <- next:
+			waiting[0] = store.Batch{}
+			waiting = waiting[1:]
+		case <-asked:
+			stream.RequestProgressAll()
+		case <-m.gone:
+			return store.ErrUnavailable
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// previous fills in what was there before the events.
+func (m *member) previous(ctx context.Context, events []store.Event, wanted func(key string) bool) {
+	for i := range events {
+		e := &events[i]
+		if e.CreateRevision == e.ModRevision || !wanted(e.Key) {
+			continue
+		}
+		// What has been compacted is no longer to be had.
+		if r, err := m.db.Range(ctx, []byte(e.Key), nil, mvcc.RangeOptions{Rev: e.ModRevision - 1}); err == nil && len(r.KVs) > 0 {
+			kv := kvOf(r.KVs[0])
+			e.Prev = &kv
+		}
+	}
+}
+
+// leave closes a stream; whoever used it does not wait, since a member that has died may hold its locks for ever.
+func leave(stream mvcc.WatchStream) {
+	stream.Close()
+	for res := range stream.Chan() {
+		mvcc.ReportEventReceived(len(res.Events))
+	}
+}
+
+// span is the range of a prefix as the database takes it.
+func span(prefix string) (from, to []byte) {
+	if prefix == "" {
+		return []byte{0}, []byte{} // no end
+	}
+	return []byte(prefix), []byte(clientv3.GetPrefixRangeEnd(prefix))
+}
