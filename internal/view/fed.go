@@ -159,7 +159,7 @@ func (told) Txn(context.Context, []store.Cond, []store.Op) (store.TxnResult, err
 }
 
 // Watch is asked for the past only, of which there is none.
-func (told) Watch(context.Context, string, int64) <-chan store.Batch {
+func (told) Watch(context.Context, string, int64, func(string) bool) <-chan store.Batch {
 	ch := make(chan store.Batch, 1)
 	ch <- store.Batch{Err: store.ErrCompacted}
 	close(ch)
