@@ -28,9 +28,15 @@ type podo struct {
 	binary string
 	dir    string
 	port   string
+	config string // the kubelet's file
 	args   []string
 	first  time.Duration // its first start
 }
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 600
+`
 
 func newPodo(binary string) (*podo, error) {
 	binary, err := filepath.Abs(binary)
@@ -48,8 +54,13 @@ func newPodo(binary string) (*podo, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	return &podo{binary: binary, dir: dir, port: api, args: []string{
-		"--node-name", "bench", "--pod-cidr", "10.89.0.0/24", "--https-port", api, "--kubelet-port", kubelet,
+	// Room for the many pods of the group crowd.
+	config := dir + ".kubelet.yaml"
+	if err := os.WriteFile(config, []byte(kubeletConfig), 0o600); err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
+	}
+	return &podo{binary: binary, dir: dir, port: api, config: config, args: []string{
+		"--node-name", "bench", "--pod-cidr", "10.89.0.0/22", "--https-port", api, "--kubelet-port", kubelet, "--kubelet-config", config,
 	}}, nil
 }
 
@@ -115,10 +126,11 @@ func (p *podo) up(ctx context.Context, more ...string) error {
 func (p *podo) down(ctx context.Context) error { return p.cmd(ctx, "down", "--grace", "1s") }
 
 func (p *podo) remove(ctx context.Context) error {
+	config := os.Remove(p.config)
 	if entries, err := os.ReadDir(p.dir); err == nil && len(entries) == 0 {
-		return os.Remove(p.dir) // it never started
+		return errors.Join(config, os.Remove(p.dir)) // it never started
 	}
-	return errors.Join(p.down(ctx), p.cmd(ctx, "reset", "--yes"))
+	return errors.Join(config, p.down(ctx), p.cmd(ctx, "reset", "--yes"))
 }
 
 func (p *podo) pid() (int, error) {

@@ -34,6 +34,7 @@ type Runtime struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]string
+	container map[string]string // by the same names
 }
 
 // Dial connects to an endpoint like unix:///run/containerd/containerd.sock.
@@ -42,7 +43,7 @@ func Dial(ctx context.Context, endpoint string) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{conn: conn, rt: cri.NewRuntimeServiceClient(conn), sandboxes: map[string]string{}}
+	r := &Runtime{conn: conn, rt: cri.NewRuntimeServiceClient(conn), sandboxes: map[string]string{}, container: map[string]string{}}
 	if r.dir, err = os.MkdirTemp("", "podo-floor-"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -162,7 +163,22 @@ func (r *Runtime) startOne(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	r.container[name] = c.ContainerId
+	r.mu.Unlock()
 	_, err = r.rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.ContainerId})
+	return err
+}
+
+// Exec runs a command in a pod's container, as an exec probe does.
+func (r *Runtime) Exec(ctx context.Context, name string, command []string) error {
+	r.mu.Lock()
+	id := r.container[name]
+	r.mu.Unlock()
+	out, err := r.rt.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5})
+	if err == nil && out.ExitCode != 0 {
+		err = fmt.Errorf("%v in %s ended with %d: %s", command, name, out.ExitCode, out.Stderr)
+	}
 	return err
 }
 
@@ -170,6 +186,7 @@ func (r *Runtime) stopOne(ctx context.Context, name string) error {
 	r.mu.Lock()
 	id := r.sandboxes[name]
 	delete(r.sandboxes, name)
+	delete(r.container, name)
 	r.mu.Unlock()
 	if _, err := r.rt.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		return err

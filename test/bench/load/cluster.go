@@ -28,6 +28,7 @@ type Cluster struct {
 	Kubeconfig string
 	Image      string // of pods that run
 	Command    []string
+	Probe      *v1.Probe // liveness; nil: none
 }
 
 // Client is a client with connections of its own.

@@ -25,6 +25,7 @@ func (c *Client) pod(name string) *v1.Pod {
 			AutomountServiceAccountToken:  &no,
 			Containers: []v1.Container{{
 				Name: "app", Image: c.cluster.Image, ImagePullPolicy: v1.PullIfNotPresent, Command: c.cluster.Command,
+				LivenessProbe: c.cluster.Probe,
 			}},
 		},
 	}

@@ -3,7 +3,6 @@ package usage
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,9 @@ import (
 
 // Usage is the memory that processes hold, as their proportional share, and the processor time that they have used.
 type Usage struct {
-	PSS float64 // MB
-	CPU time.Duration
+	PSS    float64 // MB
+	CPU    time.Duration
+	Reaped time.Duration // what their children had used that have ended: the programs that a shim runs, for one
 }
 
 // Of sums, by program name, the processes whose command lines match; this process is never among them.
@@ -38,7 +38,9 @@ func Of(which *regexp.Regexp) (map[string]Usage, error) {
 		name := filepath.Base(strings.SplitN(string(cmdline), "\x00", 2)[0])
 		u := all[name]
 		u.PSS += pss
-		u.CPU += cpuOf(proc)
+		own, reaped := cpuOf(proc)
+		u.CPU += own
+		u.Reaped += reaped
 		all[name] = u
 	}
 	if len(all) == 0 {
@@ -53,6 +55,7 @@ func Total(all map[string]Usage) Usage {
 	for _, u := range all {
 		t.PSS += u.PSS
 		t.CPU += u.CPU
+		t.Reaped += u.Reaped
 	}
 	return t
 }
@@ -73,19 +76,21 @@ func pssOf(proc string) (float64, error) {
 	return 0, fmt.Errorf("no Pss in %s", file.Name())
 }
 
-// cpuOf is the user and system time of a process, in clock ticks of 10 ms.
-func cpuOf(proc string) time.Duration {
+// cpuOf is the user and system time of a process and of its children that have ended, in clock ticks of 10 ms.
+func cpuOf(proc string) (own, reaped time.Duration) {
 	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, err1 := strconv.ParseInt(f[11], 10, 64)
-	system, err2 := strconv.ParseInt(f[12], 10, 64)
-	if errors.Join(err1, err2) != nil {
-		return 0
+	var ticks [4]int64 // user and system, own and the children's
+	for i := range ticks {
+		if ticks[i], err = strconv.ParseInt(f[11+i], 10, 64); err != nil {
+			return 0, 0
+		}
 	}
-	return time.Duration(user+system) * 10 * time.Millisecond
+	const tick = 10 * time.Millisecond
+	return time.Duration(ticks[0]+ticks[1]) * tick, time.Duration(ticks[2]+ticks[3]) * tick
 }
 
 // Available is how much memory programs may still take, in MB.
