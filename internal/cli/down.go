@@ -13,7 +13,7 @@ func newDown() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Stop the server, its pods and containerd; data stays, the next up brings the pods back",
+		Short: "Stop the server or agent, its pods and containerd; data stays, the next start brings the pods back",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			say := func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...) }
@@ -28,8 +28,8 @@ func newReset() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Remove all data of a stopped server",
-		Long:  "Remove the data directory of a stopped server: cluster state, images, volumes of pods. Refuses while a server runs on it or\nanything is mounted below it, and never deletes through a mount.",
+		Short: "Remove all data of a stopped server or agent",
+		Long:  "Remove the data directory of a stopped server or agent: cluster state, images, volumes of pods. Refuses while a server runs on it or\nanything is mounted below it, and never deletes through a mount.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {

@@ -53,13 +53,14 @@ func newRoot() *cobra.Command {
   podo kubectl get pods -A             use it (any stock kubectl works too: export KUBECONFIG=$(podo kubeconfig --path))
   podo timeline pod/NAME               see every stage of a pod's life, with times
   podo why pod/NAME                    see why a pod is not running
+  podo agent --server ... --token ...  make another machine a node of it
   podo down                            stop everything; the next up brings it back`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().String("data-dir", defaultDataDir(), "folder in which the server keeps everything")
 	root.AddGroup(&cobra.Group{ID: "cluster", Title: "The cluster:"}, &cobra.Group{ID: "pods", Title: "Pods and images:"})
-	for _, c := range []*cobra.Command{newUp(), newDown(), newStatus(), newServer(), newReset()} {
+	for _, c := range []*cobra.Command{newUp(), newDown(), newStatus(), newServer(), newAgent(), newReset()} {
 		c.GroupID = "cluster"
 		root.AddCommand(c)
 	}

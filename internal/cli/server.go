@@ -50,23 +50,17 @@ on the command line wins.`,
 
 // serverFlags are shared by `server` and `up`, which hands them on.
 func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
-	f.String("config", "", "YAML file with the same keys as these flags (default "+defaultConfigFile+" when it exists)")
 	f.IntVar(&c.HTTPSPort, "https-port", c.HTTPSPort, "port of the API server, on loopback and the node's address")
-	f.IntVar(&c.KubeletPort, "kubelet-port", c.KubeletPort, "port of the kubelet (its loopback health port is this minus 2)")
-	f.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the node (default: the host's name)")
-	f.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of the node (default: that of the default route)")
 	f.StringSliceVar(&c.TLSSANs, "tls-san", c.TLSSANs, "further names or addresses for the API server's certificate")
-	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
-	f.StringVar(&c.CredentialProviderConfig, "image-credential-provider-config", c.CredentialProviderConfig, "CredentialProviderConfig file, or a folder of such: which plug-ins know who to be at a registry")
-	f.StringVar(&c.CredentialProviderBinDir, "image-credential-provider-bin-dir", c.CredentialProviderBinDir, "folder of the credential provider plug-ins")
-	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of this node's pods")
+	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of the pods of the server's own node")
+	f.StringVar(&c.ClusterCIDR, "cluster-cidr", c.ClusterCIDR, "addresses of all nodes' pods, of which each node gets a range as wide as --pod-cidr (default: the /16 around that)")
+	f.DurationVar(&c.NodeMonitorGrace, "node-monitor-grace-period", c.NodeMonitorGrace, "how long a node may be silent before it counts as lost")
 	f.StringVar(&c.ServiceCIDR, "service-cidr", c.ServiceCIDR, "addresses of services")
 	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", c.ServiceNodePortRange, "ports of the node that services of type NodePort get")
 	f.StringSliceVar(&c.EtcdEndpoints, "etcd-endpoints", c.EtcdEndpoints, "external etcd instead of the embedded member (https://host:2379,...)")
 	f.StringVar(&c.EtcdCAFile, "etcd-cafile", c.EtcdCAFile, "CA certificate of the external etcd")
 	f.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the external etcd")
 	f.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
-	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")
 	f.StringVar(&c.AdmissionControlConfigFile, "admission-control-config-file", c.AdmissionControlConfigFile, "AdmissionConfiguration v1 file: what PodSecurity holds pods to where a namespace does not say, and what needs a ResourceQuota")
 	f.BoolVar(&c.DisableScheduler, "disable-scheduler", c.DisableScheduler, "run no scheduler: pods wait for one of your own to bind them")
 	f.StringVar(&c.TokenAuthFile, "token-auth-file", c.TokenAuthFile, "CSV file of static bearer tokens: token,user,uid,\"group1,group2\"")
@@ -79,6 +73,19 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.IntVar(&c.Audit.LogMaxBackups, "audit-log-maxbackup", c.Audit.LogMaxBackups, "how many rotated audit files are kept (0: all)")
 	f.IntVar(&c.Audit.LogMaxSize, "audit-log-maxsize", c.Audit.LogMaxSize, "megabytes at which the audit file is rotated (0: never)")
 	f.BoolVar(&c.Audit.LogCompress, "audit-log-compress", c.Audit.LogCompress, "compress rotated audit files")
+	nodeFlags(f, &c.NodeConfig)
+}
+
+// nodeFlags are those of every node, a server's own and an agent's.
+func nodeFlags(f *pflag.FlagSet, c *daemon.NodeConfig) {
+	f.String("config", "", "YAML file with the same keys as these flags (default "+defaultConfigFile+" when it exists)")
+	f.IntVar(&c.KubeletPort, "kubelet-port", c.KubeletPort, "port of the kubelet (its loopback health port is this minus 2)")
+	f.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the node (default: the host's name)")
+	f.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of the node (default: that of the default route)")
+	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
+	f.StringVar(&c.CredentialProviderConfig, "image-credential-provider-config", c.CredentialProviderConfig, "CredentialProviderConfig file, or a folder of such: which plug-ins know who to be at a registry")
+	f.StringVar(&c.CredentialProviderBinDir, "image-credential-provider-bin-dir", c.CredentialProviderBinDir, "folder of the credential provider plug-ins")
+	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")
 	f.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity: 0 normal, 2 more, 4 one line for every stage of every pod")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 }

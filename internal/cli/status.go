@@ -13,15 +13,22 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"podo.dev/podo/internal/daemon"
 )
 
 func newStatus() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show whether the server and its nodes are ready",
+		Short: "Show whether the server and its nodes, or an agent, are ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, from := kubeconfigPath(cmd); from == "--data-dir" {
+				if a, err := daemon.Agent(dataDir(cmd)); err != nil || a != nil {
+					return printAgent(cmd.OutOrStdout(), a, err)
+				}
+			}
 			cfg, err := cluster(cmd)
 			if err != nil {
 				return err
@@ -111,6 +118,23 @@ func printStatus(ctx context.Context, out io.Writer, cfg *rest.Config) error {
 	if ready == 0 {
 		return fmt.Errorf("no node is Ready")
 	}
+	return nil
+}
+
+// printAgent tells of an agent's data directory; the error says that it does not work.
+func printAgent(out io.Writer, a *daemon.AgentStatus, err error) error {
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "agent of %s, node %s\n", a.Server, a.Node)
+	if a.PID == 0 {
+		return fmt.Errorf("the agent does not run: start it with `podo agent`; its pods may run on")
+	}
+	fmt.Fprintf(out, "process %d\n", a.PID)
+	if a.Unhealthy != nil {
+		return fmt.Errorf("the kubelet is not well: %w", a.Unhealthy)
+	}
+	fmt.Fprintln(out, "the kubelet is well; `podo kubectl get node "+a.Node+"` on the server says what the cluster thinks of it")
 	return nil
 }
 

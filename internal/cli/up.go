@@ -56,12 +56,22 @@ func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
 		nextSteps(out, cfg)
 		return nil
 	}
-	child, stages, err := startServer(cmd.Flags(), dirs)
+	fmt.Fprintf(out, "Starting podo %s in %s\n", Version, cfg.DataDir)
+	if err := inBackground(cmd, "server", dirs, wait); err != nil {
+		return err
+	}
+	nextSteps(out, cfg)
+	return nil
+}
+
+// inBackground runs another verb of podo in a session of its own, prints the stages of its boot, and returns when it is ready.
+func inBackground(cmd *cobra.Command, verb string, dirs daemon.Dirs, wait time.Duration) error {
+	out := cmd.OutOrStdout()
+	child, stages, err := startVerb(verb, cmd.Flags(), dirs)
 	if err != nil {
 		return err
 	}
 	defer stages.Close()
-	fmt.Fprintf(out, "Starting podo %s in %s\n", Version, cfg.DataDir)
 	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
 	defer cancel()
 	unhook := context.AfterFunc(ctx, func() { stages.SetReadDeadline(time.Now()) })
@@ -70,20 +80,19 @@ func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
 		if cmd.Context().Err() != nil {
 			// An interrupted `up` leaves nothing half-started behind.
 			_ = child.Signal(unix.SIGTERM)
-			return fmt.Errorf("interrupted; the server is stopping")
+			return fmt.Errorf("interrupted; the %s is stopping", verb)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("not ready after %s; the server goes on, its log is %s", wait, dirs.Log())
+			return fmt.Errorf("not ready after %s; the %s goes on, its log is %s", wait, verb, dirs.Log())
 		}
-		return fmt.Errorf("%w\nThe server's log: %s", err, dirs.Log())
+		return fmt.Errorf("%w\nThe %s's log: %s", err, verb, dirs.Log())
 	}
-	nextSteps(out, cfg)
 	return child.Release()
 }
 
-// startServer runs `podo server` with our own flags in a session of its own, its output in the log file, and returns the read end
-// of its boot report.
-func startServer(flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File, error) {
+// startVerb runs `podo VERB` with our own flags in a session of its own, its output in the log file, and returns the read end of its
+// boot report.
+func startVerb(verb string, flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -101,9 +110,13 @@ func startServer(flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File,
 		return nil, nil, err
 	}
 	defer w.Close()
-	args := []string{"server", "--data-dir", dirs.Root}
+	args, env := []string{verb, "--data-dir", dirs.Root}, append(os.Environ(), bootFD+"=3")
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Name != "data-dir" && f.Name != "wait" {
+		if f.Name == "token" { // everybody can read a command line
+			env = append(env, tokenEnv+"="+f.Value.String())
+			return
+		}
+		if f.Name != "data-dir" && f.Name != "wait" && f.Name != "background" {
 			value := f.Value.String()
 			if s, ok := f.Value.(pflag.SliceValue); ok {
 				value = strings.Join(s.GetSlice(), ",")
@@ -114,7 +127,7 @@ func startServer(flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File,
 	cmd := exec.Command(self, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{w}
-	cmd.Env = append(os.Environ(), bootFD+"=3")
+	cmd.Env = env
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -144,7 +157,7 @@ func followBoot(out io.Writer, stages io.Reader) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	return errors.New("the server ended before it was ready")
+	return errors.New("it ended before it was ready")
 }
 
 func nextSteps(out io.Writer, cfg daemon.Config) {

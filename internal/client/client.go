@@ -31,6 +31,7 @@ var (
 	Events          = Resource{Resource: "events"}
 	ConfigMaps      = Resource{Resource: "configmaps"}
 	Secrets         = Resource{Resource: "secrets"}
+	Services        = Resource{Resource: "services"}
 	ServiceAccounts = Resource{Resource: "serviceaccounts"}
 	Leases          = Resource{Group: "coordination.k8s.io", Resource: "leases"}
 )

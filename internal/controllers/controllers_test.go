@@ -208,7 +208,7 @@ func TestSilentNodeIsTaintedAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.namespaces()
-		w.run(nodelifecycle.New(w.view, w.controllers, nil, nil))
+		w.run(nodelifecycle.New(w.view, w.controllers, nodelifecycle.GracePeriod, nil, nil))
 		w.must(w.admin.Create(context.Background(), client.Nodes.At("", ""), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
 		if got := w.taints("new"); got != "not-ready:NoSchedule" {
 			t.Errorf("a new node has %q", got)
@@ -251,12 +251,12 @@ func TestRestartBeginsTheGraceAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.namespaces()
-		stop := w.run(nodelifecycle.New(w.view, w.controllers, nil, nil))
+		stop := w.run(nodelifecycle.New(w.view, w.controllers, nodelifecycle.GracePeriod, nil, nil))
 		w.node("node-a")
 		synctest.Wait()
 		stop()
 		time.Sleep(time.Hour)
-		w.run(nodelifecycle.New(w.view, w.controllers, nil, nil))
+		w.run(nodelifecycle.New(w.view, w.controllers, nodelifecycle.GracePeriod, nil, nil))
 		time.Sleep(49 * time.Second)
 		if got := w.taints("node-a"); got != "" {
 			t.Errorf("tainted at once: %q", got)

@@ -2,18 +2,19 @@ package daemon
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"podo.dev/podo/internal/apiserver/audit"
-
 	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/audit"
+	"podo.dev/podo/internal/controllers/nodeipam"
+	"podo.dev/podo/internal/controllers/nodelifecycle"
 )
 
 // DefaultDataDir is where a server keeps everything unless told otherwise.
@@ -21,23 +22,18 @@ const DefaultDataDir = "/var/lib/podo"
 
 // Config is everything that `podo server` can be told. Field names follow the flags.
 type Config struct {
-	DataDir                    string
+	NodeConfig
 	HTTPSPort                  int
-	KubeletPort                int
-	NodeName                   string   // empty: the host's name, lower case
-	NodeIP                     string   // empty: the address of the default route's device
 	TLSSANs                    []string // further names and addresses in the API server's certificate
-	KubeletConfig              string   // a KubeletConfiguration v1beta1 file
-	CredentialProviderConfig   string   // a CredentialProviderConfig file or a folder of such
-	CredentialProviderBinDir   string
-	PodCIDR                    string
+	PodCIDR                    string   // the server's own node's
+	ClusterCIDR                string   // all nodes'; empty: see clusterRanges
+	NodeMonitorGrace           time.Duration
 	ServiceCIDR                string
 	ServiceNodePortRange       string
 	EtcdEndpoints              []string // empty: the embedded member
 	EtcdCAFile                 string
 	EtcdCertFile               string
 	EtcdKeyFile                string
-	ContainerRuntimeEndpoint   string   // empty: the embedded containerd
 	AdmissionControlConfigFile string   // an AdmissionConfiguration v1 file
 	DisableScheduler           bool     // pods wait until somebody else binds them
 	TokenAuthFile              string   // CSV: token, user, UID, groups
@@ -45,20 +41,17 @@ type Config struct {
 	APIAudiences               []string // empty: the first issuer
 	AnonymousAuth              string   // health, true or false
 	Audit                      audit.Config
-	Verbosity                  int
-	LogFormat                  string // text or json
 }
 
 // Default is a server on its defaults.
 func Default() Config {
 	return Config{
-		DataDir:     DefaultDataDir,
+		NodeConfig:  defaultNode(),
 		HTTPSPort:   6443,
-		KubeletPort: 10250,
 		PodCIDR:     "10.42.0.0/24",
 		ServiceCIDR: "10.43.0.0/16",
-		LogFormat:   "text",
 
+		NodeMonitorGrace:      nodelifecycle.GracePeriod,
 		ServiceNodePortRange:  "30000-32767",
 		ServiceAccountIssuers: []string{"https://kubernetes.default.svc.cluster.local"},
 		AnonymousAuth:         "health",
@@ -67,40 +60,20 @@ func Default() Config {
 
 // Complete fills what can be found out (node name and address, absolute paths) and checks the rest. Errors name the flag.
 func (c *Config) Complete() error {
-	dir, err := filepath.Abs(c.DataDir)
-	if err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
+	if err := c.NodeConfig.complete(); err != nil {
+		return err
 	}
-	if dir == "/" || strings.ContainsAny(dir, "\n,:") {
-		return fmt.Errorf("--data-dir %q cannot be used: give a folder of its own, without ',' or ':' in its path", c.DataDir)
-	}
-	c.DataDir = dir
-	if c.NodeName == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("cannot read the host's name (%w): give --node-name", err)
-		}
-		c.NodeName = strings.ToLower(strings.TrimSpace(host))
-	}
-	if errs := validation.IsDNS1123Subdomain(c.NodeName); len(errs) > 0 {
-		return fmt.Errorf("--node-name %q: %s", c.NodeName, strings.Join(errs, "; "))
-	}
-	for flag, port := range map[string]int{"--https-port": c.HTTPSPort, "--kubelet-port": c.KubeletPort} {
-		if errs := validation.IsValidPortNum(port); len(errs) > 0 {
-			return fmt.Errorf("%s %d: %s", flag, port, strings.Join(errs, "; "))
-		}
+	if errs := validation.IsValidPortNum(c.HTTPSPort); len(errs) > 0 {
+		return fmt.Errorf("--https-port %d: %s", c.HTTPSPort, strings.Join(errs, "; "))
 	}
 	if c.HTTPSPort == c.KubeletPort {
 		return fmt.Errorf("--https-port and --kubelet-port are both %d: they must differ", c.HTTPSPort)
 	}
+	if c.NodeMonitorGrace < time.Second {
+		return fmt.Errorf("--node-monitor-grace-period %s: a second or more", c.NodeMonitorGrace)
+	}
 	if err := c.completeAudit(); err != nil {
 		return err
-	}
-	if err := c.completeProviders(); err != nil {
-		return err
-	}
-	if c.LogFormat != "text" && c.LogFormat != "json" {
-		return fmt.Errorf("--log-format %q: use text or json", c.LogFormat)
 	}
 	if err := c.checkIdentity(); err != nil {
 		return err
@@ -155,17 +128,7 @@ func (c *Config) completeAudit() (err error) {
 }
 
 func (c *Config) completeAddresses() error {
-	if c.NodeIP == "" {
-		ip, err := defaultNodeIP()
-		if err != nil {
-			return fmt.Errorf("%w: give --node-ip", err)
-		}
-		c.NodeIP = ip.String()
-	}
-	node, err := netip.ParseAddr(c.NodeIP)
-	if err != nil {
-		return fmt.Errorf("--node-ip: %w", err)
-	}
+	node := netip.MustParseAddr(c.NodeIP) // checked with the node
 	pods, err := parseCIDR("--pod-cidr", c.PodCIDR)
 	if err != nil {
 		return err
@@ -187,7 +150,48 @@ func (c *Config) completeAddresses() error {
 	case pods.Addr().Is4() && pods.Bits() > 29:
 		return fmt.Errorf("--pod-cidr %s has too few addresses: /29 or wider", pods)
 	}
+	ranges, err := c.clusterRanges()
+	switch cluster := ranges.Cluster; {
+	case err != nil:
+		return err
+	case cluster.Overlaps(services):
+		return fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap: choose ranges apart", cluster, services)
+	case cluster.Contains(node):
+		return fmt.Errorf("--node-ip %s lies inside --cluster-cidr %s: choose other ranges", node, cluster)
+	}
 	return nil
+}
+
+// clusterRanges are what nodes get their pods' addresses from: ranges as wide as the server's own. Without --cluster-cidr it is the /16
+// around that (of IPv6 16 bits more than it), or that alone where the wider one would take something else's addresses.
+func (c *Config) clusterRanges() (nodeipam.Ranges, error) {
+	own, err := parseCIDR("--pod-cidr", c.PodCIDR)
+	if err != nil {
+		return nodeipam.Ranges{}, err
+	}
+	r := nodeipam.Ranges{Bits: own.Bits()}
+	if c.ClusterCIDR != "" {
+		if r.Cluster, err = parseCIDR("--cluster-cidr", c.ClusterCIDR); err != nil {
+			return r, err
+		}
+		if !r.Cluster.Contains(own.Addr()) || r.Cluster.Bits() > own.Bits() {
+			return r, fmt.Errorf("--pod-cidr %s lies outside of --cluster-cidr %s: the server's own node is one of the cluster", own, r.Cluster)
+		}
+		if err := r.Validate(); err != nil {
+			return r, fmt.Errorf("--cluster-cidr: %w", err)
+		}
+		return r, nil
+	}
+	bits := min(own.Bits(), 16)
+	if own.Addr().Is6() {
+		bits = max(own.Bits()-16, 0)
+	}
+	r.Cluster = netip.PrefixFrom(own.Addr(), bits).Masked()
+	node, _ := netip.ParseAddr(c.NodeIP)
+	if services, err := netip.ParsePrefix(c.ServiceCIDR); err != nil || r.Cluster.Overlaps(services) || r.Cluster.Contains(node) {
+		r.Cluster = own
+	}
+	return r, nil
 }
 
 func (c *Config) checkEtcd() error {
@@ -226,28 +230,3 @@ func parseCIDR(flag, s string) (netip.Prefix, error) {
 	}
 	return p, nil
 }
-
-// defaultNodeIP is the address that the host would use towards the outside. Nothing is sent: connecting a UDP socket only asks
-// the routing table. A host without a default route gets its first global address.
-func defaultNodeIP() (netip.Addr, error) {
-	if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
-		defer conn.Close()
-		if a, ok := conn.LocalAddr().(*net.UDPAddr); ok && !a.IP.IsLoopback() {
-			return a.AddrPort().Addr().Unmap(), nil
-		}
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("cannot list the host's addresses: %w", err)
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
-			return p.Addr(), nil
-		}
-	}
-	return netip.Addr{}, fmt.Errorf("the host has no address beyond loopback")
-}
-
-// healthzPort is the kubelet's loopback health port: upstream's 10248 beside 10250, and the same distance beside other ports, so
-// that several servers run on one machine.
-func (c *Config) healthzPort() int { return c.KubeletPort - 2 }

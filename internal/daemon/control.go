@@ -28,12 +28,14 @@ import (
 	"podo.dev/podo/internal/controllers/garbage"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/namespaces"
+	"podo.dev/podo/internal/controllers/nodeipam"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
 	"podo.dev/podo/internal/controllers/rootca"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/controllers/tainteviction"
+	"podo.dev/podo/internal/kubelet/routes"
 	"podo.dev/podo/internal/openapi"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
@@ -148,6 +150,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("service-cidr", s.controller(s.newServiceCIDR)),
 		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
+		component.Func("node-ipam", s.controller(s.newNodeIPAM)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("garbage-collector", s.controller(s.newGarbage)),
 		component.Func("taint-eviction", s.controller(s.newTaintEviction)),
@@ -200,7 +203,21 @@ func (s *server) newNamespaces(_ context.Context, c client.Client) (*loop.Loop, 
 var controllersUser = &user.DefaultInfo{Name: user.KubeControllerManager, Groups: []string{user.AllAuthenticated}}
 
 func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return nodelifecycle.New(s.control.view, c, events.New(ctx, c, "node-controller", "", s.log), s.log)
+	return nodelifecycle.New(s.control.view, c, s.cfg.NodeMonitorGrace, events.New(ctx, c, "node-controller", "", s.log), s.log)
+}
+
+func (s *server) newNodeIPAM(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	ranges, err := s.cfg.clusterRanges()
+	if err != nil {
+		return nil, err
+	}
+	own, err := netip.ParsePrefix(s.cfg.PodCIDR)
+	if err != nil {
+		return nil, err
+	}
+	return nodeipam.New(nodeipam.Config{
+		View: s.control.view, Client: c, Ranges: ranges, Reserved: []netip.Prefix{own}, Events: events.New(ctx, c, "cidrAllocator", "", s.log), Logger: s.log,
+	})
 }
 
 func (s *server) newGarbage(ctx context.Context, c client.Client) (*loop.Loop, error) {
@@ -239,6 +256,10 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 	if !s.awaitPolicy(ctx) {
 		return nil
 	}
+	shipped, err := s.shippedTimelines()
+	if err != nil {
+		return err
+	}
 	srv, err := wire.New(wire.Config{
 		Verbs: s.control.verbs, Kinds: registry.All(),
 		Advertise:   net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.HTTPSPort)),
@@ -254,6 +275,8 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		Handlers: append(s.discovery(),
 			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
 			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
+			shipped,
+			wire.Handler{Path: routes.Path, Handler: routes.Serve(ctx, routes.InView{View: s.control.view})},
 		),
 		Checks: s.checks,
 		Audit:  s.control.audit,

@@ -25,7 +25,7 @@ const StageReady = "ready"
 // Run runs a server until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its
 // end. version is podo's own.
 func Run(ctx context.Context, cfg Config, version string, boot *BootReport, logOut io.Writer) error {
-	log := newLogger(logOut, cfg)
+	log := newLogger(logOut, cfg.NodeConfig)
 	err := serve(ctx, cfg, version, boot, log)
 	if err != nil {
 		boot.Fail(err)
@@ -34,12 +34,16 @@ func Run(ctx context.Context, cfg Config, version string, boot *BootReport, logO
 }
 
 func serve(ctx context.Context, cfg Config, version string, boot *BootReport, log *slog.Logger) error {
-	p, lock, err := newProcess(cfg, version, boot, log)
+	if err := ofServer(Dirs{Root: cfg.DataDir}); err != nil {
+		return err
+	}
+	p, lock, err := newProcess(cfg.NodeConfig, version, boot, log)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	s := &server{process: p}
+	cfg.NodeConfig = p.cfg
+	s := &server{process: p, cfg: cfg}
 	checked := boot.Begin("host checked")
 	if err := preflight(cfg, lookPath); err != nil {
 		return err
@@ -58,6 +62,7 @@ func serve(ctx context.Context, cfg Config, version string, boot *BootReport, lo
 // server holds the parts while they run.
 type server struct {
 	*process
+	cfg     Config
 	certs   *pki.Bundle
 	control control
 }
@@ -70,7 +75,11 @@ func (s *server) build(ctx context.Context) error {
 	if err := s.buildControl(); err != nil {
 		return err
 	}
-	return s.buildNode(ctx)
+	network, err := s.cfg.network()
+	if err != nil {
+		return err
+	}
+	return s.buildNode(ctx, network)
 }
 
 func (s *server) buildCommon() (err error) {

@@ -22,10 +22,11 @@ import (
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/host/tree"
 	"podo.dev/podo/internal/kubelet/labels"
+	"podo.dev/podo/internal/kubelet/routes"
 	"podo.dev/podo/internal/runtime"
 )
 
-// Down stops the server of a data directory, its pods with grace, and containerd, and removes what they leave on the host. The
+// Down stops the server, or the agent, of a data directory, its pods with grace, and containerd, and removes what they leave on the host. The
 // order is that of a careful operator: nobody may start what is being stopped. say tells the progress.
 func Down(ctx context.Context, dataDir string, grace time.Duration, say func(string, ...any)) error {
 	dirs, err := existing(dataDir)
@@ -38,7 +39,7 @@ func Down(ctx context.Context, dataDir string, grace time.Duration, say func(str
 	}
 	if pid != 0 {
 		if err := endProcess(ctx, pid); err != nil {
-			return fmt.Errorf("the server (process %d) did not stop: %w", pid, err)
+			return fmt.Errorf("podo (process %d) did not stop: %w", pid, err)
 		}
 		say("Stopped podo (process %d).", pid)
 	}
@@ -65,7 +66,7 @@ func Down(ctx context.Context, dataDir string, grace time.Duration, say func(str
 		}
 		say("Stopped containerd.")
 	}
-	return errors.Join(unmountPods(dirs), removeCgroups(ctx, dirs))
+	return errors.Join(unmountPods(dirs), removeCgroups(ctx, dirs), routes.Remove(dirs.routes()))
 }
 
 // existing names the data directory by its real path, as the server knew it.
@@ -201,7 +202,7 @@ func stopPod(ctx context.Context, rt cri.Runtime, sandbox string, grace time.Dur
 }
 
 func cleanRuntime(ctx context.Context, d Dirs) error {
-	rt, err := newRuntime(Config{DataDir: d.Root, PodCIDR: Default().PodCIDR}, slog.New(slog.DiscardHandler))
+	rt, err := newRuntime(d.Root, runtime.Network{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

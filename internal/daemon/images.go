@@ -19,7 +19,7 @@ import (
 )
 
 // completeProviders: the server's working directory need not be where it was started.
-func (c *Config) completeProviders() (err error) {
+func (c *NodeConfig) completeProviders() (err error) {
 	if (c.CredentialProviderConfig == "") != (c.CredentialProviderBinDir == "") {
 		return errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir need each other: give both")
 	}

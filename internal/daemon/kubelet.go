@@ -444,14 +444,7 @@ func (k *kubeletRun) gone(pod *v1.Pod) {
 }
 
 // thisNode is the Node object as the API has it, nil while there is none.
-func (k *kubeletRun) thisNode() *v1.Node {
-	e := k.cluster.view.Snapshot().Get(client.Nodes.At("", "").Resource, "", k.p.cfg.NodeName)
-	if e == nil {
-		return nil
-	}
-	n, _ := e.Object.(*v1.Node)
-	return n
-}
+func (k *kubeletRun) thisNode() *v1.Node { return nodeIn(k.cluster.view, k.p.cfg.NodeName) }
 
 func appArmor() bool {
 	enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")

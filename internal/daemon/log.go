@@ -10,7 +10,7 @@ import (
 
 // newLogger writes to out. Verbosity v shows levels down to -v, as klog counts them: 4 is slog's debug level, at which the
 // timeline writes a line a record. Libraries that log through klog end up here too.
-func newLogger(out io.Writer, c Config) *slog.Logger {
+func newLogger(out io.Writer, c NodeConfig) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: slog.Level(-c.Verbosity)}
 	var h slog.Handler = slog.NewTextHandler(out, opts)
 	if c.LogFormat == "json" {

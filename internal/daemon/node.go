@@ -31,7 +31,7 @@ type node struct {
 }
 
 // buildNode reads what the node is told and checks what it needs; nothing runs yet.
-func (p *process) buildNode(ctx context.Context) (err error) {
+func (p *process) buildNode(ctx context.Context, network runtime.Network) (err error) {
 	n := &p.node
 	n.host = linux.New()
 	if n.config, err = p.kubeletConfig(); err != nil {
@@ -43,7 +43,7 @@ func (p *process) buildNode(ctx context.Context) (err error) {
 	n.systemd = runtime.UseSystemd()
 	endpoint := p.cfg.ContainerRuntimeEndpoint
 	if endpoint == "" {
-		if n.embedded, err = newRuntime(p.cfg, p.log.With("component", "containerd")); err != nil {
+		if n.embedded, err = newRuntime(p.cfg.DataDir, network, p.log.With("component", "containerd")); err != nil {
 			return err
 		}
 		if err := n.embedded.Check(ctx); err != nil {
@@ -58,23 +58,14 @@ func (p *process) buildNode(ctx context.Context) (err error) {
 }
 
 // newRuntime is the embedded containerd of a data directory.
-func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
+func newRuntime(dataDir string, network runtime.Network, log *slog.Logger) (*runtime.Runtime, error) {
 	carried, err := payload.Embedded()
 	if err != nil {
 		return nil, err
 	}
-	pods, err := netip.ParsePrefix(c.PodCIDR)
-	if err != nil {
-		return nil, err
-	}
-	redirect, err := c.apiRedirect()
-	if err != nil {
-		return nil, err
-	}
 	return runtime.New(runtime.Config{
-		Redirects:     redirect,
-		DataDir:       c.DataDir,
-		PodCIDRs:      []netip.Prefix{pods},
+		DataDir:  dataDir,
+		PodCIDRs: network.Pods, ClusterCIDRs: network.Cluster, Redirects: network.Redirects,
 		SystemdCgroup: runtime.UseSystemd(),
 		Payload:       carried,
 		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
@@ -82,12 +73,19 @@ func newRuntime(c Config, log *slog.Logger) (*runtime.Runtime, error) {
 	})
 }
 
-// apiRedirect makes the API server reachable at the address of the Service "kubernetes", until services are proxied. Whoever only takes
-// a node down knows no address of it, and needs no rules.
-func (c *Config) apiRedirect() ([]runtime.Redirect, error) {
-	if c.NodeIP == "" || c.ServiceCIDR == "" {
-		return nil, nil
+// network is the pod network of a server's own node before it knows another.
+func (c *Config) network() (n runtime.Network, err error) {
+	pods, err := netip.ParsePrefix(c.PodCIDR)
+	if err != nil {
+		return n, err
 	}
+	n.Pods = []netip.Prefix{pods}
+	n.Redirects, err = c.apiRedirect()
+	return n, err
+}
+
+// apiRedirect makes the API server reachable at the address of the Service "kubernetes", until services are proxied.
+func (c *Config) apiRedirect() ([]runtime.Redirect, error) {
 	node, err := netip.ParseAddr(c.NodeIP)
 	if err != nil {
 		return nil, err
@@ -96,8 +94,13 @@ func (c *Config) apiRedirect() ([]runtime.Redirect, error) {
 	if err != nil || services.Addr().Is4() != node.Is4() {
 		return nil, err
 	}
+	return []runtime.Redirect{toAPI(services.Addr().Next(), netip.AddrPortFrom(node, uint16(c.HTTPSPort)))}, nil
+}
+
+// toAPI leads from the address of the Service "kubernetes" to the API server.
+func toAPI(service netip.Addr, server netip.AddrPort) runtime.Redirect {
 	const port = 443
-	return []runtime.Redirect{{From: netip.AddrPortFrom(services.Addr().Next(), port), To: netip.AddrPortFrom(node, uint16(c.HTTPSPort))}}, nil
+	return runtime.Redirect{From: netip.AddrPortFrom(service, port), To: server}
 }
 
 // kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.

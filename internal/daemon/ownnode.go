@@ -23,7 +23,7 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 	if s.node.embedded != nil {
 		all = append(all, s.node.embedded)
 	}
-	return append(all, component.Func("kubelet", func(ctx context.Context, ready func()) error {
+	kubelet := component.Func("kubelet", func(ctx context.Context, ready func()) error {
 		select {
 		case <-controlReady:
 		case <-ctx.Done():
@@ -40,14 +40,17 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 			ready()
 			return nil
 		})
-	}))
+	})
+	return append(all, kubelet, component.Func("routes", s.keepRoutes))
 }
+
+func (s *server) ownClient() client.Client { return local.Node(s.control.verbs, s.cfg.NodeName) }
 
 // ownCluster is the cluster as the server's own kubelet meets it.
 func (s *server) ownCluster() (cluster, error) {
 	pods, err := netip.ParsePrefix(s.cfg.PodCIDR)
 	return cluster{
-		client: local.Node(s.control.verbs, s.cfg.NodeName), view: s.control.view, podCIDR: pods,
+		client: s.ownClient(), view: s.control.view, podCIDR: pods,
 		serving:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
 		authenticate: s.control.identity.authn.Known,
 		authorize:    s.authorizeKubelet,

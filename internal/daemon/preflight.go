@@ -12,28 +12,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server checks the host before anything is started. Each problem is one line that says what is wrong and what to do; all are
+// A server, or an agent, checks the host before anything is started. Each problem is one line that says what is wrong and what to do; all are
 // told at once, so that a newcomer mends them in one go. What only the embedded runtime needs (cgroups, overlay, nft) is
 // checked by package runtime, in the same pass.
 
 // minFreeBytes is what the data directory must have free: etcd's preallocated log, its database and the helpers.
 const minFreeBytes = 512 << 20
 
-// preflight returns every problem found, or nil.
-func preflight(c Config, lookPath func(string) (string, error)) error {
-	var problems []error
-	if os.Geteuid() != 0 {
-		problems = append(problems, errors.New("podo server runs containers and needs root: run it with sudo"))
-	}
-	for _, p := range []struct {
-		what string
-		port int
-		ips  []string
-	}{
-		{"--https-port", c.HTTPSPort, []string{"127.0.0.1", c.NodeIP}},
+// usedPort is a port that must be free on some addresses.
+type usedPort struct {
+	what string
+	port int
+	ips  []string
+}
+
+// ports are those of a node's kubelet.
+func (c *NodeConfig) ports() []usedPort {
+	return []usedPort{
 		{"--kubelet-port", c.KubeletPort, []string{"127.0.0.1", c.NodeIP}},
 		{"the kubelet's health port (--kubelet-port minus 2)", c.healthzPort(), []string{"127.0.0.1"}},
-	} {
+	}
+}
+
+// preflight returns every problem found, or nil.
+func preflight(c Config, lookPath func(string) (string, error)) error {
+	api := usedPort{"--https-port", c.HTTPSPort, []string{"127.0.0.1", c.NodeIP}}
+	return preflightNode("server", c.NodeConfig, append([]usedPort{api}, c.ports()...), lookPath)
+}
+
+// preflightNode is what every node needs. verb names what was started.
+func preflightNode(verb string, c NodeConfig, ports []usedPort, lookPath func(string) (string, error)) error {
+	var problems []error
+	if os.Geteuid() != 0 {
+		problems = append(problems, fmt.Errorf("podo %s runs containers and needs root: run it with sudo", verb))
+	}
+	for _, p := range ports {
 		problems = append(problems, portFree(p.what, p.port, p.ips))
 	}
 	problems = append(problems, enoughSpace(c.DataDir))

@@ -13,7 +13,7 @@ import (
 
 // process is what a server and an agent have in common: a data directory that is theirs alone, a log, a timeline, and a node.
 type process struct {
-	cfg     Config
+	cfg     NodeConfig
 	dirs    Dirs
 	version string
 	boot    *BootReport
@@ -24,7 +24,7 @@ type process struct {
 }
 
 // newProcess makes the data directory ours until the lock is closed.
-func newProcess(cfg Config, version string, boot *BootReport, log *slog.Logger) (*process, *os.File, error) {
+func newProcess(cfg NodeConfig, version string, boot *BootReport, log *slog.Logger) (*process, *os.File, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o711); err != nil {
 		return nil, nil, fmt.Errorf("--data-dir: %w", err)
 	}

@@ -46,8 +46,10 @@ func (r *Runtime) prepare(ctx context.Context) (config string, err error) {
 	if err := r.cfg.Payload.Unpack(ctx, l.Bin); err != nil {
 		return "", err
 	}
-	if err := r.SetPodCIDRs(ctx, r.cfg.PodCIDRs, r.cfg.ClusterCIDRs); err != nil {
-		return "", err
+	if len(r.cfg.PodCIDRs) > 0 {
+		if err := r.SetNetwork(ctx, Network{Pods: r.cfg.PodCIDRs, Cluster: r.cfg.ClusterCIDRs, Redirects: r.cfg.Redirects}); err != nil {
+			return "", err
+		}
 	}
 	if err := writeChanged(l.seccompFile(), sandboxSeccomp(), 0o600); err != nil {
 		return "", err
@@ -82,22 +84,29 @@ func (r *Runtime) writeConfig() (string, error) {
 	return file, err
 }
 
-// SetPodCIDRs makes the pod network: its bridge, the masquerading of what leaves it, and the network list, which containerd notices by
+// Network is what the pod network depends on.
+type Network struct {
+	Pods      []netip.Prefix // this node's
+	Cluster   []netip.Prefix // all nodes'; Pods when empty
+	Redirects []Redirect
+}
+
+// SetNetwork makes the pod network: its bridge, the masquerading of what leaves it, and the network list, which containerd notices by
 // itself. Pods that have addresses keep them.
-func (r *Runtime) SetPodCIDRs(ctx context.Context, pods, cluster []netip.Prefix) error {
+func (r *Runtime) SetNetwork(ctx context.Context, n Network) error {
 	l := r.layout
-	if len(cluster) == 0 {
-		cluster = pods
+	if len(n.Cluster) == 0 {
+		n.Cluster = n.Pods
 	}
 	mtu := routeMTU()
-	list, err := network{bridge: l.Bridge, ipam: l.IPAM, pods: pods, mtu: mtu}.conflist()
+	list, err := network{bridge: l.Bridge, ipam: l.IPAM, pods: n.Pods, mtu: mtu}.conflist()
 	if err != nil {
 		return err
 	}
 	if err := ensureBridge(l.Bridge, l.ID, mtu); err != nil {
 		return err
 	}
-	if err := nft(ctx, rules(l.Table, pods, cluster, r.cfg.Redirects), false); err != nil {
+	if err := nft(ctx, rules(l.Table, n.Pods, n.Cluster, n.Redirects), false); err != nil {
 		return err
 	}
 	return writeChanged(filepath.Join(l.CNI, "10-podo.conflist"), list, 0o600)

@@ -52,8 +52,9 @@ type Event struct {
 
 // Config is what a Runtime is made of.
 type Config struct {
-	DataDir  string         // absolute, without symbolic links
-	PodCIDRs []netip.Prefix // this node's pods: one range for each address family
+	DataDir string // absolute, without symbolic links
+	// PodCIDRs are this node's pods: one range for each address family. With none there is no pod network before SetNetwork.
+	PodCIDRs []netip.Prefix
 	// ClusterCIDRs are all nodes' pods, whose traffic keeps its addresses; PodCIDRs when empty.
 	ClusterCIDRs []netip.Prefix
 	// Redirects are addresses of services that the node serves itself.
@@ -71,8 +72,6 @@ func (c Config) Validate() error {
 	switch {
 	case !filepath.IsAbs(c.DataDir):
 		return fmt.Errorf("runtime: data directory %q is not absolute", c.DataDir)
-	case len(c.PodCIDRs) == 0:
-		return errors.New("runtime: no pod addresses: give --pod-cidr")
 	case c.Payload == nil:
 		return payload.ErrMissing
 	case c.Connect == nil || c.Log == nil:
@@ -94,9 +93,6 @@ type Runtime struct {
 func New(cfg Config) (*Runtime, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
-	}
-	if len(cfg.ClusterCIDRs) == 0 {
-		cfg.ClusterCIDRs = cfg.PodCIDRs
 	}
 	if cfg.LogLevel == "" {
 		cfg.LogLevel = "warn"

@@ -113,7 +113,7 @@ func (w *World) bootControl() {
 	w.must(err)
 	w.scheduler = w.process(sched)
 	c := local.Controllers(vs)
-	life, err := nodelifecycle.New(w.View, c, nil, nil)
+	life, err := nodelifecycle.New(w.View, c, nodelifecycle.GracePeriod, nil, nil)
 	w.must(err)
 	gc, err := podgc.New(w.View, c, nil)
 	w.must(err)

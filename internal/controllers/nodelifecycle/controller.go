@@ -25,8 +25,8 @@ var (
 )
 
 // New makes the controller. events and log may be nil.
-func New(v *view.View, c client.Client, events record.EventRecorder, log *slog.Logger) (*loop.Loop, error) {
-	k := &controller{client: c, events: events, signs: map[string]Sign{}}
+func New(v *view.View, c client.Client, grace time.Duration, events record.EventRecorder, log *slog.Logger) (*loop.Loop, error) {
+	k := &controller{client: c, events: events, grace: grace, signs: map[string]Sign{}}
 	return loop.New(loop.Config{
 		Name: "node-lifecycle", View: v, Reconcile: k.reconcile, Workers: 4, Logger: log,
 		Start: func(context.Context) error { k.forget(); return nil },
@@ -52,6 +52,7 @@ func of(c view.Change) *view.Entry {
 type controller struct {
 	client client.Client
 	events record.EventRecorder
+	grace  time.Duration
 
 	mu    sync.Mutex
 	signs map[string]Sign // by node
@@ -86,12 +87,12 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	node, now := e.Object.(*v1.Node), time.Now()
 	sign := k.observe(node, s.Get(leases, v1.NamespaceNodeLease, key.Name), now)
-	p := Decide(node, sign, now)
+	p := Decide(node, sign, k.grace, now)
 	res.Again = p.Again
 	if p.Conditions != nil {
 		obj, err := k.client.Mutate(ctx, client.Nodes.At("", node.Name).Sub("status"), func(o runtime.Object) (bool, error) {
 			fresh := o.(*v1.Node)
-			again := Decide(fresh, sign, now)
+			again := Decide(fresh, sign, k.grace, now)
 			fresh.Status.Conditions = merge(fresh.Status.Conditions, again.Conditions)
 			return again.Conditions != nil && fresh.UID == node.UID, nil
 		})
@@ -111,7 +112,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	obj, err := k.client.Mutate(ctx, client.Nodes.At("", node.Name), func(o runtime.Object) (bool, error) {
 		fresh := o.(*v1.Node)
-		again := Decide(fresh, sign, now)
+		again := Decide(fresh, sign, k.grace, now)
 		fresh.Spec.Taints = again.Taints
 		return again.SetTaints && fresh.UID == node.UID, nil
 	})

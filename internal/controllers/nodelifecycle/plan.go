@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The times after which a silent kubelet counts as lost: one that has reported before, and one that never has.
+// The times after which a silent kubelet counts as lost: one that has reported before, unless configured otherwise, and one that never has.
 const (
 	GracePeriod  = 50 * time.Second
 	StartupGrace = 60 * time.Second
@@ -57,12 +57,12 @@ type Plan struct {
 	Again      time.Duration // when silence would change something; 0 for never
 }
 
-// Decide is the whole controller.
-func Decide(node *v1.Node, sign Sign, now time.Time) Plan {
+// Decide is the whole controller. grace is how long a kubelet that has reported may be silent.
+func Decide(node *v1.Node, sign Sign, grace time.Duration, now time.Time) Plan {
 	var p Plan
 	conditions := node.Status.Conditions
 	ready := condition(node, v1.NodeReady)
-	grace, since := GracePeriod, sign.At
+	since := sign.At
 	if ready == nil {
 		grace = StartupGrace
 	}

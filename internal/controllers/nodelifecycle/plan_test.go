@@ -45,7 +45,7 @@ func TestTaintsFollowConditions(t *testing.T) {
 		{"uncordoned", []v1.NodeCondition{cond(v1.NodeReady, v1.ConditionTrue)}, []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}, false, ""},
 	} {
 		node := &v1.Node{Spec: v1.NodeSpec{Taints: c.taints, Unschedulable: c.cordoned}, Status: v1.NodeStatus{Conditions: c.conditions}}
-		p := Decide(node, Sign{At: start}, start)
+		p := Decide(node, Sign{At: start}, GracePeriod, start)
 		if got := show(p.Taints); got != c.want {
 			t.Errorf("%s: taints %q, want %q", c.name, got, c.want)
 		}
@@ -60,16 +60,16 @@ func TestSilenceIsJudgedByTheControllersClock(t *testing.T) {
 	ready := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(start.Add(-time.Hour))}
 	node := &v1.Node{Status: v1.NodeStatus{Conditions: []v1.NodeCondition{ready}}}
 	sign := Sign{}.Observe(node, &renew, start)
-	if p := Decide(node, sign, start.Add(GracePeriod-time.Second)); p.Conditions != nil || p.Again != time.Second {
+	if p := Decide(node, sign, GracePeriod, start.Add(GracePeriod-time.Second)); p.Conditions != nil || p.Again != time.Second {
 		t.Fatalf("judged early: %+v", p)
 	}
 	// A renewed lease is a sign of life.
 	renew = metav1.NewMicroTime(renew.Add(10 * time.Second))
 	again := sign.Observe(node, &renew, start.Add(10*time.Second))
-	if p := Decide(node, again, start.Add(GracePeriod)); p.Conditions != nil {
+	if p := Decide(node, again, GracePeriod, start.Add(GracePeriod)); p.Conditions != nil {
 		t.Fatalf("a node that renews its lease is lost: %+v", p)
 	}
-	p := Decide(node, sign, start.Add(GracePeriod))
+	p := Decide(node, sign, GracePeriod, start.Add(GracePeriod))
 	if len(p.Conditions) != 4 || !p.LostReady || !p.SetTaints {
 		t.Fatalf("not judged: %+v", p)
 	}
@@ -107,7 +107,7 @@ func TestDecideIsStable(t *testing.T) {
 		}
 		now := start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "silent")) * time.Second)
 		sign := Sign{At: start}
-		p := Decide(node, sign, now)
+		p := Decide(node, sign, GracePeriod, now)
 		node.Status.Conditions = merge(node.Status.Conditions, p.Conditions)
 		node.Spec.Taints = p.Taints
 		for _, taint := range p.Taints {
@@ -116,7 +116,7 @@ func TestDecideIsStable(t *testing.T) {
 		if len(theirs) > 0 {
 			t.Fatalf("lost %v", theirs)
 		}
-		if again := Decide(node, sign, now); again.Conditions != nil || again.SetTaints {
+		if again := Decide(node, sign, GracePeriod, now); again.Conditions != nil || again.SetTaints {
 			t.Fatalf("not stable: %s", fmt.Sprint(again))
 		}
 	})

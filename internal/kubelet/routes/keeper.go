@@ -16,22 +16,17 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/pki"
-	"podo.dev/podo/internal/view"
 )
 
 // protocol marks our routes in the kernel's table ('p'; `ip route` shows it as proto 112).
 const protocol netlink.RouteProtocol = 'p'
 
-var nodeKind = schema.GroupResource{Resource: "nodes"}
-
 // Config is what a Keeper needs.
 type Config struct {
-	View *view.View // has the nodes
-	Node string
+	Source Source
+	Node   string
 	// File remembers which routes are ours.
 	File string
 	// Ignore are devices that lead to this node's own pods.
@@ -52,8 +47,8 @@ type Keeper struct {
 
 // New makes a Keeper.
 func New(c Config) (*Keeper, error) {
-	if c.View == nil || c.Node == "" || c.File == "" || c.Far == nil || c.Log == nil {
-		return nil, errors.New("routes: View, Node, File, Far and Log must be set")
+	if c.Source == nil || c.Node == "" || c.File == "" || c.Far == nil || c.Log == nil {
+		return nil, errors.New("routes: Source, Node, File, Far and Log must be set")
 	}
 	return &Keeper{c: c, far: map[string]string{}}, nil
 }
@@ -72,51 +67,21 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	defer again.Stop()
 	<-again.C
 	for ctx.Err() == nil {
-		now := k.c.View.Snapshot()
-		w, err := k.c.View.Watch(nodeKind, now.Rev())
-		if err != nil {
-			return err
-		}
-		if err := k.keep(ctx, nodesOf(now)); err != nil && ctx.Err() == nil {
-			k.c.Log.Warn("the way to other nodes' pods is not complete, it is tried again", "in", retry, "err", err)
-			again.Reset(retry)
+		told := k.c.Source.Changed()
+		if nodes, known := k.c.Source.Nodes(); known {
+			if err := k.keep(ctx, nodes); err != nil && ctx.Err() == nil {
+				k.c.Log.Warn("the way to other nodes' pods is not complete, it is tried again", "in", retry, "err", err)
+				again.Reset(retry)
+			}
 		}
 		select {
 		case <-ctx.Done():
-		case <-w.Ready():
+		case <-told:
 		case <-changed:
 		case <-again.C:
 		}
 	}
 	return nil
-}
-
-func nodesOf(s view.Snapshot) (all []Node) {
-	for e := range s.All(nodeKind, "", view.Key{}) {
-		if n, ok := e.Object.(*v1.Node); ok {
-			all = append(all, nodeOf(n))
-		}
-	}
-	return all
-}
-
-func nodeOf(n *v1.Node) Node {
-	out := Node{Name: n.Name}
-	for _, a := range n.Status.Addresses {
-		if a.Type == v1.NodeInternalIP && !out.IP.IsValid() {
-			out.IP, _ = netip.ParseAddr(a.Address)
-		}
-	}
-	texts := n.Spec.PodCIDRs
-	if len(texts) == 0 && n.Spec.PodCIDR != "" {
-		texts = []string{n.Spec.PodCIDR}
-	}
-	for _, text := range texts {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	return out
 }
 
 // keep does what the plan says.

@@ -1,7 +1,7 @@
 // Package routes leads from this node to the pods of the others: for each node on the same link a route to its range by its address. A
 // node behind a router cannot be reached this way; that is told, once, in an event.
 //
-// plan.go decides, from what there is; keeper.go looks and does. What it made it remembers in a file, so that it takes away its own
+// plan.go decides, from what there is; source.go and neighbours.go say which nodes there are, keeper.go looks and does. What it made it remembers in a file, so that it takes away its own
 // routes and nobody else's.
 package routes
 
@@ -14,9 +14,9 @@ import (
 
 // Node is what counts of a node here.
 type Node struct {
-	Name string
-	IP   netip.Addr // InternalIP; invalid when it has told none yet
-	Pods []netip.Prefix
+	Name string         `json:"name"`
+	IP   netip.Addr     `json:"ip,omitzero"` // InternalIP; invalid when it has told none yet
+	Pods []netip.Prefix `json:"pods,omitempty"`
 }
 
 // Link is a network device and the networks on it.

@@ -96,7 +96,6 @@ func (f *Follower) Run(ctx context.Context, ready func()) error {
 		clear(f.pods)
 	}()
 	own := func(k view.Key) bool { return k.Name == f.c.Node }
-	other := func(k view.Key) bool { return k.Name != f.c.Node }
 	pods := newSink(podSink{f})
 	whole := []*sink{
 		pods,
@@ -108,8 +107,6 @@ func (f *Follower) Run(ctx context.Context, ready func()) error {
 	f.reflect(nodeKind, "", fieldOfName+f.c.Node, &v1.Node{}, whole[1])
 	f.reflect(serviceKind, "", "", &v1.Service{}, whole[2])
 	f.reflect(runtimeKind, "", "", nil, whole[3])
-	// The other nodes are there for the routes to their pods. Nothing waits for them.
-	f.reflect(nodeKind, "", "", &v1.Node{}, newSink(part{f.c.Feed, nodeKind, other}))
 	for _, s := range whole {
 		select {
 		case <-s.synced:

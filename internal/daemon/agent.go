@@ -1,0 +1,284 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/remote"
+	"podo.dev/podo/internal/client/remote/follow"
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/host/linux"
+	"podo.dev/podo/internal/kubelet/cert"
+	"podo.dev/podo/internal/kubelet/delegate"
+	"podo.dev/podo/internal/kubelet/routes"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
+)
+
+// agent is a node of a cluster whose API server runs elsewhere: the kubelet of a server, with the node's credentials and nothing else.
+//
+//	host checked ─► data directory locked ─┬─► certificates ─► view of this node's part ─► what is told to the server
+//	                                       └─► containerd ─► (certificates) ─► kubelet ─► node Ready ─► network
+//
+// A server that does not answer stops nothing of it: after the first join everything starts without one.
+type agent struct {
+	*process
+	cfg   AgentConfig
+	state *joined
+
+	certs *cert.Manager
+	api   *remote.Client
+	view  *view.View
+	cloud *follow.Follower
+}
+
+// RunAgent runs an agent until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its end.
+func RunAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootReport, logOut io.Writer) error {
+	log := newLogger(logOut, cfg.NodeConfig)
+	err := runAgent(ctx, cfg, version, boot, log)
+	if err != nil {
+		boot.Fail(err)
+	}
+	return err
+}
+
+func runAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootReport, log *slog.Logger) error {
+	if err := ofAgent(Dirs{Root: cfg.DataDir}); err != nil {
+		return err
+	}
+	p, lock, err := newProcess(cfg.NodeConfig, version, boot, log)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	cfg.NodeConfig = p.cfg
+	a := &agent{process: p, cfg: cfg}
+	checked := boot.Begin("host checked")
+	if err := preflightNode("agent", cfg.NodeConfig, cfg.ports(), lookPath); err != nil {
+		return err
+	}
+	if err := a.build(ctx); err != nil {
+		return err
+	}
+	checked("")
+	log.Info("podo agent starts", "version", version, "dataDir", p.dirs.Root, "node", cfg.NodeName, "address", cfg.NodeIP, "server", cfg.Server)
+	err = a.run(ctx)
+	log.Info("podo agent has stopped; containers go on", "err", err)
+	return err
+}
+
+// build makes every part; nothing runs yet, and nobody is spoken to.
+func (a *agent) build(ctx context.Context) (err error) {
+	if a.state, err = loadJoined(a.dirs); err != nil {
+		return err
+	}
+	if err := a.state.claim(a.dirs, a.cfg); err != nil {
+		return err
+	}
+	v, feed, err := view.NewFed(view.Config{Kinds: registry.All(), Logger: a.log.With("component", "view")})
+	if err != nil {
+		return err
+	}
+	a.view = v
+	if err := a.buildCertificates(ctx); err != nil {
+		return err
+	}
+	if a.api, err = remote.New(a.certs.RESTConfig(), registry.All(), "kubelet"); err != nil {
+		return err
+	}
+	a.cloud, err = follow.New(follow.Config{API: a.api, Feed: feed, Node: a.cfg.NodeName, Log: a.log.With("component", "cluster")})
+	if err != nil {
+		return err
+	}
+	return a.buildNode(ctx, a.state.network(a.cfg))
+}
+
+func (a *agent) buildCertificates(ctx context.Context) error {
+	ca, err := a.cfg.authority()
+	if err != nil {
+		return err
+	}
+	clock, err := linux.ClockSet(ctx)
+	if err != nil {
+		a.log.Warn("changes of the clock will be noticed late", "err", err)
+	}
+	a.certs, err = cert.New(cert.Config{
+		Server: a.cfg.Server, Token: a.cfg.Token, CA: ca, NodeName: a.cfg.NodeName, Dir: a.dirs.Certificates(), ClockSet: clock,
+		Addresses: func() []v1.NodeAddress {
+			if n := nodeIn(a.view, a.cfg.NodeName); n != nil {
+				return n.Status.Addresses
+			}
+			return nil
+		},
+		Log: a.log.With("component", "certificates"),
+	})
+	return err
+}
+
+// run runs what speaks to the server and what the node is made of side by side; the kubelet needs the node's certificate, and no answer.
+func (a *agent) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	outside := component.NewSupervisor(a.supervision())
+	a.node.supervisor = component.NewSupervisor(a.supervision())
+	// The node stops first: what it records at the end is still told.
+	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer stop()
+		return outside.Run(outer, nil, a.reported([]component.Component{
+			component.Func("timeline", a.timeline.Run),
+			component.Func("certificates", a.certs.Run),
+			component.Func("cluster", a.followCluster),
+			component.Func("serving-addresses", a.followAddresses),
+			component.Func("timeline-shipping", a.shipTimeline),
+		})...)
+	})
+	group.Go(func() error {
+		defer stop()
+		all := []component.Component{component.Func("kubelet", a.kubelet), component.Func("routes", a.keepRoutes)}
+		if a.node.embedded != nil {
+			all = append([]component.Component{a.node.embedded}, all...)
+		}
+		return a.node.supervisor.Run(ctx, a.announce, a.reported(all)...)
+	})
+	return group.Wait()
+}
+
+func (a *agent) announce() {
+	a.boot.Begin(StageReady)("")
+	a.log.Info("ready", "server", a.cfg.Server, "node", a.cfg.NodeName)
+}
+
+// followCluster is ready at once: whoever needs the view waits for it itself, and a server that does not answer keeps nobody from starting.
+func (a *agent) followCluster(ctx context.Context, ready func()) error {
+	ready()
+	return a.cloud.Run(ctx, func() { a.log.Info("this node's part of the cluster is known") })
+}
+
+// followAddresses has the serving certificate follow the node's addresses.
+func (a *agent) followAddresses(ctx context.Context, ready func()) error {
+	ready()
+	w, err := a.view.Watch(client.Nodes.At("", "").Resource, 0)
+	if err != nil {
+		return err
+	}
+	for {
+		a.certs.Poke()
+		switch _, _, err := w.Next(ctx); {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, view.ErrGone):
+			if w, err = a.view.Watch(client.Nodes.At("", "").Resource, a.view.Snapshot().Rev()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (a *agent) kubelet(ctx context.Context, ready func()) error {
+	select {
+	case <-a.certs.Joined():
+	case <-ctx.Done():
+		return nil
+	}
+	if err := a.takeName(ctx); err != nil {
+		return err
+	}
+	serving := a.certs.ServerTLS()
+	serving.ClientCAs, serving.ClientAuth = a.certs.Authority(), tls.VerifyClientCertIfGiven
+	who := delegate.New(a.api, a.cfg.NodeName, time.Now)
+	c := cluster{client: a.api, view: a.view, serving: serving, authenticate: who.Authenticate, authorize: who.Authorize}
+	return a.runKubelet(ctx, c, func() error { ready(); return nil })
+}
+
+// takeName makes sure, before the node's first registration, that no other machine goes by its name.
+func (a *agent) takeName(ctx context.Context) error {
+	if a.state.Registered {
+		return nil
+	}
+	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
+		obj, err := a.api.Get(ctx, client.Nodes.At("", a.cfg.NodeName))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if n, ok := obj.(*v1.Node); ok {
+				if other := livesAt(n, a.cfg.NodeIP); other != "" {
+					return component.Fatal(fmt.Errorf("the name %q is taken by the node at %s, which is Ready: give this one another with --node-name; "+
+						"if that machine is gone, delete its Node first (kubectl delete node %s)", n.Name, other, n.Name))
+				}
+			}
+			return a.state.registered(a.dirs)
+		case apierrors.IsNotFound(err):
+			return a.state.registered(a.dirs)
+		}
+		a.log.Warn("the server does not say whether the node's name is free, it is asked again", "in", pause, "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// livesAt is the address of a Ready node when that is another than ip.
+func livesAt(n *v1.Node, ip string) string {
+	ready := false
+	for _, c := range n.Status.Conditions {
+		ready = ready || c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	}
+	for _, address := range n.Status.Addresses {
+		if address.Type == v1.NodeInternalIP {
+			if address.Address == ip || !ready {
+				return ""
+			}
+			return address.Address
+		}
+	}
+	return ""
+}
+
+// keepRoutes keeps the pod network as the cluster has it, and remembers it for a start without a server.
+func (a *agent) keepRoutes(ctx context.Context, ready func()) error {
+	ready()
+	if _, err := a.view.Fresh(ctx); err != nil { // also: the Service of the API server is there
+		return nil
+	}
+	told := routes.NewTold(func(ctx context.Context, known string) ([]byte, error) {
+		return a.api.HTTP().Get().AbsPath(routes.Path).Param("known", known).Do(ctx).Raw()
+	}, a.log.With("component", "routes"))
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { told.Run(ctx) })
+	return a.runRoutes(ctx, told, a.api, func(ctx context.Context, own, all []netip.Prefix) error {
+		if err := a.state.addressed(a.dirs, own, all, apiService(a.view)); err != nil {
+			return err
+		}
+		return a.setNetwork(ctx, a.state.network(a.cfg))
+	})
+}
+
+// apiService is the address of the Service "kubernetes"; invalid when there is none.
+func apiService(v *view.View) netip.Addr {
+	e := v.Snapshot().Get(client.Services.At("", "").Resource, v1.NamespaceDefault, "kubernetes")
+	if e == nil {
+		return netip.Addr{}
+	}
+	s, ok := e.Object.(*v1.Service)
+	if !ok {
+		return netip.Addr{}
+	}
+	address, _ := netip.ParseAddr(s.Spec.ClusterIP)
+	return address
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"podo.dev/podo/internal/jointoken"
+)
+
+// AgentConfig is everything that `podo agent` can be told.
+type AgentConfig struct {
+	NodeConfig
+	Server    string // https://host:port
+	Token     string // what `podo token create` printed
+	TokenFile string // or the file that has it
+	CAFile    string // the cluster's authority, where the token does not name it
+
+	address netip.AddrPort // Server's, as this machine finds it
+}
+
+// DefaultAgent is an agent on its defaults.
+func DefaultAgent() AgentConfig { return AgentConfig{NodeConfig: defaultNode()} }
+
+// Complete fills what can be found out and checks the rest. Errors name the flag, and never the token.
+func (c *AgentConfig) Complete() error {
+	if c.Server == "" {
+		return errors.New("--server is needed: the API server's address, https://HOST:6443 (`podo token create` on the server prints the whole command)")
+	}
+	u, err := url.Parse(c.Server)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return fmt.Errorf("--server %q is no address: use https://HOST:6443", c.Server)
+	case u.Scheme != "https":
+		return fmt.Errorf("--server %q: use https://, nodes and servers speak TLS only", c.Server)
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
+		return fmt.Errorf("--server %q: give scheme, host and port and nothing else", c.Server)
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), "6443")
+	}
+	c.Server = "https://" + u.Host
+	if err := c.completeToken(); err != nil {
+		return err
+	}
+	if err := c.NodeConfig.complete(); err != nil {
+		return err
+	}
+	// A name that cannot be resolved now may be later; what needs the address then goes without.
+	if a, err := net.ResolveTCPAddr("tcp", u.Host); err == nil {
+		c.address = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), a.AddrPort().Port())
+	}
+	return nil
+}
+
+func (c *AgentConfig) completeToken() error {
+	if c.TokenFile != "" {
+		if c.Token != "" {
+			return errors.New("--token and --token-file are two ways to say one thing: give one of them")
+		}
+		content, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		c.Token = strings.TrimSpace(string(content))
+	}
+	if c.Token == "" {
+		return nil // good enough for a node that has joined before
+	}
+	if _, err := jointoken.Parse(c.Token); err != nil {
+		return fmt.Errorf("--token: %w", err)
+	}
+	return nil
+}
+
+// authority is the CAFile's content, nil without one.
+func (c *AgentConfig) authority() ([]byte, error) {
+	if c.CAFile == "" {
+		return nil, nil
+	}
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	return ca, nil
+}

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// NodeConfig is what a node can be told, on a server and on an agent alike.
+type NodeConfig struct {
+	DataDir                  string
+	KubeletPort              int
+	NodeName                 string // empty: the host's name, lower case
+	NodeIP                   string // empty: the address of the default route's device
+	KubeletConfig            string // a KubeletConfiguration v1beta1 file
+	CredentialProviderConfig string // a CredentialProviderConfig file or a folder of such
+	CredentialProviderBinDir string
+	ContainerRuntimeEndpoint string // empty: the embedded containerd
+	Verbosity                int
+	LogFormat                string // text or json
+}
+
+func defaultNode() NodeConfig {
+	return NodeConfig{DataDir: DefaultDataDir, KubeletPort: 10250, LogFormat: "text"}
+}
+
+// complete fills what can be found out and checks the rest.
+func (c *NodeConfig) complete() error {
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	if dir == "/" || strings.ContainsAny(dir, "\n,:") {
+		return fmt.Errorf("--data-dir %q cannot be used: give a folder of its own, without ',' or ':' in its path", c.DataDir)
+	}
+	c.DataDir = dir
+	if c.NodeName == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("cannot read the host's name (%w): give --node-name", err)
+		}
+		c.NodeName = strings.ToLower(strings.TrimSpace(host))
+	}
+	if errs := validation.IsDNS1123Subdomain(c.NodeName); len(errs) > 0 {
+		return fmt.Errorf("--node-name %q: %s", c.NodeName, strings.Join(errs, "; "))
+	}
+	if errs := validation.IsValidPortNum(c.KubeletPort); len(errs) > 0 {
+		return fmt.Errorf("--kubelet-port %d: %s", c.KubeletPort, strings.Join(errs, "; "))
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		return fmt.Errorf("--log-format %q: use text or json", c.LogFormat)
+	}
+	if err := c.completeProviders(); err != nil {
+		return err
+	}
+	if c.NodeIP == "" {
+		ip, err := defaultNodeIP()
+		if err != nil {
+			return fmt.Errorf("%w: give --node-ip", err)
+		}
+		c.NodeIP = ip.String()
+	}
+	if _, err := netip.ParseAddr(c.NodeIP); err != nil {
+		return fmt.Errorf("--node-ip: %w", err)
+	}
+	return nil
+}
+
+// defaultNodeIP is the address that the host would use towards the outside. Nothing is sent: connecting a UDP socket only asks
+// the routing table. A host without a default route gets its first global address.
+func defaultNodeIP() (netip.Addr, error) {
+	if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
+		defer conn.Close()
+		if a, ok := conn.LocalAddr().(*net.UDPAddr); ok && !a.IP.IsLoopback() {
+			return a.AddrPort().Addr().Unmap(), nil
+		}
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("cannot list the host's addresses: %w", err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("the host has no address beyond loopback")
+}
+
+// healthzPort is the kubelet's loopback health port: upstream's 10248 beside 10250, and the same distance beside other ports, so
+// that several servers run on one machine.
+func (c *NodeConfig) healthzPort() int { return c.KubeletPort - 2 }
