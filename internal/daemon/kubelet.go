@@ -406,7 +406,7 @@ func (k *kubeletRun) buildKubelet() error {
 			Rules: admit.Rules{OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor()},
 		},
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
-		Hooks: hook.New(p.node.runtime), Probes: k.probes,
+		Hooks: hook.New(p.node.runtime, k.event), Probes: k.probes,
 		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone,
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration,
 	})

@@ -332,7 +332,7 @@ func (m *mover) again(c *Container) {
 }
 
 func (m *mover) restart(c *Container) {
-	c.restart.next(m.cfg, c.failedAt(), m.now)
+	c.restart.next(m.cfg, m.cfg.BackoffMax, c.failedAt(), m.now)
 	c.Stage, c.Attempt, c.retry = Waiting, c.Cur.Attempt+1, retry{}
 }
 

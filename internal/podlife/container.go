@@ -121,6 +121,8 @@ type Container struct {
 	StopWhy            string // why this one instance is being stopped, when the pod is not
 	Again              bool   // it is being stopped in order to run anew, whatever it exits with
 
+	Target string // of an ephemeral one: whose processes it is to see
+
 	spec       *v1.Container
 	seen       *Instance     // while Launching: what an observation said meanwhile
 	retry      retry         // of pull (other than back-off), create and start
@@ -145,14 +147,14 @@ type backoff struct {
 	Last time.Time     `json:"last,omitzero"` // when it was last tried
 }
 
-// next takes one more try into account. failedAt is when the last one failed.
-func (b *backoff) next(c *Config, failedAt, now time.Time) {
+// next takes one more try into account. failedAt is when the last one failed; no wait is longer than ceiling.
+func (b *backoff) next(c *Config, ceiling time.Duration, failedAt, now time.Time) {
 	if b.Wait == 0 || failedAt.Sub(b.Last) > c.BackoffReset {
 		b.Wait = c.BackoffBase
 	} else {
-		b.Wait = min(2*b.Wait, c.BackoffMax)
+		b.Wait *= 2
 	}
-	b.Last = now
+	b.Wait, b.Last = min(b.Wait, ceiling), now
 }
 
 // until is when the next try is due; zero when it is due at once.
@@ -234,6 +236,7 @@ func (s *State) syncContainers(time.Time) {
 	for i := range s.Pod.Spec.EphemeralContainers {
 		c := v1.Container(s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		add(&c, Ephemeral)
+		s.Containers[len(s.Containers)-1].Target = s.Pod.Spec.EphemeralContainers[i].TargetContainerName
 	}
 }
 

@@ -207,7 +207,8 @@ type State struct {
 // Config holds the times that decisions depend on, and the node's facts that statuses show.
 type Config struct {
 	BackoffBase  time.Duration // first restart and pull back-off
-	BackoffMax   time.Duration // its ceiling
+	BackoffMax   time.Duration // the ceiling of restarts'
+	PullMax      time.Duration // the ceiling of pulls'
 	BackoffReset time.Duration // a container that ran this long starts over
 	RetryBase    time.Duration // first wait after a failed effect
 	RetryMax     time.Duration // its ceiling
@@ -220,7 +221,7 @@ type Config struct {
 // Defaults returns upstream's times.
 func Defaults() *Config {
 	return &Config{
-		BackoffBase: 10 * time.Second, BackoffMax: 5 * time.Minute, BackoffReset: 10 * time.Minute,
+		BackoffBase: 10 * time.Second, BackoffMax: 5 * time.Minute, PullMax: 5 * time.Minute, BackoffReset: 10 * time.Minute,
 		RetryBase: 500 * time.Millisecond, RetryMax: 15 * time.Second,
 		PullNotice: 2 * time.Second, MinGrace: 2 * time.Second, RuntimeName: "containerd",
 	}

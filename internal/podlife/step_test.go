@@ -660,3 +660,24 @@ func TestStopBetweenCreateAndStart(t *testing.T) {
 		t.Fatalf("%s, %d containers, %+v", w.state.Stage, len(w.cons), st)
 	}
 }
+
+// The ceiling of restarts may be below the first wait; that of pulls is another.
+func TestBackoffCeiling(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m1", "m2"))
+	w.cfg.BackoffMax = 4 * time.Second
+	w.run = func(string, uint32) behaviour { return behaviour{d: time.Second, code: 1} }
+	w.fail = func(e Effect) *Failure {
+		if p, ok := e.(PullImage); ok && p.Container == "m2" {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(20 * time.Second)
+	if got := starts(w, "m1"); !slices.Equal(got, []string{"+0.000s", "+1.000s", "+6.000s", "+11.000s", "+16.000s"}) {
+		t.Fatal(got)
+	}
+	if c := w.state.Container("m2"); c.pull.Wait != 20*time.Second {
+		t.Fatal(c.pull)
+	}
+}

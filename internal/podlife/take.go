@@ -82,7 +82,7 @@ func (m *mover) takeImage(e ImageReady) {
 		c.Stage = Waiting
 		c.retry.failed(m.cfg, e.Fail, m.now)
 	default:
-		c.pull.next(m.cfg, m.now, m.now)
+		c.pull.next(m.cfg, m.cfg.PullMax, m.now, m.now)
 		c.Stage, c.until, c.notice = BackOff, m.now.Add(c.pull.Wait), m.now.Add(m.cfg.PullNotice)
 	}
 }

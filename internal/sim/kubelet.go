@@ -75,7 +75,7 @@ func newAgent(d KubeletDeps) (a *agent, err error) {
 		Checkpoints: &d.Machine.checkpoints, Reporter: a.status,
 		Admission: admit.Checker{Node: a.thisNode, Rules: admit.Rules{OS: "linux"}},
 		Volumes:   &d.Machine.volumes, Images: imgs, Cgroups: &d.Machine.cgroups, Specs: kubelettest.Specs{Node: d.Node},
-		Hooks: hook.New(d.Machine.Runtime), Event: event, Gone: func(*v1.Pod) { a.gc.Poke() }, Append: d.Append, Log: log,
+		Hooks: hook.New(d.Machine.Runtime, event), Event: event, Gone: func(*v1.Pod) { a.gc.Poke() }, Append: d.Append, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package hook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,44 +18,64 @@ import (
 // agent is how hooks name themselves to servers.
 const agent = "kube-lifecycle/1.37"
 
+// Event tells users about a container of a pod. It must not block.
+type Event func(pod *v1.Pod, container, eventType, reason, message string)
+
 // Hooks implements worker.Hooks.
 type Hooks struct {
 	rt     probe.Runtime
+	event  Event
 	client *http.Client
 }
 
 // New makes Hooks; exec hooks run by rt.
-func New(rt probe.Runtime) *Hooks { return &Hooks{rt: rt, client: probe.Client(0)} }
+func New(rt probe.Runtime, event Event) *Hooks {
+	return &Hooks{rt: rt, event: event, client: probe.Client(0)}
+}
 
-// RunHook runs h to its end or ctx's. Its error is for the log: a command's output may hold secrets.
-func (k *Hooks) RunHook(ctx context.Context, _ *v1.Pod, c *v1.Container, containerID string, h *v1.LifecycleHandler, podIP string) error {
+// RunHook runs h to its end or ctx's. Its error is upstream's message: for the container's status and the log, not for events, since a
+// command's output may hold secrets.
+func (k *Hooks) RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, containerID string, h *v1.LifecycleHandler, podIP string) error {
+	failed := func(kind string, what any, err error, more string) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s lifecycle hook (%v) for Container %q in Pod \"%s_%s(%s)\" failed - error: %w%s",
+			kind, what, c.Name, pod.Name, pod.Namespace, pod.UID, err, more)
+	}
 	switch {
 	case h.Exec != nil:
-		stdout, stderr, code, err := k.rt.ExecSync(ctx, containerID, h.Exec.Command, 0)
-		if err != nil {
-			return err
-		}
-		if code != 0 {
-			return fmt.Errorf("command '%s' exited with %d: %s", strings.Join(h.Exec.Command, " "), code, append(stdout, stderr...))
-		}
-		return nil
+		out, err := k.exec(ctx, containerID, h.Exec.Command)
+		return failed("Exec", h.Exec.Command, err, fmt.Sprintf(", message: %q", out))
 	case h.HTTPGet != nil:
-		return k.get(ctx, h.HTTPGet, c, podIP)
+		return failed("HTTP", h.HTTPGet.Path, k.get(ctx, pod, h.HTTPGet, c, podIP), "")
 	case h.Sleep != nil:
-		timer := time.NewTimer(time.Duration(h.Sleep.Seconds) * time.Second)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("container terminated before sleep hook finished: %w", ctx.Err())
-		}
+		return failed("Sleep", h.Sleep.Seconds, sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second), "")
 	}
-	return fmt.Errorf("invalid handler: exec, httpGet or sleep must be set")
+	return fmt.Errorf("Cannot run handler: invalid handler: %v", h) //nolint:staticcheck // upstream's words
+}
+
+func (k *Hooks) exec(ctx context.Context, id string, cmd []string) (output []byte, err error) {
+	stdout, stderr, code, err := k.rt.ExecSync(ctx, id, cmd, 0)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("command '%s' exited with %d: %s", strings.Join(cmd, " "), code, stderr)
+	}
+	return append(stdout, stderr...), err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errors.New("container terminated before sleep hook finished")
+	}
 }
 
 // get asks; any answer is a success. A server that speaks plain HTTP although HTTPS was asked for is asked again its way.
-func (k *Hooks) get(ctx context.Context, h *v1.HTTPGetAction, c *v1.Container, ip string) error {
+func (k *Hooks) get(ctx context.Context, pod *v1.Pod, h *v1.HTTPGetAction, c *v1.Container, ip string) error {
 	req, err := probe.Request(ctx, h, c, ip, agent, "*/*")
 	if err != nil {
 		return err
@@ -64,7 +85,10 @@ func (k *Hooks) get(ctx context.Context, h *v1.HTTPGetAction, c *v1.Container, i
 		req = req.Clone(ctx)
 		req.URL.Scheme = "http"
 		req.Header.Del("Authorization") // it was meant for a connection that nobody reads
-		res, err = k.client.Do(req)
+		if res, err = k.client.Do(req); err == nil {
+			k.event(pod, "", v1.EventTypeWarning, "LifecycleHTTPFallback",
+				fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host))
+		}
 	}
 	if err != nil {
 		return err

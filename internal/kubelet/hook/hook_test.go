@@ -12,12 +12,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"podo.dev/podo/internal/kubelet/worker"
 )
 
 var _ worker.Hooks = (*Hooks)(nil)
+
+var pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}}
 
 type runtime struct {
 	code int32
@@ -36,19 +39,20 @@ func (r *runtime) ExecSync(_ context.Context, _ string, cmd []string, timeout ti
 func TestExec(t *testing.T) {
 	rt := &runtime{}
 	h := &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"sh", "-c"}}}
-	run := func() error { return New(rt).RunHook(t.Context(), nil, &v1.Container{}, "id", h, "") }
+	run := func() error { return New(rt, nil).RunHook(t.Context(), pod, &v1.Container{Name: "a"}, "id", h, "") }
 	if err := run(); err != nil || strings.Join(rt.cmd, " ") != "sh -c" {
 		t.Error(err, rt.cmd)
 	}
 	rt.code = 3
-	if err := run(); err == nil || err.Error() != "command 'sh -c' exited with 3: out" {
+	if err := run(); err == nil || err.Error() !=
+		`Exec lifecycle hook ([sh -c]) for Container "a" in Pod "p_ns(u)" failed - error: command 'sh -c' exited with 3: , message: "out"` {
 		t.Error(err)
 	}
 	rt.err = errors.New("away")
 	if err := run(); !errors.Is(err, rt.err) {
 		t.Error(err)
 	}
-	if err := New(rt).RunHook(t.Context(), nil, &v1.Container{}, "id", &v1.LifecycleHandler{}, ""); err == nil {
+	if err := New(rt, nil).RunHook(t.Context(), pod, &v1.Container{}, "id", &v1.LifecycleHandler{}, ""); err == nil {
 		t.Error("a hook without a handler")
 	}
 }
@@ -64,9 +68,17 @@ func TestHTTP(t *testing.T) {
 		Path: "stop?now=1", Scheme: v1.URISchemeHTTPS, Port: intstr.FromInt32(int32(srv.Listener.Addr().(*net.TCPAddr).Port)),
 		HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}},
 	}}
-	run := func() error { return New(nil).RunHook(t.Context(), nil, &v1.Container{}, "id", h, "127.0.0.1") }
+	var events []string
+	event := func(_ *v1.Pod, _, kind, reason, message string) { events = append(events, kind+" "+reason+" "+message) }
+	run := func() error {
+		return New(nil, event).RunHook(t.Context(), pod, &v1.Container{}, "id", h, "127.0.0.1")
+	}
 	if err := run(); err != nil || seen.URL.String() != "/stop?now=1" || seen.UserAgent() != "kube-lifecycle/1.37" || seen.Header.Get("Authorization") != "" {
 		t.Errorf("%v %+v", err, seen)
+	}
+	fallback := "Warning LifecycleHTTPFallback request to HTTPS lifecycle hook " + srv.Listener.Addr().String() + " got HTTP response, retry with HTTP succeeded"
+	if len(events) != 1 || events[0] != fallback {
+		t.Error(events)
 	}
 	h.HTTPGet.Scheme = v1.URISchemeHTTP
 	if err := run(); err != nil || seen.Header.Get("Authorization") != "secret" {
@@ -82,12 +94,12 @@ func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 5}}
 		start := time.Now()
-		if err := New(nil).RunHook(t.Context(), nil, &v1.Container{}, "id", h, ""); err != nil || time.Since(start) != 5*time.Second {
+		if err := New(nil, nil).RunHook(t.Context(), pod, &v1.Container{}, "id", h, ""); err != nil || time.Since(start) != 5*time.Second {
 			t.Error(err, time.Since(start))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := New(nil).RunHook(ctx, nil, &v1.Container{}, "id", h, ""); !errors.Is(err, context.DeadlineExceeded) {
+		if err := New(nil, nil).RunHook(ctx, pod, &v1.Container{}, "id", h, ""); err == nil || !strings.HasSuffix(err.Error(), "container terminated before sleep hook finished") {
 			t.Error(err)
 		}
 	})

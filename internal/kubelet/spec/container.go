@@ -39,6 +39,9 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 	if err != nil {
 		return nil, err
 	}
+	if ns := security.NamespaceOptions; in.Target != "" && ns.Pid == runtimev1.NamespaceMode_CONTAINER {
+		ns.Pid, ns.TargetId = runtimev1.NamespaceMode_TARGET, in.Target
+	}
 	mounts, err := b.mounts(ctx, in, env)
 	if err != nil {
 		return nil, err

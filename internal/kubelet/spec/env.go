@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -145,7 +144,7 @@ func (b *Builder) single(pod *v1.Pod, c *v1.Container, from *v1.EnvVarSource, fa
 		}
 		return string(data), ok, err
 	case from.FileKeyRef != nil:
-		return "", false, errors.New("environment variables from files (fileKeyRef) are not supported yet")
+		return b.fromFile(pod, from.FileKeyRef)
 	}
 	return "", true, nil
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -146,9 +147,16 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")
 	}
-	spec := s.Container(x.Container).Spec()
+	spec, target := s.Container(x.Container).Spec(), ""
+	if name := s.Container(x.Container).Target; name != "" {
+		c := s.Container(name)
+		if c == nil || c.Cur == nil {
+			return fail(fmt.Errorf("unable to find target container %v", name), "CreateContainerConfigError")
+		}
+		target = c.Cur.ID
+	}
 	conf, err := n.w.cfg.Specs.Container(ctx, ContainerInput{
-		Pod: s.Pod, Container: spec, Attempt: x.Attempt, ImageRef: x.ImageRef, PodIPs: s.PodIPs(), Sandbox: sandbox,
+		Pod: s.Pod, Container: spec, Attempt: x.Attempt, ImageRef: x.ImageRef, PodIPs: s.PodIPs(), Target: target, Sandbox: sandbox,
 	})
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")

@@ -59,6 +59,7 @@ type ContainerInput struct {
 	Attempt   uint32        // restart count
 	ImageRef  string
 	PodIPs    []string
+	Target    string // the ID of the container whose process namespace it joins; "" is none
 	Sandbox   *runtimev1.PodSandboxConfig
 }
 

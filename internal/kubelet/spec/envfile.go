@@ -1,0 +1,116 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// maxEnvFile bounds what is read of a file of variables, which a container wrote.
+const maxEnvFile = 1 << 20
+
+// fromFile is a variable of a file that an earlier container left in a volume; ok is false for an optional one that is missing.
+func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, ok bool, err error) {
+	dir, _, err := b.c.Volumes.Path(pod, ref.VolumeName)
+	if err != nil {
+		return "", false, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName)
+	}
+	text, err := readInside(dir, ref.Path)
+	if err == nil {
+		value, err = parseEnvFile(text, ref.Key)
+	}
+	if err != nil {
+		b.c.Logger.Warn("cannot read a file of environment variables", "pod", full(pod), "volume", ref.VolumeName, "path", ref.Path, "err", err)
+		return "", false, errors.New("couldn't parse env file") // upstream's words: what is in the file is not for everybody
+	}
+	if value != "" || ref.Optional != nil && *ref.Optional {
+		return value, value != "", nil
+	}
+	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, filepath.Join(dir, ref.Path))
+}
+
+// readInside reads a file of a volume; a link that leads out of the volume is an error.
+func readInside(dir, path string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close() //nolint:errcheck // read only
+	info, err := root.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a file", path)
+	}
+	f, err := root.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	b, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	if err == nil && len(b) > maxEnvFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxEnvFile)
+	}
+	return string(b), err
+}
+
+// parseEnvFile finds a variable in lines NAME='value'. What stands between the quotes is taken as it is, over several lines too. Before a
+// name there may be blanks, after the value blanks and a comment; a blank before the value makes it empty, as in a shell. Lines after
+// the one that was looked for are not read.
+func parseEnvFile(text, key string) (string, error) {
+	line := 0
+	next := func() (s string, ok bool) {
+		if text == "" {
+			return "", false
+		}
+		line++
+		s, text, _ = strings.Cut(text, "\n")
+		return strings.TrimSuffix(s, "\r"), true
+	}
+	bad := func(why string) error { return fmt.Errorf("line %d: %s", line, why) }
+	for {
+		s, ok := next()
+		if !ok {
+			return "", nil
+		}
+		if s = strings.TrimLeft(s, " \t"); s == "" || s[0] == '#' {
+			continue
+		}
+		name, rest, ok := strings.Cut(s, "=")
+		switch {
+		case !ok:
+			return "", bad("there is no '='")
+		case strings.TrimRight(name, " \t") != name || name == "":
+			return "", bad("a name must stand directly before '='")
+		case rest != "" && strings.TrimLeft(rest, " \t") != rest:
+			if name == key {
+				return "", nil
+			}
+			continue
+		case !strings.HasPrefix(rest, "'"):
+			return "", bad("a value must stand in single quotes")
+		}
+		value, after, closed := strings.Cut(rest[1:], "'")
+		for !closed {
+			more, ok := next()
+			if !ok {
+				return "", bad("a quote is not closed")
+			}
+			var part string
+			part, after, closed = strings.Cut(more, "'")
+			value += "\n" + part
+		}
+		if after = strings.TrimLeft(after, " \t"); after != "" && after[0] != '#' {
+			return "", bad("there is something behind the closing quote")
+		}
+		if name == key {
+			return value, nil
+		}
+	}
+}
