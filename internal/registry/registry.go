@@ -6,6 +6,7 @@ package registry
 import (
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -41,6 +42,8 @@ type Kind struct {
 	// PrepareForCreate drops what a client may not set on create (status, disabled fields) and sets what only the server says
 	// (generation 1). The verbs have set creationTimestamp, uid and the generated name before.
 	PrepareForCreate func(obj runtime.Object)
+	// NoteCreator, when set, writes into a new object who creates it, after PrepareForCreate.
+	NoteCreator func(obj runtime.Object, who authenticationv1.UserInfo)
 	// Validate checks a whole object on create, metadata excepted. Callers use CheckCreate.
 	Validate func(obj runtime.Object) field.ErrorList
 	// Warnings, when set, tells what is accepted on create but unwise (Warning headers).
@@ -168,6 +171,8 @@ type Update struct {
 	Stamp func(obj, old runtime.Object, now time.Time)
 	// Validate checks the change: the new object whole, and what is immutable; metadata excepted. Callers use CheckUpdate.
 	Validate func(obj, old runtime.Object) field.ErrorList
+	// ValidateAt stands for Validate where it matters when the change is made: see At.
+	ValidateAt func(obj, old runtime.Object, now time.Time) field.ErrorList
 	// Warnings, when set, tells what of an accepted change is unwise.
 	Warnings func(obj, old runtime.Object) []string
 	// Resets are the fields that a write through this endpoint does not change, whatever is sent ("status",
@@ -176,6 +181,14 @@ type Update struct {
 	// AllowCreate lets a PUT to a missing name create it; AllowUnconditional lets one without resourceVersion pass.
 	AllowCreate        bool
 	AllowUnconditional bool
+}
+
+// At are the rules of a change that is made now.
+func (u Update) At(now time.Time) Update {
+	if at := u.ValidateAt; at != nil {
+		u.Validate = func(obj, old runtime.Object) field.ErrorList { return at(obj, old, now) }
+	}
+	return u
 }
 
 // GroupResource names the kind as client.Ref and the view do.

@@ -38,7 +38,7 @@ func (a *Authenticator) TokenReview(ctx context.Context, _ user.Info, obj runtim
 	if len(audiences) > 0 && len(audiences.Intersect(answer.Audiences)) == 0 {
 		return nil, apierrors.NewInternalError(errors.New("error validating audiences"))
 	}
-	r.Status.User = userInfo(answer.User)
+	r.Status.User = UserInfo(answer.User)
 	r.Status.Audiences = answer.Audiences
 	return r, nil
 }
@@ -47,11 +47,12 @@ func (a *Authenticator) TokenReview(ctx context.Context, _ user.Info, obj runtim
 func (a *Authenticator) SelfSubjectReview(_ context.Context, u user.Info, _ runtime.Object) (runtime.Object, error) {
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now())},
-		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(u)},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: UserInfo(u)},
 	}, nil
 }
 
-func userInfo(u user.Info) authenticationv1.UserInfo {
+// UserInfo is a user as API objects tell of one.
+func UserInfo(u user.Info) authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
 	for key, values := range u.GetExtra() {
 		if info.Extra == nil {

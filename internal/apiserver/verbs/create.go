@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
+	"podo.dev/podo/internal/apiserver/authn"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -115,6 +116,9 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 	}
 	if k.PrepareForCreate != nil {
 		k.PrepareForCreate(obj)
+	}
+	if k.NoteCreator != nil {
+		k.NoteCreator(obj, authn.UserInfo(u))
 	}
 	if errs := k.CheckCreate(obj); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)

@@ -285,7 +285,7 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if m.GetDeletionGracePeriodSeconds() == nil {
 		m.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
-	if errs := k.CheckUpdate(g.rules, obj, cur.Object); len(errs) > 0 {
+	if errs := k.CheckUpdate(g.rules.At(v.c.Now()), obj, cur.Object); len(errs) > 0 {
 		return wanted{}, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
 	}
 	if err := v.chain.Validate(ctx, a); err != nil {
