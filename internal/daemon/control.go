@@ -158,6 +158,7 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
+	all = append(all, s.certificateControllers()...)
 	if !s.cfg.DisableScheduler {
 		all = append(all, component.Func("scheduler", s.runScheduler))
 	}

@@ -133,6 +133,21 @@ func (a *authority) issue(p profile, now time.Time) ([]byte, error) {
 	return append(certPEM(der), k...), nil
 }
 
+// Sign makes a certificate of the template, for its PublicKey, in PEM. Only the serial number is chosen here.
+func (b *Bundle) Sign(template *x509.Certificate) ([]byte, error) {
+	serial, err := serialNumber()
+	if err != nil {
+		return nil, err
+	}
+	t := *template
+	t.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, &t, b.ca.cert, t.PublicKey, b.ca.key)
+	if err != nil {
+		return nil, err
+	}
+	return certPEM(der), nil
+}
+
 func serialNumber() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }

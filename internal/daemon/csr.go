@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/certificateapproval"
+	"podo.dev/podo/internal/controllers/certificatecleaning"
+	"podo.dev/podo/internal/controllers/certificatesigning"
+	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/trustbundle"
+	"podo.dev/podo/internal/pki"
+)
+
+// certificateControllers answer those who ask for certificates.
+func (s *server) certificateControllers() []component.Component {
+	return []component.Component{
+		component.Func("csr-approving", s.controller(s.newCertificateApproval)),
+		component.Func("csr-signing", s.controller(func(_ context.Context, c client.Client) (*loop.Loop, error) {
+			return certificatesigning.New(s.control.view, c, s.certs, s.log)
+		})),
+		component.Func("csr-cleaner", s.controller(func(_ context.Context, c client.Client) (*loop.Loop, error) {
+			return certificatecleaning.New(s.control.view, c, s.log)
+		})),
+		component.Func("trust-bundle", s.controller(func(_ context.Context, c client.Client) (*loop.Loop, error) {
+			return trustbundle.New(s.control.view, c, s.certs.CAPEM(), s.log)
+		})),
+	}
+}
+
+// newCertificateApproval: nobody but the API server serves at the names of its own certificate.
+func (s *server) newCertificateApproval(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return certificateapproval.New(certificateapproval.Config{
+		View: s.control.view, Client: c, Logger: s.log,
+		Reserved: func() []string {
+			leaf := s.certs.Get(pki.Serving).Leaf
+			all := append([]string{}, leaf.DNSNames...)
+			for _, ip := range leaf.IPAddresses {
+				all = append(all, ip.String())
+			}
+			return all
+		},
+	})
+}
