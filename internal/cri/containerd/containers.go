@@ -119,6 +119,22 @@ func (c *Client) ListPodSandboxStats(ctx context.Context, filter *runtimev1.PodS
 	return r.GetStats(), failed("ListPodSandboxStats", err)
 }
 
+// ListMetricDescriptors says which metrics ListPodSandboxMetrics tells.
+func (c *Client) ListMetricDescriptors(ctx context.Context) ([]*runtimev1.MetricDescriptor, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := c.runtime.ListMetricDescriptors(ctx, &runtimev1.ListMetricDescriptorsRequest{})
+	return r.GetDescriptors(), failed("ListMetricDescriptors", err)
+}
+
+// ListPodSandboxMetrics returns the runtime's metrics of all pods and their containers.
+func (c *Client) ListPodSandboxMetrics(ctx context.Context) ([]*runtimev1.PodSandboxMetrics, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := c.runtime.ListPodSandboxMetrics(ctx, &runtimev1.ListPodSandboxMetricsRequest{})
+	return r.GetPodMetrics(), failed("ListPodSandboxMetrics", err)
+}
+
 // ContainerStats implements the port.
 func (c *Client) ContainerStats(ctx context.Context, id string) (*runtimev1.ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)

@@ -3,7 +3,6 @@ package eviction
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/kubelet/disk"
 	"podo.dev/podo/internal/kubelet/labels"
 )
 
@@ -56,10 +56,10 @@ func (m *Machine) Node(ctx context.Context) map[Signal]Observation {
 	if used, limit, ok := m.podsMemory(); ok {
 		out[AllocatableMemory] = amounts(max(0, limit-used), limit, resource.BinarySI)
 	}
-	m.disk(m.DataDir, NodeFS, NodeFSInodes, out)
+	m.fileSystem(m.DataDir, NodeFS, NodeFSInodes, out)
 	if dir := m.images(ctx); dir != "" {
-		m.disk(dir, ImageFS, ImageFSInodes, out)
-		m.disk(dir, ContainerFS, ContainerFSInodes, out)
+		m.fileSystem(dir, ImageFS, ImageFSInodes, out)
+		m.fileSystem(dir, ContainerFS, ContainerFSInodes, out)
 	}
 	if used, limit, err := m.processes(); err == nil {
 		out[PID] = amounts(max(0, limit-used), limit, resource.DecimalSI)
@@ -100,7 +100,7 @@ func (m *Machine) meminfo() (map[string]int64, error) {
 	return out, nil
 }
 
-func (m *Machine) disk(dir string, bytes, nodes Signal, out map[Signal]Observation) {
+func (m *Machine) fileSystem(dir string, bytes, nodes Signal, out map[Signal]Observation) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		m.Log.Debug("a file system cannot be measured", "dir", dir, "err", err)
@@ -191,41 +191,16 @@ func (m *Machine) pod(p *v1.Pod, containers map[string]ContainerUsage) Usage {
 		if v.EmptyDir == nil || v.EmptyDir.Medium == v1.StorageMediumMemory {
 			continue
 		}
-		bytes, files := walk(m.EmptyDir(p.UID, v.Name))
+		bytes, files := disk.Walk(m.EmptyDir(p.UID, v.Name))
 		u.Volumes[v.Name] = bytes
 		u.Inodes += files
 	}
 	logs := m.Logs(p)
 	for name, c := range containers {
-		bytes, files := walk(filepath.Join(logs, name))
+		bytes, files := disk.Walk(filepath.Join(logs, name))
 		c.Logs = bytes
 		u.Containers[name] = c
 		u.Inodes += files
 	}
 	return u
-}
-
-// walk is what a directory's files take of their disk; holes take nothing, and one file with several names counts once. What
-// cannot be read, or goes meanwhile, counts nothing.
-func walk(dir string) (bytes, files int64) {
-	linked := map[uint64]bool{}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // as said
-		}
-		var s unix.Stat_t
-		if unix.Lstat(path, &s) != nil {
-			return nil
-		}
-		if s.Nlink > 1 && !d.IsDir() {
-			if linked[s.Ino] {
-				return nil
-			}
-			linked[s.Ino] = true
-		}
-		bytes += s.Blocks * 512
-		files++
-		return nil
-	})
-	return bytes, files
 }

@@ -18,9 +18,14 @@ var (
 	containerCPU   = prometheus.NewDesc("container_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the container in core-seconds", containerLabel, nil)
 	containerMem   = prometheus.NewDesc("container_memory_working_set_bytes", "[STABLE] Current working set of the container in bytes", containerLabel, nil)
 	containerStart = prometheus.NewDesc("container_start_time_seconds", "[STABLE] Start time of the container since unix epoch in seconds", containerLabel, nil)
+	nodeSwap       = prometheus.NewDesc("node_swap_usage_bytes", "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems", nil, nil)
+	containerSwap  = prometheus.NewDesc("container_swap_usage_bytes", "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems", containerLabel, nil)
+	containerMost  = prometheus.NewDesc("container_swap_limit_bytes", "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems", containerLabel, nil)
 	podLabel       = []string{"pod", "namespace"}
 	podCPU         = prometheus.NewDesc("pod_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds", podLabel, nil)
 	podMemory      = prometheus.NewDesc("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes", podLabel, nil)
+	podSwap        = prometheus.NewDesc("pod_swap_usage_bytes", "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems", podLabel, nil)
+	oldScrapeError = prometheus.NewDesc("scrape_error", "[ALPHA] (Deprecated since 1.29.0) 1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
 	scrapeError    = prometheus.NewDesc("resource_scrape_error", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
 )
 
@@ -45,21 +50,28 @@ func (c collector) Describe(chan<- *prometheus.Desc) {}
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
 	defer cancel()
-	sum, err := c.s.Summary(ctx)
+	sum, err := c.s.Summary(ctx, true)
+	failed := 0.0
 	if err != nil {
-		out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, 1)
+		failed = 1
+	}
+	out <- prometheus.MustNewConstMetric(oldScrapeError, prometheus.GaugeValue, failed)
+	out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, failed)
+	if err != nil {
 		return
 	}
-	out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, 0)
 	cpu(out, nodeCPU, sum.Node.CPU)
 	memory(out, nodeMemory, sum.Node.Memory)
+	swap(out, nodeSwap, nil, sum.Node.Swap)
 	for _, p := range sum.Pods {
 		cpu(out, podCPU, p.CPU, p.PodRef.Name, p.PodRef.Namespace)
 		memory(out, podMemory, p.Memory, p.PodRef.Name, p.PodRef.Namespace)
+		swap(out, podSwap, nil, swapOf(p), p.PodRef.Name, p.PodRef.Namespace)
 		for _, k := range p.Containers {
 			names := []string{k.Name, p.PodRef.Name, p.PodRef.Namespace}
 			cpu(out, containerCPU, k.CPU, names...)
 			memory(out, containerMem, k.Memory, names...)
+			swap(out, containerSwap, containerMost, k.Swap, names...)
 			out <- prometheus.MustNewConstMetric(containerStart, prometheus.GaugeValue, float64(k.StartTime.UnixNano())/float64(time.Second), names...)
 		}
 	}
@@ -75,6 +87,32 @@ func memory(out chan<- prometheus.Metric, d *prometheus.Desc, s *v1alpha1.Memory
 	if s != nil && s.WorkingSetBytes != nil {
 		at(out, s.Time, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(*s.WorkingSetBytes), labels...))
 	}
+}
+
+// swap tells what is used, and with limit what may be.
+func swap(out chan<- prometheus.Metric, used, limit *prometheus.Desc, s *v1alpha1.SwapStats, labels ...string) {
+	if s == nil || s.SwapUsageBytes == nil {
+		return
+	}
+	at(out, s.Time, prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(*s.SwapUsageBytes), labels...))
+	if limit != nil && s.SwapAvailableBytes != nil {
+		at(out, s.Time, prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, float64(*s.SwapUsageBytes+*s.SwapAvailableBytes), labels...))
+	}
+}
+
+// swapOf is what a pod's containers use together.
+func swapOf(p v1alpha1.PodStats) *v1alpha1.SwapStats {
+	var out *v1alpha1.SwapStats
+	for _, c := range p.Containers {
+		if c.Swap == nil || c.Swap.SwapUsageBytes == nil {
+			continue
+		}
+		if out == nil {
+			out = &v1alpha1.SwapStats{Time: c.Swap.Time, SwapUsageBytes: new(uint64)}
+		}
+		*out.SwapUsageBytes += *c.Swap.SwapUsageBytes
+	}
+	return out
 }
 
 // at gives a measurement its time.

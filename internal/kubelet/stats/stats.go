@@ -1,36 +1,30 @@
-// Package stats tells what the node, its pods and their containers use: the summary API and the resource metrics under
-// upstream's names. It measures when it is asked, and keeps nothing.
+// Package stats tells what the node, its pods and their containers use: the summary API, and metrics under upstream's names. It measures
+// when it is asked. What it keeps between two requests is the last figures of processors, whose difference is the load, and what volumes
+// took, since walking them takes time.
 package stats
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podo.dev/podo/internal/host"
-	"podo.dev/podo/internal/kubelet/labels"
 )
-
-// ticksPerSecond is the unit of /proc/stat, the same on all Linux machines that matter.
-const ticksPerSecond = 100
 
 // Runtime is what the statistics come from.
 type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error)
-	ListContainerStats(ctx context.Context, filter *runtimev1.ContainerStatsFilter) ([]*runtimev1.ContainerStats, error)
+	ListPodSandboxStats(ctx context.Context, filter *runtimev1.PodSandboxStatsFilter) ([]*runtimev1.PodSandboxStats, error)
+	ImageFsInfo(ctx context.Context) (*runtimev1.ImageFsInfoResponse, error)
+	ListMetricDescriptors(ctx context.Context) ([]*runtimev1.MetricDescriptor, error)
+	ListPodSandboxMetrics(ctx context.Context) ([]*runtimev1.PodSandboxMetrics, error)
 }
 
 // Config is what a Source needs.
@@ -39,196 +33,73 @@ type Config struct {
 	Runtime Runtime
 	Files   host.Files
 	DataDir string // whose file system is the node's
-	// Pod returns a pod of the node, for its start time; nil when unknown.
+	// Pod returns a pod of the node, for its start time and its volumes; nil when unknown.
 	Pod func(namespace, name string) *v1.Pod
+	// Volumes is the folder of a pod's volumes, TYPE/NAME below it; Logs that of its containers' logs, a folder each; nil: not measured.
+	Volumes func(uid types.UID) string
+	Logs    func(namespace, name string, uid types.UID) string
+	// Pods is what all pods together use of the processors, in nanoseconds, and of the memory; ok is false when it cannot be told.
+	Pods func() (cpu, memory uint64, ok bool)
+	Now  func() time.Time // nil: time.Now
 }
 
-// Validate says what is missing.
+// Validate fills in defaults and says what is missing.
 func (c *Config) Validate() error {
 	if c.Node == "" || c.Runtime == nil || c.Files == nil || c.DataDir == "" || c.Pod == nil {
 		return errors.New("stats: Node, Runtime, Files, DataDir and Pod must be set")
+	}
+	if c.Pods == nil {
+		c.Pods = func() (uint64, uint64, bool) { return 0, 0, false }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return nil
 }
 
 // Source measures.
-type Source struct{ cfg Config }
+type Source struct {
+	cfg     Config
+	started time.Time
+	loads   loads
+	volumes volumes
+
+	mu      sync.Mutex
+	imageFS string // where the runtime keeps images; it does not move
+}
 
 // New makes a Source.
 func New(cfg Config) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Source{cfg}, nil
+	return &Source{cfg: cfg, started: cfg.Now(), loads: loads{last: map[string]sample{}}, volumes: volumes{known: map[types.UID]*measured{}}}, nil
 }
 
-// Summary is what everything uses now. What cannot be measured is left out.
-func (s *Source) Summary(ctx context.Context) (*v1alpha1.Summary, error) {
-	node, err := s.node()
+// Summary is what everything uses now. What cannot be measured is left out. brief leaves out all but processors and memory.
+func (s *Source) Summary(ctx context.Context, brief bool) (*v1alpha1.Summary, error) {
+	node, err := s.node(ctx, brief)
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]string{labels.Node: s.cfg.Node}
-	running, err := s.cfg.Runtime.ListContainers(ctx, &runtimev1.ContainerFilter{
-		LabelSelector: own, State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
-	})
+	pods, err := s.pods(ctx, brief)
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
+		return nil, err
 	}
-	used, err := s.cfg.Runtime.ListContainerStats(ctx, &runtimev1.ContainerStatsFilter{LabelSelector: own})
-	if err != nil {
-		return nil, fmt.Errorf("list container statistics: %w", err)
-	}
-	byID := map[string]*runtimev1.ContainerStats{}
-	for _, u := range used {
-		byID[u.GetAttributes().GetId()] = u
-	}
-	out := &v1alpha1.Summary{Node: node, Pods: []v1alpha1.PodStats{}}
-	index := map[string]int{}
-	for _, c := range running {
-		ref := v1alpha1.PodReference{Name: c.Labels[labels.PodName], Namespace: c.Labels[labels.PodNamespace], UID: c.Labels[labels.PodUID]}
-		i, ok := index[ref.UID]
-		if !ok {
-			i = len(out.Pods)
-			index[ref.UID] = i
-			p := v1alpha1.PodStats{PodRef: ref, StartTime: metav1.NewTime(time.Unix(0, c.CreatedAt))}
-			if pod := s.cfg.Pod(ref.Namespace, ref.Name); pod != nil && string(pod.UID) == ref.UID && pod.Status.StartTime != nil {
-				p.StartTime = *pod.Status.StartTime
-			}
-			out.Pods = append(out.Pods, p)
-		}
-		out.Pods[i].Containers = append(out.Pods[i].Containers, container(c, byID[c.Id]))
-	}
-	for i := range out.Pods {
-		sum(&out.Pods[i])
-	}
-	slices.SortFunc(out.Pods, func(a, b v1alpha1.PodStats) int {
-		return cmp.Or(cmp.Compare(a.PodRef.Namespace, b.PodRef.Namespace), cmp.Compare(a.PodRef.Name, b.PodRef.Name))
-	})
-	return out, nil
+	return &v1alpha1.Summary{Node: node, Pods: pods}, nil
 }
 
-func container(c *runtimev1.Container, u *runtimev1.ContainerStats) v1alpha1.ContainerStats {
-	out := v1alpha1.ContainerStats{Name: c.Labels[labels.ContainerName], StartTime: metav1.NewTime(time.Unix(0, c.CreatedAt))}
-	value := func(v *runtimev1.UInt64Value) *uint64 {
-		if v == nil {
-			return nil
-		}
-		return &v.Value
-	}
-	if cpu := u.GetCpu(); cpu != nil {
-		out.CPU = &v1alpha1.CPUStats{
-			Time: metav1.NewTime(time.Unix(0, cpu.Timestamp)), UsageCoreNanoSeconds: value(cpu.UsageCoreNanoSeconds), UsageNanoCores: value(cpu.UsageNanoCores),
-		}
-	}
-	if m := u.GetMemory(); m != nil {
-		out.Memory = &v1alpha1.MemoryStats{
-			Time: metav1.NewTime(time.Unix(0, m.Timestamp)), WorkingSetBytes: value(m.WorkingSetBytes), AvailableBytes: value(m.AvailableBytes),
-			UsageBytes: value(m.UsageBytes), RSSBytes: value(m.RssBytes), PageFaults: value(m.PageFaults), MajorPageFaults: value(m.MajorPageFaults),
-		}
-	}
-	if fs := u.GetWritableLayer(); fs != nil {
-		out.Rootfs = &v1alpha1.FsStats{
-			Time: metav1.NewTime(time.Unix(0, fs.Timestamp)), UsedBytes: value(fs.UsedBytes), InodesUsed: value(fs.InodesUsed),
-		}
-	}
-	return out
-}
-
-// sum gives a pod what its containers use together.
-func sum(p *v1alpha1.PodStats) {
-	slices.SortFunc(p.Containers, func(a, b v1alpha1.ContainerStats) int { return cmp.Compare(a.Name, b.Name) })
-	add := func(to **uint64, v *uint64) {
-		if v == nil {
-			return
-		}
-		if *to == nil {
-			*to = new(uint64)
-		}
-		**to += *v
-	}
-	for _, c := range p.Containers {
-		if c.CPU != nil {
-			if p.CPU == nil {
-				p.CPU = &v1alpha1.CPUStats{Time: c.CPU.Time}
-			}
-			add(&p.CPU.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
-			add(&p.CPU.UsageNanoCores, c.CPU.UsageNanoCores)
-		}
-		if c.Memory != nil {
-			if p.Memory == nil {
-				p.Memory = &v1alpha1.MemoryStats{Time: c.Memory.Time}
-			}
-			add(&p.Memory.WorkingSetBytes, c.Memory.WorkingSetBytes)
-			add(&p.Memory.UsageBytes, c.Memory.UsageBytes)
-			add(&p.Memory.RSSBytes, c.Memory.RSSBytes)
-		}
-	}
-}
-
-// node measures the machine.
-func (s *Source) node() (v1alpha1.NodeStats, error) {
-	now := metav1.Now()
-	out := v1alpha1.NodeStats{NodeName: s.cfg.Node}
-	stat, err := s.cfg.Files.ReadFile("/proc/stat")
-	if err != nil {
-		return out, fmt.Errorf("measure the cpus: %w", err)
-	}
-	for line := range strings.Lines(string(stat)) {
-		f := strings.Fields(line)
-		switch {
-		case len(f) > 5 && f[0] == "cpu":
-			var busy uint64
-			for i, v := range f[1:min(len(f), 9)] {
-				if n, err := strconv.ParseUint(v, 10, 64); err == nil && i != 3 && i != 4 { // neither idle nor waiting for disks
-					busy += n
-				}
-			}
-			busy *= uint64(time.Second) / ticksPerSecond
-			out.CPU = &v1alpha1.CPUStats{Time: now, UsageCoreNanoSeconds: &busy}
-		case len(f) == 2 && f[0] == "btime":
-			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-				out.StartTime = metav1.NewTime(time.Unix(n, 0))
-			}
-		}
-	}
-	mem, err := s.cfg.Files.ReadFile("/proc/meminfo")
-	if err != nil {
-		return out, fmt.Errorf("measure the memory: %w", err)
-	}
-	kb := map[string]uint64{}
-	for line := range strings.Lines(string(mem)) {
-		if f := strings.Fields(line); len(f) >= 2 {
-			kb[strings.TrimSuffix(f[0], ":")], _ = strconv.ParseUint(f[1], 10, 64)
-		}
-	}
-	usage, available := (kb["MemTotal"]-kb["MemFree"])<<10, kb["MemAvailable"]<<10
-	working := (kb["MemTotal"] - kb["MemAvailable"]) << 10
-	out.Memory = &v1alpha1.MemoryStats{Time: now, UsageBytes: &usage, AvailableBytes: &available, WorkingSetBytes: &working}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.cfg.DataDir, &fs); err == nil {
-		size := uint64(fs.Bsize) //nolint:gosec // never negative
-		capacity, free, used := fs.Blocks*size, fs.Bavail*size, (fs.Blocks-fs.Bfree)*size
-		inodes, inodesFree, inodesUsed := fs.Files, fs.Ffree, fs.Files-fs.Ffree
-		out.Fs = &v1alpha1.FsStats{
-			Time: now, CapacityBytes: &capacity, AvailableBytes: &free, UsedBytes: &used, Inodes: &inodes, InodesFree: &inodesFree, InodesUsed: &inodesUsed,
-		}
-	}
-	return out, nil
-}
-
-// ServeSummary serves /stats/summary.
+// ServeSummary serves /stats/summary, for GET and POST as upstream.
 func (s *Source) ServeSummary(w http.ResponseWriter, r *http.Request) {
-	sum, err := s.Summary(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	if r.Method != http.MethodGet && r.Method != http.MethodPost {
+		w.Header().Set("Allow", "GET, POST")
+		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	b, err := json.MarshalIndent(sum, "", "  ")
+	sum, err := s.Summary(r.Context(), r.FormValue("only_cpu_and_memory") == "true")
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, "Internal Error: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(b)
+	writeIndented(w, sum)
 }
