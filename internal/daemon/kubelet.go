@@ -39,6 +39,7 @@ import (
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/probe"
+	"podo.dev/podo/internal/kubelet/resize"
 	kubeletserver "podo.dev/podo/internal/kubelet/server"
 	"podo.dev/podo/internal/kubelet/source"
 	"podo.dev/podo/internal/kubelet/spec"
@@ -393,6 +394,7 @@ func (k *kubeletRun) buildKubelet() error {
 	}
 	life := podlife.Defaults()
 	life.HostIPs = []string{p.cfg.NodeIP}
+	life.NoCPUQuota = c.CPUCFSQuota != nil && !*c.CPUCFSQuota
 	if p := c.CrashLoopBackOff.MaxContainerRestartPeriod; p != nil {
 		life.BackoffMax = p.Duration
 	}
@@ -406,7 +408,8 @@ func (k *kubeletRun) buildKubelet() error {
 			Rules: admit.Rules{OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor()},
 		},
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
-		Hooks: hook.New(p.node.runtime, k.event), Probes: k.probes,
+		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: p.node.runtime, Specs: k.specs},
+		Hooks:   hook.New(p.node.runtime, k.event), Probes: k.probes,
 		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone,
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration,
 	})

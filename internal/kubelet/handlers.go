@@ -98,6 +98,7 @@ func (h *handlers) HandleSignal(s syncloop.Signal) { h.r.workers.Send(s.UID, s.E
 
 // HandlePodCleanups ends what runs without a pod, and forgets what was saved of pods that are nowhere any more.
 func (h *handlers) HandlePodCleanups() {
+	h.r.workers.RetryResizes() // the node may have become larger
 	for uid, saved := range h.r.saved {
 		delete(h.r.saved, uid)
 		if !h.r.workers.Known(uid) {

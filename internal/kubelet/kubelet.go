@@ -57,6 +57,7 @@ type Config struct {
 	Volumes     worker.Volumes
 	Images      worker.Images
 	Cgroups     worker.Cgroups
+	Resizer     worker.Resizer
 	Specs       worker.Specs
 	Hooks       worker.Hooks
 	Probes      worker.Probes
@@ -145,6 +146,7 @@ func (k *Kubelet) Run(ctx context.Context, ready func()) error {
 		Housekeeping: k.cfg.Housekeeping,
 		Synced: func() {
 			r.synced.Store(true)
+			r.workers.OpenResizes()
 			ready()
 		},
 	}
@@ -169,7 +171,8 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 	c := &k.cfg
 	r.workers, err = worker.New(ctx, worker.Config{
 		Life: c.Life, Runtime: c.Runtime, Observer: obs, Admission: c.Admission, Volumes: c.Volumes, Images: c.Images, Cgroups: c.Cgroups,
-		Specs: c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
+		Resizer: c.Resizer,
+		Specs:   c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
 		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel,
 		Gone: func(p *v1.Pod) {
 			c.Reporter.Forget(p.UID)
@@ -290,12 +293,12 @@ func (k *Kubelet) mirror(p *v1.Pod) {
 	}
 }
 
-// Active are the pods that run or are about to.
+// Active are the pods that run or are about to, with what they were granted.
 func (k *Kubelet) Active() []*v1.Pod {
 	var out []*v1.Pod
 	for _, s := range k.Workers() {
 		if s.Stage == podlife.Starting || s.Stage == podlife.Running {
-			out = append(out, s.Pod)
+			out = append(out, s.Given)
 		}
 	}
 	return out

@@ -60,8 +60,11 @@ func (m *mover) keep() {
 		return
 	}
 	if m.Cgroup.wanted() && m.cgroupRetry.due(m.now) {
-		m.Cgroup = Acquiring
-		m.do(EnsureCgroup{})
+		m.Cgroup, m.cgroupAsked = Acquiring, m.Granted
+		if m.Progress != nil {
+			m.cgroupAsked = nil
+		}
+		m.do(EnsureCgroup{Keep: m.Progress != nil})
 	}
 	if m.Volumes.wanted() && m.volumesRetry.due(m.now) {
 		m.Volumes = Acquiring
@@ -74,6 +77,7 @@ func (m *mover) keep() {
 		m.Sandbox = SandboxCreating
 		m.do(CreateSandbox{Attempt: m.SandboxAttempt})
 	}
+	m.resize()
 	for i := range m.Containers {
 		if c := &m.Containers[i]; !m.RestartAll || c.Kind == Ephemeral {
 			m.move(c)
@@ -269,8 +273,10 @@ func (m *mover) move(c *Container) {
 				m.do(PullImage{Container: c.Name})
 			}
 		case Pulled:
-			if m.Sandbox == SandboxUp && m.turn(c) {
+			if m.Sandbox == SandboxUp && m.turn(c) && m.roomy() {
 				c.Stage = Creating
+				m.InDoubt = without(m.InDoubt, c.Name)
+				m.Applied = m.Applied.with(c.Name, Effective(m.Granted.own(), c.spec.Resources))
 				m.do(CreateContainer{Container: c.Name, Attempt: c.Attempt, ImageRef: c.ImageRef})
 			}
 		case Created:
@@ -317,6 +323,10 @@ const crashLoop = "CrashLoopBackOff"
 // again decides when an ended container runs again.
 func (m *mover) again(c *Container) {
 	if !m.restarts(c) || m.Sandbox == SandboxLost || !m.turn(c) {
+		return
+	}
+	if c.StopWhy == resized(c) { // it did not fail: it is not waited, and not counted
+		c.Stage, c.Attempt, c.retry = Waiting, c.Cur.Attempt+1, retry{}
 		return
 	}
 	until := c.restart.until(m.cfg, c.failedAt())

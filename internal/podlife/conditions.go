@@ -20,6 +20,7 @@ const (
 
 var own = []v1.PodConditionType{
 	v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled, v1.AllContainersRestarting,
+	v1.PodResizePending, v1.PodResizeInProgress,
 }
 
 // foreign are the conditions that others own.
@@ -35,6 +36,7 @@ func (s *State) foreign() []v1.PodCondition {
 
 func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	out := s.foreign()
+	out = append(out, s.resizeConditions()...)
 	add := func(c v1.PodCondition) {
 		c.ObservedGeneration = s.Pod.Generation
 		out = append(out, c)

@@ -90,6 +90,7 @@ type Instance struct {
 
 	Image, ImageRef string
 	User            *v1.ContainerUser
+	Resources       *InstanceResources
 }
 
 // reasonUnknown is the reason of an instance that nobody saw end.
@@ -205,8 +206,8 @@ func (c *Container) ready() bool {
 // Spec is the container's specification, an ephemeral one's converted.
 func (c *Container) Spec() *v1.Container { return c.spec }
 
-// syncContainers makes the containers follow the pod's spec: ephemeral ones may be added, images may change.
-func (s *State) syncContainers(time.Time) {
+// syncContainers makes the containers follow the pod's spec: ephemeral ones may be added, images and resources may change.
+func (s *State) syncContainers() {
 	old := s.Containers
 	s.Containers = make([]Container, 0, len(old)+1)
 	add := func(spec *v1.Container, k Kind) {
@@ -222,16 +223,16 @@ func (s *State) syncContainers(time.Time) {
 		c.spec = spec
 		s.Containers = append(s.Containers, c)
 	}
-	for i := range s.Pod.Spec.InitContainers {
-		c := &s.Pod.Spec.InitContainers[i]
+	for i := range s.given.Spec.InitContainers {
+		c := &s.given.Spec.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c, Sidecar)
 		} else {
 			add(c, Init)
 		}
 	}
-	for i := range s.Pod.Spec.Containers {
-		add(&s.Pod.Spec.Containers[i], Main)
+	for i := range s.given.Spec.Containers {
+		add(&s.given.Spec.Containers[i], Main)
 	}
 	for i := range s.Pod.Spec.EphemeralContainers {
 		c := v1.Container(s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)

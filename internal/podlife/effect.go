@@ -12,14 +12,21 @@ type Effect interface{ Key() string }
 type (
 	// Admit asks whether the pod may run on this node.
 	Admit struct{}
-	// EnsureCgroup makes the pod's cgroup.
-	EnsureCgroup struct{}
+	// EnsureCgroup makes the pod's cgroup. Keep leaves the limits of one that is there: a resize is half way, and has an order.
+	EnsureCgroup struct{ Keep bool }
 	// RemoveCgroup removes it.
 	RemoveCgroup struct{}
 	// MountVolumes makes every volume available.
 	MountVolumes struct{}
 	// UnmountVolumes undoes it and removes the pod's directory.
 	UnmountVolumes struct{}
+	// Allocate asks the node for what the pod's spec asks for now. Where there is no room, it is judged again when there may be.
+	Allocate struct{ Generation int64 }
+	// ResizePod sets the pod's cgroup to what it was granted, and changes containers that run.
+	ResizePod struct {
+		Changes []Change
+		Granted *Grant
+	}
 	// CreateSandbox runs a new sandbox.
 	CreateSandbox struct{ Attempt uint32 }
 	// StopSandbox stops a sandbox and with it the pod's network.
@@ -87,6 +94,8 @@ func (EnsureCgroup) Key() string      { return "cgroup" }
 func (RemoveCgroup) Key() string      { return "cgroup" }
 func (MountVolumes) Key() string      { return "volumes" }
 func (UnmountVolumes) Key() string    { return "volumes" }
+func (e Allocate) Key() string        { return fmt.Sprintf("allocate/%d", e.Generation) }
+func (ResizePod) Key() string         { return "resize" }
 func (CreateSandbox) Key() string     { return "sandbox" }
 func (e StopSandbox) Key() string     { return "sweep/" + e.ID }
 func (e RemoveSandbox) Key() string   { return "sweep/" + e.ID }

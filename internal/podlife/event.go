@@ -29,6 +29,20 @@ type (
 	}
 	// VolumesDone answers MountVolumes and UnmountVolumes.
 	VolumesDone struct{ Fail *Failure }
+	// Allocated answers Allocate, as often as the node changes its mind. Pod is the form that was judged; without a Reason its
+	// resources are the pod's from now on.
+	Allocated struct {
+		Pod             *v1.Pod
+		Reason, Message string
+	}
+	// Resized answers the ResizePod of that grant. Done is what was changed, also when not all was; Instances are the containers
+	// as the runtime has them afterwards.
+	Resized struct {
+		Granted   *Grant
+		Done      []Change
+		Instances []*Instance
+		Fail      *Failure
+	}
 	// SandboxCreated answers CreateSandbox.
 	SandboxCreated struct {
 		Attempt uint32
@@ -99,6 +113,8 @@ func (StopAsked) event()        {}
 func (Admitted) event()         {}
 func (CgroupDone) event()       {}
 func (VolumesDone) event()      {}
+func (Allocated) event()        {}
+func (Resized) event()          {}
 func (SandboxCreated) event()   {}
 func (Swept) event()            {}
 func (ImageReady) event()       {}

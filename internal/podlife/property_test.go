@@ -29,6 +29,10 @@ func drawPod(t *rapid.T) *v1.Pod {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			drawContainer(t, &list[i])
+			list[i].Resources = drawResources(t)
+			if rapid.IntRange(0, 2).Draw(t, "anew") == 0 && !(list[i].Name[0] == 'i') {
+				list[i].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+			}
 		}
 	}
 	return p
@@ -101,7 +105,7 @@ func drawRun(t *rapid.T) func(string, uint32) behaviour {
 // poke is something that happens to the pod from outside.
 func poke(t *rapid.T, w *world) {
 	switch rapid.SampledFrom([]string{
-		"tick", "observe", "sandbox", "vanish", "delete", "remove", "evict", "kill", "probe", "image", "wait", "wait",
+		"tick", "observe", "sandbox", "vanish", "delete", "remove", "evict", "kill", "probe", "image", "resize", "wait", "wait",
 	}).Draw(t, "poke") {
 	case "tick":
 		w.step(Tick{})
@@ -142,6 +146,8 @@ func poke(t *rapid.T, w *world) {
 		g := rapid.SampledFrom([]int64{1, 5, 30}).Draw(t, "grace")
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &g
 		w.step(Desired{Pod: p})
+	case "resize":
+		w.step(Desired{Pod: drawResize(t, w.state.Pod)})
 	case "remove":
 		w.step(SourceRemoved{})
 	case "evict":
@@ -221,8 +227,9 @@ func TestRestartChangesNothing(t *testing.T) {
 		at := time.Duration(0)
 		for range rapid.IntRange(0, 3).Draw(t, "pokes") {
 			at += time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second
-			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "delete", "evict"}).Draw(t, "what")})
+			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "resize", "delete", "evict"}).Draw(t, "what")})
 		}
+		other := drawResize(t, pod)
 		restartAt := time.Duration(rapid.IntRange(1, 400).Draw(t, "restart")) * time.Second
 		play := func(restart bool) *world {
 			w := newWorld(t, pod)
@@ -253,6 +260,10 @@ func TestRestartChangesNothing(t *testing.T) {
 					now, g := metav1.NewTime(w.now), int64(20)
 					d.DeletionTimestamp, d.DeletionGracePeriodSeconds = &now, &g
 					w.step(Desired{Pod: d})
+				case "resize":
+					d := w.state.Pod.DeepCopy()
+					d.Generation, d.Spec = d.Generation+1, other.Spec
+					w.step(Desired{Pod: d})
 				case "evict":
 					w.step(StopAsked{Why: Evicted, Reason: "Evicted", Message: "low"})
 				}
@@ -274,7 +285,8 @@ func TestRestartChangesNothing(t *testing.T) {
 func story(w *world) []string {
 	return slices.DeleteFunc(slices.Clone(w.trace), func(l string) bool {
 		return strings.Contains(l, "--- restart") || strings.Contains(l, "do admit") || strings.Contains(l, "do stop/") || strings.Contains(l, "do sweep/") ||
-			strings.Contains(l, "/PreStop {")
+			strings.Contains(l, "/PreStop {") ||
+			strings.Contains(l, "do allocate") || strings.Contains(l, "do resize")
 	})
 }
 

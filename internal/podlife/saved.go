@@ -24,6 +24,12 @@ type Saved struct {
 	Initialized bool             `json:"initialized,omitempty"`
 	RestartAll  bool             `json:"restartAll,omitempty"`
 	Containers  []SavedContainer `json:"containers,omitempty"` // those with something to say
+	// What the pod was granted and runs with, and what is told of a resize.
+	Granted  *Grant   `json:"granted,omitempty"`
+	Applied  *Grant   `json:"applied,omitempty"`
+	InDoubt  []string `json:"inDoubt,omitempty"`
+	Pending  *Resize  `json:"pending,omitempty"`
+	Progress *Resize  `json:"progress,omitempty"`
 }
 
 // SavedContainer is the waiting of one container.
@@ -55,6 +61,7 @@ func (s *State) Saved() Saved {
 		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID,
 		Admitted: s.Stage > Admitting && s.Reject == nil, Reject: s.Reject, Start: s.Start, Stop: s.Stop, Final: s.Final,
 		Released: s.Stage >= Finished, Initialized: s.Initialized, RestartAll: s.RestartAll,
+		Granted: s.Granted, Applied: s.Applied, InDoubt: s.InDoubt, Pending: s.Pending, Progress: s.Progress,
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
@@ -92,6 +99,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	if saved != nil {
 		s.restoreSaved(saved)
 	}
+	s.restoreGrant(saved)
 	if ended && s.Stage < Stopping {
 		s.Stage = Stopping
 		s.Stop = Stop{Why: Ended, At: now, Deadline: now.Add(s.ownGrace())}

@@ -194,6 +194,17 @@ type State struct {
 	Containers []Container // init ones in order, then main, then ephemeral ones
 	Final      v1.PodPhase // once nothing runs any more
 
+	Granted, Applied  *Grant   // see resize.go; nil until there is something to say
+	InDoubt           []string // containers of which Applied may not be true: a ResizePod was begun, and not heard to have ended well
+	Pending, Progress *Resize  // the conditions PodResizePending and PodResizeInProgress
+
+	given       *v1.Pod // Pod with Granted over it
+	asked       int64   // the generation for which Allocate was last asked
+	cgroupAsked *Grant  // what the cgroup is being made for
+	cgroupOf    *Grant  // what it is set to
+	resizing    bool    // a ResizePod is in flight
+	resizeRetry retry
+
 	cgroupRetry, volumesRetry, sandboxRetry retry
 	sweeps                                  []sweep
 	unsureSandbox                           bool      // a sandbox may exist that we were not told of
@@ -214,6 +225,7 @@ type Config struct {
 	RetryMax     time.Duration // its ceiling
 	PullNotice   time.Duration // how long ErrImagePull shows before it turns into ImagePullBackOff
 	MinGrace     time.Duration // what every container is given at least between TERM and KILL
+	NoCPUQuota   bool          // cpu limits are not set
 	RuntimeName  string        // scheme of container IDs in statuses
 	HostIPs      []string      // of the node, at most one a family, primary first
 }
@@ -233,6 +245,6 @@ func Begin(cfg *Config, pod *v1.Pod, now time.Time) State {
 	if t := pod.Status.StartTime; t != nil {
 		s.Start = t.Time
 	}
-	s.syncContainers(now)
+	s.takePod(pod)
 	return s
 }

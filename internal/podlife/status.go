@@ -47,6 +47,7 @@ func Status(s State) v1.PodStatus {
 	slices.SortFunc(out.ContainerStatuses, byName)
 	slices.SortFunc(out.EphemeralContainerStatuses, byName)
 	s.addresses(&out)
+	out.Resources, out.AllocatedResources = s.podResources(out.Phase)
 	out.Conditions = s.conditions(&out)
 	return out
 }
@@ -124,7 +125,7 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.Image = either(in.Image != "", in.Image, out.Image)
 		out.ContainerID = s.fullID(in)
 		out.AllocatedResources = c.spec.Resources.Requests
-		out.Resources = c.spec.Resources.DeepCopy()
+		out.Resources = s.runsWith(c, in)
 		out.User = in.User
 	}
 	out.Ready = c.ready()

@@ -19,9 +19,15 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 	m.Initialized = m.Initialized || m.Stage > Admitting && m.Reject == nil && len(m.incomplete()) == 0
 	m.wakeUp()
 	if after := m.Saved(); !after.equal(before) {
-		m.fx = append([]Effect{Save{Saved: after, Durable: !after.Stop.same(before.Stop) || after.Final != before.Final}}, m.fx...)
+		m.fx = append([]Effect{Save{Saved: after, Durable: durable(&before, &after)}}, m.fx...)
 	}
 	return m.State, m.fx
+}
+
+// durable tells whether a change must outlive the machine: what stops a pod, its end, and that it was granted other resources
+// than it was admitted with.
+func durable(before, after *Saved) bool {
+	return !after.Stop.same(before.Stop) || after.Final != before.Final || before.Granted != nil && after.Granted != before.Granted
 }
 
 // mover is a State in the middle of a step.
@@ -41,8 +47,7 @@ func (m *mover) tell(container, kind, reason, message string) {
 func (m *mover) take(ev Event) {
 	switch e := ev.(type) {
 	case Desired:
-		m.Pod = e.Pod
-		m.syncContainers(m.now)
+		m.takePod(e.Pod)
 		if e.Pod.DeletionTimestamp != nil {
 			m.beginStop(Stop{Why: Deleted}, graceOf(e.Pod.DeletionGracePeriodSeconds, m.ownGrace()))
 		}
@@ -62,7 +67,12 @@ func (m *mover) take(ev Event) {
 	case Admitted:
 		m.takeVerdict(e)
 	case CgroupDone:
-		m.CgroupParent = either(e.Fail == nil && m.Cgroup == Acquiring, e.Parent, m.CgroupParent)
+		if e.Fail == nil && m.Cgroup == Acquiring {
+			m.CgroupParent = e.Parent
+			if m.cgroupAsked != nil {
+				m.cgroupSet(m.cgroupAsked)
+			}
+		}
 		m.takeHold(&m.Cgroup, &m.cgroupRetry, e.Fail, "FailedCreatePodContainer", "unable to ensure pod container exists: ")
 	case VolumesDone:
 		m.takeHold(&m.Volumes, &m.volumesRetry, e.Fail, "FailedMount", "")
@@ -90,6 +100,10 @@ func (m *mover) take(ev Event) {
 		}
 		m.observeRetry = retry{}
 		m.reconcile(e.Observed)
+	case Allocated:
+		m.takeAllocated(e)
+	case Resized:
+		m.takeResized(e)
 	case VolumesChanged:
 		m.volumesRetry.at = time.Time{}
 	case Tick:
@@ -101,6 +115,7 @@ func (m *mover) takeVerdict(e Admitted) {
 	case m.Stage != Admitting:
 	case e.Reject == nil:
 		m.Stage = Starting
+		m.grant(m.Pod)
 	default:
 		m.Reject, m.Final, m.Stage = e.Reject, v1.PodFailed, Releasing
 		m.tell("", v1.EventTypeWarning, e.Reject.Reason, e.Reject.Message)

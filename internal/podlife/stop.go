@@ -178,6 +178,7 @@ func (m *mover) wakeUp() {
 	at(keeping && m.Volumes.wanted() || releasing && m.Volumes == Held, m.volumesRetry.at)
 	at(keeping && m.Sandbox == SandboxNone, m.sandboxRetry.at)
 	at(!m.observeAfter.IsZero() && !m.observing && m.Stage < Finished, m.observeRetry.at)
+	at(keeping && m.Cgroup == Held && !m.resizing, m.resizeRetry.at)
 	for i := range m.Containers {
 		c := &m.Containers[i]
 		at(keeping && (c.Stage == Waiting || c.Stage == Created), c.retry.at)

@@ -29,6 +29,9 @@ type world struct {
 	events []Tell
 	done   map[string]bool // sandbox/name that ended well
 	term0  bool            // TERM ends containers with 0
+
+	limits map[string]amounts   // of containers, by id
+	full   func(*v1.Pod) string // why the node has no room for what a pod asks for; nil is room for all
 }
 
 type behaviour struct {
@@ -51,8 +54,9 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(t fataler, pod *v1.Pod) *world {
 	w := &world{
 		t: t, now: epoch, cfg: Defaults(), cons: map[string]*Instance{}, ends: map[string]time.Time{}, done: map[string]bool{},
-		delay: func(Effect) time.Duration { return 0 },
-		run:   func(string, uint32) behaviour { return behaviour{} },
+		limits: map[string]amounts{},
+		delay:  func(Effect) time.Duration { return 0 },
+		run:    func(string, uint32) behaviour { return behaviour{} },
 	}
 	w.cfg.HostIPs = []string{"10.0.0.1"}
 	w.state = Begin(w.cfg, pod, w.now)
@@ -119,6 +123,9 @@ func (w *world) begin(e Effect) {
 	if st, ok := e.(StopContainer); ok {
 		w.term(st)
 		return
+	}
+	if x, ok := e.(CreateContainer); ok { // what it is made of is settled when it is asked for
+		w.limits[fmt.Sprintf("%s-%d", x.Container, x.Attempt)] = amountsOf(Effective(w.state.Given().Spec.Resources, w.state.Container(x.Container).spec.Resources))
 	}
 	w.push(pending{at: w.now.Add(w.delay(e)), effect: e})
 }
@@ -258,6 +265,10 @@ func (w *world) execute(e Effect) Event {
 		return CgroupDone{Parent: "/pod", Fail: f}
 	case RemoveCgroup:
 		return CgroupDone{Fail: f}
+	case Allocate:
+		return w.allocate()
+	case ResizePod:
+		return w.resize(x, f)
 	case MountVolumes, UnmountVolumes:
 		return VolumesDone{Fail: f}
 	case CreateSandbox:

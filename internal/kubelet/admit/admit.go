@@ -24,6 +24,8 @@ type Rules struct {
 	OS              string   // "linux"
 	UnsafeSysctls   []string // allowedUnsafeSysctls: names, or prefixes that end in "*"
 	AppArmorEnabled bool     // by the kernel
+	// StaticCPUs and StaticMemory say that guaranteed pods have cpus and memory of their own: those cannot be resized.
+	StaticCPUs, StaticMemory bool
 }
 
 // Checker is the port worker.Admission: Check with the node as it is now.

@@ -22,7 +22,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"podo.dev/podo/internal/host"
 )
@@ -170,24 +169,22 @@ func podUID(name string) (types.UID, bool) {
 }
 
 // Ensure makes the pod's cgroup, sets its limits, and returns how the runtime names it as a parent. Idempotent: a changed pod
-// gets its new limits.
-func (m *Manager) Ensure(_ context.Context, pod *v1.Pod) (string, error) {
-	class := QOS(pod)
-	name := podName(m.root, class, pod.UID)
-	limits := PodLimits(pod, !m.c.NoCPUQuota, m.period)
-	if m.c.PodPidsLimit > 0 {
-		limits.Pids = &m.c.PodPidsLimit
+// gets its new limits, unless keep says that those of one that is there stay.
+func (m *Manager) Ensure(_ context.Context, pod *v1.Pod, keep bool) (string, error) {
+	name := podName(m.root, QOS(pod), pod.UID)
+	there := false
+	if keep {
+		_, err := m.c.Host.ChildCgroups(m.layout.dir("cpu", m.c.Driver.Path(name)))
+		there = err == nil
+	}
+	limits := m.Wanted(pod)
+	if there {
+		limits = Limits{}
 	}
 	if err := m.apply(name, limits); err != nil {
 		return "", err
 	}
-	if class == v1.PodQOSBurstable {
-		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-		if err := m.weigh(func() { m.requests[pod.UID] = requests.Cpu().MilliValue() }); err != nil {
-			return "", err
-		}
-	}
-	return m.c.Driver.Parent(name), nil
+	return m.c.Driver.Parent(name), m.count(pod)
 }
 
 // weigh edits the requests and writes the burstable class's weight when that changed it.

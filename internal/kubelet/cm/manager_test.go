@@ -85,7 +85,7 @@ func TestV1(t *testing.T) {
 	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/besteffort/cpu.shares", "2")
 
 	p := pod("u1", container("a", list("cpu", "500m"), nil))
-	parent, err := m.Ensure(context.Background(), p)
+	parent, err := m.Ensure(context.Background(), p, false)
 	if err != nil || parent != "/podo/kubepods/burstable/podu1" {
 		t.Fatalf("Ensure = %s, %v", parent, err)
 	}
@@ -95,7 +95,7 @@ func TestV1(t *testing.T) {
 	want(t, h, "/sys/fs/cgroup/pids/podo/kubepods/burstable/podu1/pids.max", "100")
 	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/burstable/cpu.shares", "512")
 
-	if _, err := m.Ensure(context.Background(), pod("u2", container("a", list("cpu", "1"), nil))); err != nil {
+	if _, err := m.Ensure(context.Background(), pod("u2", container("a", list("cpu", "1"), nil)), false); err != nil {
 		t.Fatal(err)
 	}
 	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/burstable/cpu.shares", "1536")
@@ -140,7 +140,7 @@ func TestV2(t *testing.T) {
 	if !m.Layout().V2 || m.Layout().Has("hugetlb") || !m.Layout().Has("pids") {
 		t.Fatalf("layout %+v", m.Layout())
 	}
-	parent, err := m.Ensure(context.Background(), pod("u-1", container("a", nil, list("cpu", "1", "memory", "1Gi"))))
+	parent, err := m.Ensure(context.Background(), pod("u-1", container("a", nil, list("cpu", "1", "memory", "1Gi"))), false)
 	if err != nil || parent != "podo-kubepods-podu_1.slice" {
 		t.Fatalf("Ensure = %s, %v", parent, err)
 	}
@@ -171,7 +171,7 @@ func TestFailedWriteIsTold(t *testing.T) {
 	m := manager(t, h, "")
 	full := errors.New("no space")
 	h.Fail("write", "/sys/fs/cgroup/cpu/podo/kubepods/besteffort/podu/cpu.shares", full)
-	if _, err := m.Ensure(context.Background(), pod("u", container("a", nil, nil))); !errors.Is(err, full) {
+	if _, err := m.Ensure(context.Background(), pod("u", container("a", nil, nil)), false); !errors.Is(err, full) {
 		t.Errorf("Ensure = %v, want %v", err, full)
 	}
 }
@@ -204,7 +204,7 @@ func TestRealHost(t *testing.T) {
 	both := list("cpu", "100m", "memory", "64Mi")
 	p := pod("u1", container("a", both, both))
 	start := time.Now()
-	if _, err := m.Ensure(ctx, p); err != nil {
+	if _, err := m.Ensure(ctx, p, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("Ensure took %s", time.Since(start))

@@ -82,7 +82,7 @@ type Cgroups struct {
 }
 
 // Ensure implements worker.Cgroups.
-func (f *Cgroups) Ensure(_ context.Context, pod *v1.Pod) (string, error) {
+func (f *Cgroups) Ensure(_ context.Context, pod *v1.Pod, _ bool) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.have == nil {
@@ -180,6 +180,11 @@ func (f Admission) Admit(pod *v1.Pod, active []*v1.Pod) *worker.Rejection {
 		return nil
 	}
 	return f.Reject(pod, active)
+}
+
+// Resize implements worker.Admission: by the same judgement.
+func (f Admission) Resize(pod, _ *v1.Pod, active []*v1.Pod) *worker.Rejection {
+	return f.Admit(pod, active)
 }
 
 // Checkpoints are in memory, as JSON so that nothing survives that a file would not keep.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -100,7 +101,7 @@ func (o *Observer) Container(ctx context.Context, id, sandbox string) (*podlife.
 		ID: id, SandboxID: sandbox, Name: st.GetLabels()[labels.ContainerName], Attempt: attempt(st),
 		Hash: st.GetAnnotations()[labels.ContainerHash], CreatedAt: at(st.GetCreatedAt()), StartedAt: at(st.GetStartedAt()),
 		FinishedAt: at(st.GetFinishedAt()), ExitCode: st.GetExitCode(), Reason: st.GetReason(), Image: st.GetImage().GetImage(),
-		ImageRef: st.GetImageRef(), User: user(st.GetUser()),
+		ImageRef: st.GetImageRef(), User: user(st.GetUser()), Resources: resources(st.GetResources().GetLinux()),
 	}
 	switch st.GetState() {
 	case runtimev1.ContainerState_CONTAINER_CREATED:
@@ -134,6 +135,25 @@ func user(u *runtimev1.ContainerUser) *v1.ContainerUser {
 		return nil
 	}
 	return &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.GetUid(), GID: l.GetGid(), SupplementalGroups: l.GetSupplementalGroups()}}
+}
+
+// resources are what the runtime says that a container runs with, in the API's units. nil: it says nothing.
+func resources(r *runtimev1.LinuxContainerResources) *podlife.InstanceResources {
+	const perCPU, sharesPerCPU = 1000, 1024
+	var out podlife.InstanceResources
+	if milli := r.GetCpuQuota() * perCPU; milli > 0 && r.GetCpuPeriod() > 0 {
+		out.CPULimit = resource.NewMilliQuantity(milli/r.GetCpuPeriod(), resource.DecimalSI)
+	}
+	if n := r.GetCpuShares(); n > 0 {
+		out.CPURequest = resource.NewMilliQuantity((n*perCPU+sharesPerCPU-1)/sharesPerCPU, resource.DecimalSI)
+	}
+	if n := r.GetMemoryLimitInBytes(); n > 0 {
+		out.MemoryLimit = resource.NewQuantity(n, resource.BinarySI)
+	}
+	if out == (podlife.InstanceResources{}) {
+		return nil
+	}
+	return &out
 }
 
 // message is what the container left as its last words: the end of its file, or of its log where the policy says so.

@@ -27,7 +27,7 @@ var ownConditions = map[v1.PodConditionType]bool{
 //   - Fields of other writers (nominated node, resource claims, foreign conditions) stay.
 //   - A terminal phase is final, with its reason and message.
 //   - startTime is written once.
-//   - A condition's lastTransitionTime moves only when its status does.
+//   - A condition's lastTransitionTime moves only when its status does; those of a resize bring their own.
 //   - DisruptionTarget is shared with the eviction API and the scheduler; the kubelet's own is written with the terminal phase.
 func merge(api *v1.PodStatus, next v1.PodStatus, pod *v1.Pod, now metav1.Time) (*v1.PodStatus, bool) {
 	next = normalized(next, pod)
@@ -67,6 +67,7 @@ func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now
 		}
 		old := find(have, c.Type)
 		switch {
+		case c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress: // says itself since when its reason holds
 		case old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero():
 			c.LastTransitionTime = old.LastTransitionTime
 		case c.LastTransitionTime.IsZero() || old != nil && old.Status != c.Status && !c.LastTransitionTime.After(old.LastTransitionTime.Time):

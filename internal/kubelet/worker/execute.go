@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/cri"
 	"podo.dev/podo/internal/podlife"
@@ -21,20 +22,23 @@ const pullLimit = 2 * time.Hour
 func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 	s := n.state
 	c := &n.w.cfg
-	pod := s.Pod
+	pod := s.Given()
 	call := func(limit time.Duration, slot bool, f func(context.Context) podlife.Event) func() podlife.Event {
 		return func() podlife.Event { return n.bounded(n.w.ctx, limit, slot, f) }
 	}
 	switch x := e.(type) {
 	case podlife.EnsureCgroup:
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
-			parent, err := c.Cgroups.Ensure(ctx, pod)
+			parent, err := c.Cgroups.Ensure(ctx, pod, x.Keep)
 			return podlife.CgroupDone{Parent: parent, Fail: failure(err, "")}
 		})
 	case podlife.RemoveCgroup:
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
 			return podlife.CgroupDone{Fail: failure(c.Cgroups.Remove(ctx, pod.UID), "")}
 		})
+	case podlife.ResizePod:
+		box := s.SandboxID
+		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event { return n.resize(ctx, pod, box, x) })
 	case podlife.MountVolumes:
 		return func() podlife.Event {
 			return n.bounded(n.early, c.CallTimeout, false, func(ctx context.Context) podlife.Event {
@@ -156,7 +160,7 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 		target = c.Cur.ID
 	}
 	conf, err := n.w.cfg.Specs.Container(ctx, ContainerInput{
-		Pod: s.Pod, Container: spec, Attempt: x.Attempt, ImageRef: x.ImageRef, PodIPs: s.PodIPs(), Target: target, Sandbox: sandbox,
+		Pod: s.Given(), Container: spec, Attempt: x.Attempt, ImageRef: x.ImageRef, PodIPs: s.PodIPs(), Target: target, Sandbox: sandbox,
 	})
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")
@@ -169,6 +173,32 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 		ID: id, SandboxID: s.SandboxID, Name: x.Container, Attempt: x.Attempt, Hash: podlife.SpecHash(spec),
 		State: podlife.InstanceCreated, CreatedAt: time.Now(), Image: spec.Image,
 	}}
+}
+
+// resize changes what it can, and looks at the containers that it changed.
+func (n *pod) resize(ctx context.Context, pod *v1.Pod, box string, x podlife.ResizePod) podlife.Event {
+	out := podlife.Resized{Granted: x.Granted, Done: x.Changes}
+	if n.w.cfg.Resizer == nil {
+		return out
+	}
+	var err error
+	out.Done, err = n.w.cfg.Resizer.Resize(ctx, pod, x.Changes)
+	if out.Fail = failure(err, ""); err != nil {
+		if st := grpcStatus(err); st != nil {
+			out.Fail.Message = st.Err().Error() // upstream shows this one whole
+		}
+	}
+	seen := map[string]bool{}
+	for _, ch := range out.Done {
+		if seen[ch.ID] {
+			continue
+		}
+		seen[ch.ID] = true
+		if in := n.look(ctx, ch.ID, box); in != nil {
+			out.Instances = append(out.Instances, in)
+		}
+	}
+	return out
 }
 
 // look asks what has become of a container; nil when the runtime does not say.

@@ -23,6 +23,7 @@ type pod struct {
 	// Guarded by Workers.mu.
 	admitted bool
 	desired  *v1.Pod
+	grant    *podlife.Grant // what it may use, by the newest verdict; see allocate.go
 
 	mu     sync.Mutex
 	inbox  []podlife.Event
@@ -44,7 +45,7 @@ type pod struct {
 func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
 	n := &pod{w: w, uid: p.UID, desired: p, state: s, signal: make(chan struct{}, 1)}
 	n.early, n.cancelEarly = context.WithCancel(w.ctx)
-	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status}
+	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status, Given: s.Given(), Resizing: s.Progress != nil}
 	return n
 }
 
@@ -183,8 +184,13 @@ func (n *pod) report() {
 	status := podlife.Status(n.state)
 	n.mu.Lock()
 	same := n.reported && equality.Semantic.DeepEqual(n.shown.Status, status)
-	n.shown = Snapshot{Pod: n.state.Pod, Stage: n.state.Stage, Status: status}
+	old := n.shown
+	n.shown = Snapshot{Pod: n.state.Pod, Stage: n.state.Stage, Status: status, Given: n.state.Given(), Resizing: n.state.Progress != nil}
+	freed := old.Resizing && !n.shown.Resizing || old.Stage < podlife.Releasing && n.shown.Stage >= podlife.Releasing
 	n.mu.Unlock()
+	if freed {
+		n.w.RetryResizes()
+	}
 	if !same {
 		n.reported = true
 		n.w.cfg.Reporter.Report(n.state.Pod, status)
@@ -205,6 +211,8 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 	switch x := e.(type) {
 	case podlife.Admit:
 		return podlife.Admitted{Reject: n.w.admit(n, n.state.Pod)}
+	case podlife.Allocate:
+		n.w.allocate(n)
 	case podlife.Save:
 		if err := n.w.cfg.Checkpoints.Save(x.Saved, x.Durable); err != nil {
 			n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done", "pod", fullName(n.state.Pod), "err", err)
@@ -243,7 +251,7 @@ func first(s []string) string {
 // config is the configuration of a sandbox of this pod. It is made once, so that containers are created with the very one
 // that their sandbox has; a failure is not kept.
 func (n *pod) config(s *podlife.State, attempt uint32) func() (*runtimev1.PodSandboxConfig, error) {
-	pod, parent := s.Pod, s.CgroupParent
+	pod, parent := s.Given(), s.CgroupParent
 	f, _ := n.configs.LoadOrStore(attempt, sync.OnceValues(func() (*runtimev1.PodSandboxConfig, error) {
 		conf, err := n.w.cfg.Specs.Sandbox(pod, attempt, parent)
 		if err != nil {

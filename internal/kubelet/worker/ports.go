@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/podlife"
 )
 
 // The ports of the worker: what it needs of the kubelet's other modules, each 1 to 3 methods. Errors are *podlife.Failure
@@ -19,6 +21,14 @@ type Rejection struct{ Reason, Message string }
 // Admission (package admit) checks a pod against the node. active are the pods already admitted and not yet ended.
 type Admission interface {
 	Admit(pod *v1.Pod, active []*v1.Pod) *Rejection // nil admits
+	// Resize checks a pod that runs and asks for other resources than it was granted. Infeasible is one that will never be
+	// granted here; any other reason is why there is no room now.
+	Resize(pod, granted *v1.Pod, active []*v1.Pod) *Rejection
+}
+
+// Resizer (package resize) changes what a pod's cgroup and its running containers are limited to, and says what it has done.
+type Resizer interface {
+	Resize(ctx context.Context, pod *v1.Pod, changes []podlife.Change) (done []podlife.Change, err error)
 }
 
 // Volumes (package volume) mounts and unmounts a pod's volumes, all in parallel, idempotently.
@@ -41,7 +51,8 @@ type Images interface {
 
 // Cgroups (package cm) owns the pod's cgroup.
 type Cgroups interface {
-	Ensure(ctx context.Context, pod *v1.Pod) (parent string, err error)
+	// Ensure makes it; keep leaves the limits of one that is there as they are.
+	Ensure(ctx context.Context, pod *v1.Pod, keep bool) (parent string, err error)
 	Remove(ctx context.Context, uid types.UID) error
 }
 

@@ -41,7 +41,8 @@ type Probes interface {
 	SetProbes(pod *v1.Pod, c *v1.Container, containerID, podIP string, set podlife.ProbeSet)
 }
 
-// Config is what Workers need. Hooks and Probes may be nil: then hooks succeed at once and probes are not run.
+// Config is what Workers need. Hooks, Probes and Resizer may be nil: then hooks succeed at once, probes are not run, and resizes are
+// told as done.
 type Config struct {
 	Life        *podlife.Config
 	Runtime     cri.Runtime
@@ -50,6 +51,7 @@ type Config struct {
 	Volumes     Volumes
 	Images      Images
 	Cgroups     Cgroups
+	Resizer     Resizer
 	Specs       Specs
 	Reporter    Reporter
 	Checkpoints Checkpoints
@@ -91,6 +93,8 @@ type Workers struct {
 	pods    map[types.UID]*pod
 	names   map[string]types.UID // namespace/name of the pods that have not ended
 	waiting map[string]*v1.Pod   // created anew while one of the same name has not ended
+	resizes []*pod               // see allocate.go
+	open    bool                 // resizes are judged
 	wg      sync.WaitGroup
 }
 
@@ -154,6 +158,7 @@ func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, g
 // add is called with mu held.
 func (w *Workers) add(p *v1.Pod, s podlife.State) *pod {
 	n := newPod(w, p, s)
+	n.grant = s.Granted
 	n.admitted = s.Stage > podlife.Admitting && s.Stage < podlife.Releasing
 	w.pods[p.UID] = n
 	w.names[fullName(p)] = p.UID
@@ -174,6 +179,7 @@ func (w *Workers) Remove(p *v1.Pod) {
 	w.mu.Unlock()
 	if n != nil {
 		n.send(podlife.SourceRemoved{})
+		w.RetryResizes()
 	}
 }
 
@@ -208,6 +214,9 @@ type Snapshot struct {
 	Stage podlife.Stage
 	// Status is what was last reported; shared, not to be changed.
 	Status v1.PodStatus
+	// Given is the pod with what it was granted, Resizing says that not all of it runs with that yet.
+	Given    *v1.Pod
+	Resizing bool
 }
 
 // All is every pod that has a worker.
@@ -241,18 +250,10 @@ func (w *Workers) Get(uid types.UID) (Snapshot, bool) {
 func (w *Workers) admit(n *pod, p *v1.Pod) *podlife.Rejection {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var active []*v1.Pod
-	for _, o := range w.pods {
-		// A pod that has ended no longer counts, though its volumes are still being returned: its phase is in the API already, and
-		// the scheduler gives its room away.
-		if o != n && o.admitted && o.snapshot().Stage < podlife.Releasing {
-			active = append(active, o.desired)
-		}
-	}
-	if r := w.cfg.Admission.Admit(p, active); r != nil {
+	if r := w.cfg.Admission.Admit(p, w.active(n)); r != nil {
 		return &podlife.Rejection{Reason: r.Reason, Message: r.Message}
 	}
-	n.admitted = true
+	n.admitted, n.grant = true, podlife.GrantOf(p)
 	return nil
 }
 

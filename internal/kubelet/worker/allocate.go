@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"podo.dev/podo/internal/podlife"
+)
+
+// Pods that ask for other resources than they were granted wait in Workers.resizes. All of them are judged, in their order, when one
+// comes and when there may be room: a pod ended or went, a resize is done. What a verdict gives counts at once for the ones
+// after it; the pod's worker learns of it as an event, and nothing is changed before that is on disk.
+
+// allocate takes a pod's wish for other resources.
+func (w *Workers) allocate(n *pod) {
+	w.mu.Lock()
+	if !slices.Contains(w.resizes, n) {
+		w.resizes = append(w.resizes, n)
+	}
+	w.mu.Unlock()
+	w.RetryResizes()
+}
+
+// OpenResizes says that every pod that the node had is there again: from now on resizes are judged.
+func (w *Workers) OpenResizes() {
+	w.mu.Lock()
+	w.open = true
+	w.mu.Unlock()
+	w.RetryResizes()
+}
+
+// RetryResizes judges what waits for room.
+func (w *Workers) RetryResizes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.open || len(w.resizes) == 0 {
+		return
+	}
+	w.resizes = slices.DeleteFunc(w.resizes, func(n *pod) bool {
+		return !n.admitted || n.granted() == n.desired || n.snapshot().Stage > podlife.Running
+	})
+	slices.SortStableFunc(w.resizes, func(a, b *pod) int { return before(waiting(a), waiting(b)) })
+	w.resizes = slices.DeleteFunc(w.resizes, w.judge)
+}
+
+// judge is called with mu held. It tells whether the pod need not be judged again before it asks anew.
+func (w *Workers) judge(n *pod) bool {
+	r := w.cfg.Admission.Resize(n.desired, n.granted(), w.active(n))
+	if r == nil {
+		n.grant = podlife.GrantOf(n.desired)
+		n.send(podlife.Allocated{Pod: n.desired})
+		return true
+	}
+	reason := v1.PodReasonDeferred
+	if r.Reason == v1.PodReasonInfeasible {
+		reason = r.Reason
+	}
+	n.send(podlife.Allocated{Pod: n.desired, Reason: reason, Message: r.Message})
+	return reason == v1.PodReasonInfeasible
+}
+
+// granted is the pod with what it may use. Called with Workers.mu held.
+func (n *pod) granted() *v1.Pod { return n.grant.Over(n.desired) }
+
+// active are the admitted pods but n that have not ended, with what they may use and, while that is less than what they run with,
+// with that. Called with mu held.
+func (w *Workers) active(n *pod) []*v1.Pod {
+	var out []*v1.Pod
+	for _, o := range w.pods {
+		// A pod that has ended no longer counts, though its volumes are still being returned: its phase is in the API already, and
+		// the scheduler gives its room away.
+		if o == n || !o.admitted {
+			continue
+		}
+		s := o.snapshot()
+		if s.Stage >= podlife.Releasing {
+			continue
+		}
+		p := o.granted()
+		if s.Resizing {
+			cp := *p
+			cp.Status = s.Status
+			p = &cp
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// wish is what the order of pods that wait depends on.
+type wish struct {
+	more     bool // asks for more than it has
+	priority int32
+	class    v1.PodQOSClass
+	since    time.Time
+}
+
+func waiting(n *pod) wish {
+	is, asks := requests(n.granted()), requests(n.desired)
+	out := wish{more: above(asks, is, v1.ResourceCPU) || above(asks, is, v1.ResourceMemory), class: podlife.QOS(n.desired)}
+	if p := n.desired.Spec.Priority; p != nil {
+		out.priority = *p
+	}
+	for _, c := range n.snapshot().Status.Conditions {
+		if c.Type == v1.PodResizePending {
+			out.since = c.LastTransitionTime.Time
+		}
+	}
+	return out
+}
+
+func requests(p *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+}
+
+func above(a, b v1.ResourceList, name v1.ResourceName) bool {
+	var x, y resource.Quantity = a[name], b[name]
+	return x.Cmp(y) > 0
+}
+
+// before orders wishes: those that ask for no more first, then by priority, then guaranteed pods, then those that wait longest; the
+// newest, of which nothing was told yet, last.
+func before(a, b wish) int {
+	first := func(x, y bool) int {
+		switch {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		first(!a.more, !b.more), cmp.Compare(b.priority, a.priority),
+		first(a.class == v1.PodQOSGuaranteed, b.class == v1.PodQOSGuaranteed),
+		first(!a.since.IsZero(), !b.since.IsZero()), a.since.Compare(b.since),
+	)
+}
