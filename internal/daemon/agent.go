@@ -30,7 +30,7 @@ import (
 // agent is a node of a cluster whose API server runs elsewhere: the kubelet of a server, with the node's credentials and nothing else.
 //
 //	host checked ─► data directory locked ─┬─► certificates ─► view of this node's part ─► what is told to the server
-//	                                       └─► containerd ─► (certificates) ─► kubelet ─► node Ready ─► network
+//	                                       └─► containerd ─► network ─► (certificates) ─► kubelet ─► node Ready
 //
 // A server that does not answer stops nothing of it: after the first join everything starts without one.
 type agent struct {
@@ -46,7 +46,7 @@ type agent struct {
 
 // RunAgent runs an agent until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its end.
 func RunAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootReport, logOut io.Writer) error {
-	log := newLogger(logOut, cfg.NodeConfig)
+	log := newLogger(logOut, &cfg.NodeConfig)
 	err := runAgent(ctx, cfg, version, boot, log)
 	if err != nil {
 		boot.Fail(err)
@@ -146,7 +146,8 @@ func (a *agent) run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		defer stop()
-		all := []component.Component{component.Func("kubelet", a.kubelet), component.Func("routes", a.keepRoutes)}
+		// The node is Ready when it has a network, which it has when the server has given it addresses: the kubelet comes last.
+		all := []component.Component{component.Func("routes", a.keepRoutes), component.Func("kubelet", a.kubelet)}
 		if a.node.embedded != nil {
 			all = append([]component.Component{a.node.embedded}, all...)
 		}
