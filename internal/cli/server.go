@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/gcroom"
 )
 
 // defaultConfigFile is read when it exists and --config is not given.
@@ -33,6 +34,7 @@ on the command line wins.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.DataDir = dataDir(cmd)
+			cfg.Flags = told(cmd.Flags())
 			if err := cfg.Complete(); err != nil {
 				return err
 			}
@@ -40,6 +42,7 @@ on the command line wins.`,
 			if err != nil {
 				return err
 			}
+			gcroom.Keep()
 			return daemon.Run(cmd.Context(), cfg, Version, report, cmd.ErrOrStderr())
 		},
 	}
@@ -146,6 +149,18 @@ func flagText(value any) (string, error) {
 	default:
 		return fmt.Sprint(v), nil
 	}
+}
+
+// told are all flags with their values, but for secrets.
+func told(flags *pflag.FlagSet) map[string]string {
+	out := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		out[f.Name] = f.Value.String()
+		if f.Name == "token" && out[f.Name] != "" {
+			out[f.Name] = "[redacted]"
+		}
+	})
+	return out
 }
 
 func bootReport() (*daemon.BootReport, error) {

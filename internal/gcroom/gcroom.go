@@ -1,0 +1,110 @@
+// Package gcroom lets the heap grow under load and keeps it small at rest.
+//
+// The collector's work for each byte allocated is the live heap over the room that the heap may grow by until the next collection.
+// Go's default makes the room as large as what is live: a small heap, such as a server's that holds little, is then collected many
+// times a second under load. Here a process that collects often gets room in bytes, and gives it back when it does not.
+//
+//	rest ──► two collections within busyWithin of each other ──► busy: at least room until the next one
+//	  ▲                                                             │
+//	  └──────────────── none for calmAfter ◄────────────────────────┘
+package gcroom
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	busyWithin = 500 * time.Millisecond
+	calmAfter  = 3 * time.Second
+	// atRest is Go's default: room for as much again as is live.
+	atRest = 100
+)
+
+// room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
+func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
+
+// percent is the setting that gives a heap with so many live bytes that room.
+func percent(live, room uint64) int {
+	if live == 0 {
+		return atRest
+	}
+	return max(atRest, int(room*100/live))
+}
+
+// keeper is told of every collection.
+type keeper struct {
+	room uint64
+	set  func(percent int)
+	live func() uint64
+	now  func() time.Time
+
+	mu   sync.Mutex
+	last time.Time
+	busy bool
+	calm *time.Timer // runs while busy
+}
+
+// Keep begins, for this process. Whoever has set GOGC has decided otherwise.
+func Keep() {
+	var machine unix.Sysinfo_t
+	if os.Getenv("GOGC") != "" || unix.Sysinfo(&machine) != nil {
+		return
+	}
+	k := &keeper{room: room(uint64(machine.Totalram) * uint64(machine.Unit)), set: func(p int) { debug.SetGCPercent(p) }, live: liveBytes, now: time.Now}
+	onCollection(k.collected)
+}
+
+// collected is called once after each collection.
+func (k *keeper) collected() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	since := now.Sub(k.last)
+	k.last = now
+	switch {
+	case k.busy:
+		k.calm.Reset(calmAfter)
+	case since < busyWithin:
+		k.busy = true
+		k.calm = time.AfterFunc(calmAfter, k.calmed)
+	default:
+		return
+	}
+	k.set(percent(k.live(), k.room))
+}
+
+func (k *keeper) calmed() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.now().Sub(k.last) < calmAfter {
+		return // a collection came between; it has set the timer anew
+	}
+	k.busy = false
+	k.set(atRest)
+}
+
+func liveBytes() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// mark is an object that nobody holds.
+type mark struct{ _ [16]byte }
+
+// onCollection calls f after each collection, on the goroutine of finalizers: f must be short.
+func onCollection(f func()) {
+	var again func(*mark)
+	again = func(m *mark) {
+		f()
+		runtime.SetFinalizer(m, again)
+	}
+	runtime.SetFinalizer(&mark{}, again)
+}

@@ -1,0 +1,79 @@
+package gcroom
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPercent(t *testing.T) {
+	for _, c := range []struct {
+		live, room uint64
+		want       int
+	}{
+		{0, 100, 100},   // unknown
+		{50, 200, 400},  // a small heap gets the room
+		{400, 200, 100}, // a large one has more anyway
+	} {
+		if got := percent(c.live, c.room); got != c.want {
+			t.Errorf("percent(%d, %d) = %d, want %d", c.live, c.room, got, c.want)
+		}
+	}
+}
+
+func TestRoom(t *testing.T) {
+	if got := room(1 << 30); got != 32<<20 {
+		t.Errorf("on 1 GiB: %d", got)
+	}
+	if got := room(64 << 30); got != 192<<20 {
+		t.Errorf("on 64 GiB: %d", got)
+	}
+}
+
+func TestKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set []int
+		k := &keeper{
+			room: 200, live: func() uint64 { return 50 }, now: time.Now,
+			set: func(p int) { set = append(set, p) },
+		}
+		expect := func(what string, want ...int) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(set, want) {
+				t.Fatalf("%s: set %v, want %v", what, set, want)
+			}
+		}
+		k.collected()
+		time.Sleep(time.Minute)
+		k.collected()
+		expect("at rest")
+		time.Sleep(busyWithin / 2)
+		k.collected()
+		expect("busy", 400)
+		time.Sleep(calmAfter - time.Millisecond)
+		k.collected()
+		time.Sleep(calmAfter - time.Millisecond)
+		expect("still busy: it collects seldom because it has room", 400, 400)
+		time.Sleep(time.Millisecond)
+		expect("calm", 400, 400, 100)
+		time.Sleep(time.Hour)
+		k.collected()
+		expect("at rest again", 400, 400, 100)
+	})
+}
+
+func TestOnCollection(t *testing.T) {
+	called := make(chan struct{}, 10)
+	onCollection(func() { called <- struct{}{} })
+	for range 3 {
+		runtime.GC()
+		select {
+		case <-called:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a collection was not told")
+		}
+	}
+}
