@@ -18,6 +18,8 @@ RUNS     ?=
 BENCH    ?=
 # Packages of the unit lane: all of this module but those with a lane of their own.
 UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | grep -v -e /internal/sim$$ -e /internal/warm$$)
+# How long each fuzz target runs.
+FUZZTIME ?= 30s
 # Where the real lane's time goes is containers, not processors: stories run side by side.
 E2E_TIME ?= 30m
 
@@ -33,7 +35,7 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n STEPS=n for sim, RUN=regexp for unit and e2e,'
+	@echo '  Variables: DATA_DIR=$(DATA_DIR) for up and down, UP="flags of podo up", SEED=n STEPS=n for sim, RUN=regexp for unit, e2e and fuzz,'
 	@echo '  PEER=upstream ONLY=regexp RUNS=n BENCH="flags of bin/bench" for bench'
 
 # The product, vet, staticcheck and the real lane are compiled alike, so that each package is compiled once for all of them and once
@@ -96,8 +98,12 @@ e2e: build images ## stories on real containers: needs root (RUN=regexp for some
 	@tools/deps nftables strace
 	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./test/e2e/...
 
+.PHONY: fuzz
+fuzz: ## feed every decoder with what nobody would write, each target for FUZZTIME=30s (RUN=regexp for some): the long lane
+	tools/fuzz $(FUZZTIME)
+
 .PHONY: test
-test: unit sim e2e ## everything that must pass: unit, a short simulation, e2e
+test: unit sim e2e clients ## everything that must pass: unit, a short simulation, e2e, and clients as programs use them
 
 .PHONY: check
 check: ## vet, staticcheck, gofumpt and the project's own analyzers

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-func config(t *testing.T, now time.Time) Config {
+func config(t testing.TB, now time.Time) Config {
 	return Config{
 		Dir: filepath.Join(t.TempDir(), "pki"), NodeName: "n1", NodeIP: net.ParseIP("10.1.2.3"),
 		ServiceIP: net.ParseIP("10.43.0.1"), ExtraSANs: []string{"api.example", "192.0.2.9"},
@@ -23,7 +23,7 @@ func config(t *testing.T, now time.Time) Config {
 	}
 }
 
-func ensure(t *testing.T, c Config) *Bundle {
+func ensure(t testing.TB, c Config) *Bundle {
 	t.Helper()
 	b, err := Ensure(c)
 	if err != nil {

@@ -58,11 +58,12 @@ func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p 
 
 // merge reads the patch, lets apply merge it, and says then what a strict decoder has to say of it.
 func (p *Patch) merge(o *Options, apply func(config map[string]any) (runtime.Object, error)) (runtime.Object, error) {
-	config := map[string]any{}
-	if err := yaml.Unmarshal(p.Data, &config); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	if tame := Tame(p.Data); tame != nil {
+		if _, err := mergeData(tame, apply); err != nil {
+			return nil, err
+		}
 	}
-	obj, err := apply(config)
+	obj, err := mergeData(p.Data, apply)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +76,14 @@ func (p *Patch) merge(o *Options, apply func(config map[string]any) (runtime.Obj
 		}
 	}
 	return obj, nil
+}
+
+func mergeData(data []byte, apply func(config map[string]any) (runtime.Object, error)) (runtime.Object, error) {
+	config := map[string]any{}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	return apply(config)
 }
 
 // applyNew creates what the patch describes.

@@ -2,12 +2,17 @@ package verbs
 
 import (
 	"errors"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -85,6 +90,44 @@ func FuzzContinue(f *testing.F) {
 		again, at, err := decodeContinue(encodeContinue(key, rev))
 		if err != nil || again != key || at != rev {
 			t.Errorf("%q: %+v at %d became %+v at %d, %v", s, key, rev, again, at, err)
+		}
+	})
+}
+
+// FuzzSelector: what selects objects of any kind is refused with a 400, or says of each whether it is meant, whatever index helps.
+func FuzzSelector(f *testing.F) {
+	kinds := slices.DeleteFunc(registry.All(), func(k *registry.Kind) bool { return k.Unstored })
+	for _, seed := range [][2]string{
+		{"a=b", "metadata.name=x"}, {"a in (b,c),!d,e notin (f)", "spec.nodeName=n,status.phase!=Running"}, {"a==b,c!=d", "metadata.namespace=default,metadata.namespace=x"},
+		{"a in (", "="}, {"x>5,y<1", "involvedObject.kind=Pod"}, {"-", "a\\,b=c\\=d"}, {strings.Repeat("a,", 3000), strings.Repeat("metadata.name=x,", 3000)}, {"\xff=\x00", "type=\xff"},
+	} {
+		for i := range kinds {
+			f.Add(uint8(i), seed[0], seed[1])
+		}
+	}
+	f.Fuzz(func(t *testing.T, i uint8, byLabel, byField string) {
+		k := kinds[int(i)%len(kinds)]
+		var o internalversion.ListOptions
+		err := scheme.ParameterCodec.DecodeParameters(url.Values{"labelSelector": {byLabel}, "fieldSelector": {byField}}, metav1.SchemeGroupVersion, &o)
+		if err != nil {
+			return
+		}
+		s, err := newSelector(k, "default", &o)
+		if err != nil {
+			if !apierrors.IsBadRequest(err) {
+				t.Errorf("%q %q: %v", byLabel, byField, err)
+			}
+			return
+		}
+		obj := k.New()
+		accessor(obj).SetName("x")
+		e := &view.Entry{Key: view.Key{Namespace: s.namespace, Name: "x"}, Object: obj, Meta: accessor(obj)}
+		got := s.matches(e)
+		if s.everything() && !got {
+			t.Errorf("%q %q means everything, and not %v", byLabel, byField, e.Key)
+		}
+		if _, _, ok := s.index(); ok && s.everything() {
+			t.Errorf("%q %q needs an index and means everything", byLabel, byField)
 		}
 	})
 }

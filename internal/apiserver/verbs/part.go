@@ -115,7 +115,9 @@ func (v *Verbs) applyPart(ctx context.Context, u user.Info, k *registry.Kind, re
 		return nil, err
 	}
 	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
-		obj, err := p.merge(&o, func(config map[string]any) (runtime.Object, error) { return owns.Applied(cur, config, o.Manager, p.Force) })
+		obj, err := p.merge(&o, func(config map[string]any) (runtime.Object, error) {
+			return owns.Applied(cur, config, o.Manager, p.Force)
+		})
 		if err != nil {
 			return nil, err
 		}

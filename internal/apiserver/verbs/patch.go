@@ -97,7 +97,16 @@ func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, 
 	return obj, warnings, err
 }
 
+// evaluate applies the patch; apply is what it was compiled to.
 func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o *Options) (runtime.Object, error) {
+	if tame := Tame(p.Data); tame != nil {
+		first := Patch{Type: p.Type, Data: tame, Validation: metav1.FieldValidationIgnore}
+		if apply, err := first.compile(); err != nil {
+			return nil, err
+		} else if _, err := apply(k, k.Out(cur)); err != nil {
+			return nil, err
+		}
+	}
 	r, err := apply(k, k.Out(cur))
 	if err != nil {
 		return nil, err

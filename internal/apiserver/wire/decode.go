@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,11 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 		if !ok {
 			return nil, unsupportedMedia(jsonType, yamlType)
 		}
+		if tame := verbs.Tame(raw); tame != nil {
+			if err := fresh(obj).(interface{ Unmarshal([]byte) error }).Unmarshal(tame); err != nil {
+				return nil, cannotHandle(got, want, err)
+			}
+		}
 		if err := m.Unmarshal(raw); err != nil {
 			return nil, cannotHandle(got, want, err)
 		}
@@ -93,6 +99,11 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 	if err := expect(got, want, accepts); err != nil {
 		return nil, err
 	}
+	if tame := verbs.Tame(data); tame != nil {
+		if _, err := kjson.UnmarshalStrict(tame, fresh(obj)); err != nil {
+			return nil, cannotHandle(got, want, err)
+		}
+	}
 	found, err := kjson.UnmarshalStrict(data, obj)
 	if err != nil {
 		return nil, cannotHandle(got, want, err)
@@ -100,6 +111,9 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 	obj.GetObjectKind().SetGroupVersionKind(want)
 	return append(strict, found...), nil
 }
+
+// fresh is a new object of obj's type.
+func fresh(obj runtime.Object) any { return reflect.New(reflect.TypeOf(obj).Elem()).Interface() }
 
 // fromYAML is the JSON of a YAML text, and its duplicate keys.
 func fromYAML(data []byte) (strict []error, out []byte, err error) {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"podo.dev/podo/internal/pki"
@@ -153,6 +156,54 @@ func TestMonstrousBodies(t *testing.T) {
 	if res.StatusCode != 413 {
 		t.Errorf("an endless body: %d", res.StatusCode)
 	}
+}
+
+// Quantities whose power of ten nobody could compute are refused at once, in whatever form they come; what only looks so is a text.
+func TestHugeQuantities(t *testing.T) {
+	w := newWorld(t)
+	admin := w.http(pki.Admin)
+	const pods = "/api/v1/namespaces/default/pods"
+	spec := func(number string) string {
+		return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","annotations":{"commit":"1e999999999"}},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":` + number + `}}}]}}`
+	}
+	for _, number := range []string{`"1e999999999"`, `"1e-999999999"`, `1e-999999999`, `"1e99999999999"`, `"1\u0065-\u0039999999"`, `" 1E-9999999 "`} {
+		for _, media := range []string{jsonType, yamlType} {
+			if media == yamlType && number[0] != '"' {
+				continue // a number of YAML, and as such 0
+			}
+			start := time.Now()
+			if res, b := w.do(admin, "POST", pods, spec(number), "Content-Type", media); res.StatusCode != 400 {
+				t.Errorf("%s as %s: %d %.300s", number, media, res.StatusCode, b)
+			}
+			if took := time.Since(start); took > 20*time.Second {
+				t.Errorf("%s as %s took %v", number, media, took)
+			}
+		}
+	}
+	for _, text := range []string{"1e999999999", "1e-999999999"} {
+		if res, b := w.do(admin, "POST", pods, protoPod(text), "Content-Type", protoType); res.StatusCode != 400 {
+			t.Errorf("%s in protobuf: %d %.300s", text, res.StatusCode, b)
+		}
+	}
+	if res, b := w.do(admin, "POST", pods, spec(`"1e-3"`)); res.StatusCode != 201 || !strings.Contains(b, `"commit":"1e999999999"`) {
+		t.Errorf("a text: %d %.300s", res.StatusCode, b)
+	}
+}
+
+// protoPod is a pod in protobuf whose container asks for the text's amount of cpu: no encoder of the library would write it.
+func protoPod(amount string) string {
+	p := pod("x")
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(strings.Repeat("7", len(amount)))}
+	raw, err := p.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	envelope := &k8sruntime.Unknown{TypeMeta: k8sruntime.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Raw: bytes.Replace(raw, []byte(strings.Repeat("7", len(amount))), []byte(amount), 1)}
+	b, err := envelope.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return "k8s\x00" + string(b)
 }
 
 type zeros struct{}
