@@ -43,6 +43,7 @@ func eventKind() *Kind {
 		Row:        func(obj runtime.Object, now time.Time) []any { return eventRow(obj.(*v1.Event), now) },
 		TTL:        func(runtime.Object) time.Duration { return eventTTL },
 		NotCached:  true,
+		Dependents: NoDependents,
 	}
 }
 

@@ -55,6 +55,8 @@ type Kind struct {
 	// Graceful, when set, decides how a deletion proceeds: it edits obj (deletionTimestamp and grace are set by the
 	// verbs from the returned value) and returns the seconds of grace; 0 deletes at once.
 	Graceful func(obj runtime.Object, o *metav1.DeleteOptions) (graceSeconds int64)
+	// Dependents is what becomes of an object's dependents when a deletion does not say it.
+	Dependents Dependents
 	// ReturnsDeleted says that the answer to a deletion is the object, not a Status.
 	ReturnsDeleted bool
 
@@ -84,6 +86,16 @@ type Kind struct {
 	// Subresources that are served otherwise than through Updates, for discovery: "binding", "log", "exec", ...
 	Subresources []Subresource
 }
+
+// Dependents are the objects that name another one as their owner.
+type Dependents int
+
+// What can become of them by default: they are deleted in the background, they stay without their owner, or the kind has none.
+const (
+	DeleteDependents Dependents = iota
+	OrphanDependents
+	NoDependents
+)
 
 // Served is how a row shows the objects of another one. What is stored and cached, and what every rule of the row gets, are objects of
 // the other row; clients read and write them in this form.

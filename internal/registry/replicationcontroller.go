@@ -80,6 +80,7 @@ func replicationControllerKind() *Kind {
 				AllowUnconditional: true,
 			},
 		},
+		Dependents: OrphanDependents,
 		Parts: map[string]Part{"scale": scalePart(
 			func(c *v1.ReplicationController) (wanted, have int32, selector string) {
 				if c.Spec.Replicas != nil {

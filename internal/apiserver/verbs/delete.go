@@ -115,7 +115,7 @@ func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref cli
 		w.same = true
 		return w, nil
 	}
-	collect(m, d)
+	collect(k.Dependents, m, d)
 	if !graceful && held(w.obj) {
 		markDeleting(m, v.c.Now())
 	}
@@ -210,8 +210,12 @@ func markDeleting(m metav1.Object, now time.Time) {
 	m.SetDeletionGracePeriodSeconds(&zero)
 }
 
-// collect notes in the finalizers what shall become of dependents. The options go before what the object already says.
-func collect(m metav1.Object, d *metav1.DeleteOptions) {
+// collect notes in the finalizers what shall become of dependents. The options go before what the object already says, and that before
+// what its kind does.
+func collect(byDefault registry.Dependents, m metav1.Object, d *metav1.DeleteOptions) {
+	if byDefault == registry.NoDependents {
+		return
+	}
 	orphan := slices.Contains(m.GetFinalizers(), metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(m.GetFinalizers(), metav1.FinalizerDeleteDependents)
 	switch {
@@ -222,6 +226,8 @@ func collect(m metav1.Object, d *metav1.DeleteOptions) {
 	case d.PropagationPolicy != nil:
 		orphan = *d.PropagationPolicy == metav1.DeletePropagationOrphan
 		foreground = *d.PropagationPolicy == metav1.DeletePropagationForeground
+	case !orphan && !foreground:
+		orphan = byDefault == registry.OrphanDependents
 	}
 	var keep []string
 	for _, f := range m.GetFinalizers() {

@@ -73,6 +73,49 @@ func TestPropagationBecomesAFinalizer(t *testing.T) {
 	}
 }
 
+// A deletion that does not say what becomes of dependents does what the kind always did, unless the object itself says it.
+func TestDefaultDependents(t *testing.T) {
+	w := newWorld(t)
+	one := int32(1)
+	rc := func(name string, finalizers ...string) {
+		w.create(&v1.ReplicationController{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Finalizers: finalizers},
+			Spec: v1.ReplicationControllerSpec{Replicas: &one, Selector: map[string]string{"a": "b"}, Template: &v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}},
+			}},
+		})
+	}
+	background := metav1.DeletePropagationBackground
+	rc("quiet")
+	rc("said")
+	rc("own", metav1.FinalizerDeleteDependents)
+	for name, c := range map[string]struct {
+		o    metav1.DeleteOptions
+		want string
+	}{
+		"quiet": {want: metav1.FinalizerOrphanDependents},
+		"said":  {o: metav1.DeleteOptions{PropagationPolicy: &background}},
+		"own":   {want: metav1.FinalizerDeleteDependents},
+	} {
+		ref := client.Resource{Resource: "replicationcontrollers"}.At("default", name)
+		if _, deleted, err := w.Delete(w.ctx, admin, ref, &c.o, Options{}); err != nil || deleted != (c.want == "") {
+			t.Fatalf("%s: deleted %v, %v", name, deleted, err)
+		}
+		if c.want == "" {
+			continue
+		}
+		if got := accessor(w.get(ref)).GetFinalizers(); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	// Events have no dependents, whatever a deletion says.
+	orphan := metav1.DeletePropagationOrphan
+	w.create(&v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, InvolvedObject: v1.ObjectReference{Namespace: "default"}})
+	if _, deleted, err := w.Delete(w.ctx, admin, client.Events.At("default", "e"), &metav1.DeleteOptions{PropagationPolicy: &orphan}, Options{}); err != nil || !deleted {
+		t.Errorf("an event: deleted %v, %v", deleted, err)
+	}
+}
+
 func TestDeletePreconditions(t *testing.T) {
 	w := newWorld(t)
 	cm := w.create(configMap("a")).(*v1.ConfigMap)

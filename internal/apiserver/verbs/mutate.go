@@ -46,14 +46,26 @@ var bindRules = registry.Update{AllowUnconditional: true}
 // Bind assigns a pod to a node: spec.nodeName and the condition PodScheduled. It refuses a pod that is bound, gated or on its
 // way out.
 func (v *Verbs) Bind(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
-	ref := client.Pods.At(b.Namespace, b.Name)
-	k, err := v.kind(ref.Resource)
-	if err != nil {
-		return err
-	}
 	if err := authz.Check(ctx, v.c.Authorizer, &authz.Attributes{
 		User: u, Verb: "create", Resource: "pods", Subresource: "binding", Namespace: b.Namespace, Name: b.Name,
 	}); err != nil {
+		return err
+	}
+	return v.bind(ctx, u, b, o)
+}
+
+// BindByCollection is the same through the collection "bindings", with a right of its own.
+func (v *Verbs) BindByCollection(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
+	if err := v.authorize(ctx, u, "create", client.Resource{Resource: "bindings"}.At(b.Namespace, ""), nil); err != nil {
+		return err
+	}
+	return v.bind(ctx, u, b, o)
+}
+
+func (v *Verbs) bind(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
+	ref := client.Pods.At(b.Namespace, b.Name)
+	k, err := v.kind(ref.Resource)
+	if err != nil {
 		return err
 	}
 	if errs := podobject.ValidateBinding(b); len(errs) > 0 {

@@ -85,6 +85,14 @@ func TestPrivilegeEscalation(t *testing.T) {
 		{"a command in a pod of mine", nodeOne, "POST " + ns + "/pods/p1/exec?command=sh", "", "", 403, `cannot create resource \"pods/exec\"`},
 		{"bind a pod to myself", nodeOne, "POST " + ns + "/pods/p2/binding", "", `{"target":{"name":"n1"}}`, 403, `pods/binding`},
 
+		// Subresources and collections that do the same have rights of their own.
+		{"bind a pod through the collection", "jane", "POST " + ns + "/bindings", "", `{"metadata":{"name":"p1"},"target":{"name":"n2"}}`, 403, `cannot create resource \"bindings\"`},
+		{"bind through the collection with the right to the subresource", "binder", "POST " + ns + "/bindings", "", `{"metadata":{"name":"p1"},"target":{"name":"n2"}}`, 403, `cannot create resource \"bindings\"`},
+		{"an eviction is no deletion", "jane", "POST " + ns + "/pods/p1/eviction", "", `{"metadata":{"name":"p1"}}`, 403, `pods/eviction`},
+		{"an ephemeral container is no update", "jane", "PATCH " + ns + "/pods/p1/ephemeralcontainers", "Content-Type: application/merge-patch+json", `{}`, 403, `pods/ephemeralcontainers`},
+		{"a resize is no update", "jane", "PATCH " + ns + "/pods/p1/resize", "Content-Type: application/merge-patch+json", `{}`, 403, `pods/resize`},
+		{"finalize a namespace", "jane", "PUT /api/v1/namespaces/team/finalize", "", `{"metadata":{"name":"team"},"spec":{}}`, 403, `namespaces/finalize`},
+
 		// Paths.
 		{"dots in a namespace", "jane", "GET /api/v1/namespaces/team/../vault/secrets/gold", "", "", 403, ``},
 		{"escaped dots", "jane", "GET /api/v1/namespaces/team/pods/..%2F..%2Fvault%2Fsecrets%2Fgold", "", "", 0, ``},
@@ -144,6 +152,8 @@ func TestWhatIsAllowed(t *testing.T) {
 		{"root|system:masters", "GET " + rbacPath + "/rolebindings", "", ""}, // a consistent read: what was written has been seen then
 		{"joe", "GET " + ns + "/pods", "", ""},
 		{"max", "POST " + rbacPath + "/clusterroles", "", role("ClusterRole", `{"verbs":["get"],"apiGroups":["rbac.authorization.k8s.io"],"resources":["clusterroles"]}`)},
+		{"root|system:masters", "POST " + ns + "/pods", "", `{"metadata":{"name":"free"},"spec":{"containers":[{"name":"c","image":"i"}]}}`},
+		{"collector", "POST " + ns + "/bindings", "", `{"metadata":{"name":"free"},"target":{"name":"n2"}}`},
 		{nodeOne, "GET " + ns + "/secrets/one", "", ""},
 		{nodeOne, "POST " + ns + "/pods", "", fmt.Sprintf(mirror, "")},
 		{nodeOne, "PATCH /api/v1/nodes/n1", "Content-Type: application/merge-patch+json", `{"metadata":{"labels":{"mine":"x","kubernetes.io/arch":"amd64"}}}`},

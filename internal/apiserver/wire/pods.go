@@ -54,8 +54,16 @@ func (c *call) special(u user.Info) bool {
 
 var bindingGVK = v1.SchemeGroupVersion.WithKind("Binding")
 
-// bind also serves POST .../bindings, where the name is the object's.
+// bind also serves POST .../bindings, where the name is the object's and the right another.
 func (c *call) bind(u user.Info) error {
+	bind := c.s.c.Verbs.Bind
+	if c.info.Resource == "bindings" {
+		bind = c.s.c.Verbs.BindByCollection
+		// Before anything is read of the body, as for any write.
+		if err := c.s.c.Verbs.Authorize(c.r.Context(), u, "create", c.info.ref()); err != nil {
+			return err
+		}
+	}
 	var o metav1.CreateOptions
 	o.Kind = "CreateOptions"
 	if err := params(c.r.URL.Query(), &o, metavalidation.ValidateCreateOptions); err != nil {
@@ -75,7 +83,7 @@ func (c *call) bind(u user.Info) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", b.Namespace, c.info.Namespace))
 	}
 	b.Namespace = c.info.Namespace
-	if err := c.s.c.Verbs.Bind(c.r.Context(), u, b, c.options(o.DryRun)); err != nil {
+	if err := bind(c.r.Context(), u, b, c.options(o.DryRun)); err != nil {
 		return err
 	}
 	c.status(http.StatusCreated, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
