@@ -26,6 +26,7 @@ import (
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
@@ -33,6 +34,7 @@ import (
 type world struct {
 	t           *testing.T
 	view        *view.View
+	store       store.Store
 	admin       client.Client
 	controllers client.Client
 }
@@ -45,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, view: v, admin: local.Admin(vs), controllers: local.Controllers(vs)}
+	return &world{t: t, view: v, store: s, admin: local.Admin(vs), controllers: local.Controllers(vs)}
 }
 
 func (w *world) run(c component.Component, err error) (stop func()) {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"net/netip"
 
+	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/controllers/kubernetesservice"
+	"podo.dev/podo/internal/controllers/legacytokens"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/secrettokens"
+	"podo.dev/podo/internal/controllers/serviceaddresses"
 	"podo.dev/podo/internal/controllers/tokencleaner"
 )
 
@@ -22,6 +26,24 @@ func (s *server) newSecretTokens(_ context.Context, c client.Client) (*loop.Loop
 
 func (s *server) newTokenCleaner(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return tokencleaner.New(s.control.view, c, s.log)
+}
+
+func (s *server) newLegacyTokens(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return legacytokens.New(s.control.view, c, legacytokens.Period, s.log)
+}
+
+// newServiceAddresses acts as the server itself, as upstream's does.
+func (s *server) newServiceAddresses(ctx context.Context, _ client.Client) (*loop.Loop, error) {
+	ports, err := admit.ParseNodePorts(s.cfg.ServiceNodePortRange)
+	if err != nil {
+		return nil, err
+	}
+	c := local.Admin(s.control.verbs)
+	return serviceaddresses.New(serviceaddresses.Config{
+		View: s.control.view, Client: c, FirstPort: ports.First, LastPort: ports.Last, Logger: s.log,
+		Events:     events.New(ctx, c, "ipallocator-repair-controller", "", s.log),
+		PortEvents: events.New(ctx, c, "portallocator-repair-controller", "", s.log),
+	})
 }
 
 // newKubernetesService acts as the server itself, as upstream's does.

@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"podo.dev/podo/internal/registry/podspec"
 	"podo.dev/podo/internal/view"
 )
 
@@ -62,11 +63,11 @@ func (r *related) any(namespace string, is func(*v1.Pod) bool) bool {
 }
 
 func (r *related) secret(namespace, name string) bool {
-	return r.any(namespace, func(p *v1.Pod) bool { return usesSecret(p, name) }) || r.volumeSecret(namespace, name)
+	return r.any(namespace, func(p *v1.Pod) bool { return podspec.UsesSecret(p, name) }) || r.volumeSecret(namespace, name)
 }
 
 func (r *related) configMap(namespace, name string) bool {
-	return r.any(namespace, func(p *v1.Pod) bool { return usesConfigMap(p, name) })
+	return r.any(namespace, func(p *v1.Pod) bool { return podspec.UsesConfigMap(p, name) })
 }
 
 func (r *related) serviceAccount(namespace, name string) bool {
