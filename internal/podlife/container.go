@@ -120,7 +120,7 @@ type Container struct {
 
 	Startup, Readiness Verdict
 	StopWhy            string // why this one instance is being stopped, when the pod is not
-	Again              bool   // it is being stopped in order to run anew, whatever it exits with
+	Again              bool   // it is being stopped in order to run anew, whatever it exits with; until it does
 
 	Target string // of an ephemeral one: whose processes it is to see
 

@@ -145,7 +145,8 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.State.Waiting = s.waiting(c)
 	case in.State == InstanceRunning:
 		out.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(in.StartedAt.Truncate(time.Second))}
-	case c.Reason != "" && s.Stage <= Running && (c.Stage != Exited || s.restarts(c)):
+	case (c.Reason != "" || c.Again) && s.Stage <= Running && (c.Stage != Exited || s.restarts(c)):
+		// Once a container was told as ended by itself, the API does not take it that it runs again, unless the policy says so.
 		out.State.Waiting = s.waiting(c)
 		last = in
 	default:

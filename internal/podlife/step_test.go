@@ -584,6 +584,11 @@ func TestLivenessRestarts(t *testing.T) {
 		w.term0 = policy != v1.RestartPolicyNever
 		w.step(Tick{})
 		w.until(time.Second)
+		w.after = func() {
+			if st := w.cstatus("m"); st.State.Terminated != nil && policy == v1.RestartPolicyOnFailure {
+				t.Fatalf("told as ended, after which the API does not take that it runs: %+v", st)
+			}
+		}
 		w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Liveness})
 		w.until(30 * time.Second)
 		if got := w.status().Phase; got != want.phase || len(starts(w, "m")) != want.starts || !told(w, "Killing", want.message) {

@@ -226,7 +226,7 @@ func (m *mover) adopt(c *Container, inst *Instance) {
 	}
 	c.Cur, c.Attempt, c.knownAt = inst, inst.Attempt, m.now
 	c.seen = nil
-	c.hookDone, c.asked, c.deadline, c.StopWhy, c.Again = false, time.Time{}, time.Time{}, "", false
+	c.hookDone, c.asked, c.deadline, c.StopWhy = false, time.Time{}, time.Time{}, ""
 	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
 }
 
@@ -237,7 +237,7 @@ func (m *mover) apply(c *Container, inst *Instance) {
 		switch c.Stage {
 		case Created, Launching, Unsure:
 			c.Cur, c.Stage = inst, Up
-			c.Reason, c.Message, c.retry = "", "", retry{}
+			c.Reason, c.Message, c.retry, c.Again = "", "", retry{}, false
 			if l := c.spec.Lifecycle; l != nil && l.PostStart != nil && m.Stage <= Running {
 				c.Stage = Hooking
 				m.do(RunHook{Container: c.Name, ID: inst.ID, Hook: PostStart})
@@ -261,6 +261,7 @@ func (m *mover) exited(c *Container, inst *Instance) {
 	if c.StopWhy == "" && c.Reason != "PostStartHookError" {
 		c.Reason, c.Message = "", ""
 	}
+	c.Again = c.Again && c.stopping()
 	c.Cur, c.Stage, c.retry = inst, Exited, retry{}
 	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
 	m.setProbes(c, NoProbes)

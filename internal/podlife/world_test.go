@@ -29,6 +29,7 @@ type world struct {
 	events []Tell
 	done   map[string]bool // sandbox/name that ended well
 	term0  bool            // TERM ends containers with 0
+	after  func()          // called after each step, when set
 
 	limits map[string]amounts   // of containers, by id
 	full   func(*v1.Pod) string // why the node has no room for what a pod asks for; nil is room for all
@@ -90,6 +91,9 @@ func (w *world) step(ev Event) {
 	next, fx := Step(old, ev, w.now)
 	w.checkStep(old, next, ev, fx)
 	w.state = next
+	if w.after != nil {
+		w.after()
+	}
 	for _, e := range fx {
 		w.begin(e)
 	}
