@@ -23,6 +23,7 @@ type run struct {
 	out     *outbox
 	nodes   *view.Watcher
 	pods    *view.Watcher
+	spaces  *view.Watcher // namespaces
 	// preempting are the pods whose victims are being deleted.
 	preempting map[types.UID]bool
 }
@@ -40,6 +41,12 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	if r.pods, err = c.View.Watch(pods, snapshot.Rev()); err != nil {
 		return r, err
 	}
+	if r.spaces, err = c.View.Watch(namespaces, snapshot.Rev()); err != nil {
+		return r, err
+	}
+	for e := range snapshot.All(namespaces, "", view.Key{}) {
+		r.cluster.SetNamespace(e.Key.Name, e.Meta.GetLabels())
+	}
 	for e := range snapshot.All(nodes, "", view.Key{}) {
 		r.cluster.SetNode(e.Object.(*v1.Node))
 	}
@@ -51,7 +58,7 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 }
 
 func (r *run) close() {
-	for _, w := range []*view.Watcher{r.nodes, r.pods} {
+	for _, w := range []*view.Watcher{r.nodes, r.pods, r.spaces} {
 		if w != nil {
 			w.Close()
 		}
@@ -87,6 +94,7 @@ func (r *run) loop(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-r.nodes.Ready():
 		case <-r.pods.Ready():
+		case <-r.spaces.Ready():
 		case res := <-r.out.results:
 			r.settle(res)
 		case res := <-r.out.cleared:
@@ -120,6 +128,16 @@ func (r *run) absorb(ctx context.Context) error {
 				r.nodeChanged(c, now)
 			}
 			continue
+		case <-r.spaces.Ready():
+			changes, _, err := r.spaces.Next(ctx)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			for _, c := range changes {
+				r.namespaceChanged(c, now)
+			}
+			continue
 		case <-r.pods.Ready():
 			changes, _, err := r.pods.Next(ctx)
 			if err != nil {
@@ -139,11 +157,23 @@ func (r *run) absorb(ctx context.Context) error {
 func (r *run) nodeChanged(c view.Change, now time.Time) {
 	if c.New == nil {
 		r.cluster.RemoveNode(c.Old.Key.Name)
+		r.wakeSpread("node "+c.Old.Key.Name+" left", now)
 		return
 	}
 	node := c.New.Object.(*v1.Node)
 	if r.cluster.SetNode(node) {
 		r.wake("node "+node.Name+" changed", r.cluster.Node(node.Name), now)
+		r.wakeSpread("node "+node.Name+" changed", now)
+	}
+}
+
+func (r *run) namespaceChanged(c view.Change, now time.Time) {
+	if c.New == nil {
+		r.cluster.RemoveNamespace(c.Old.Key.Name)
+		return
+	}
+	if name := c.New.Key.Name; r.cluster.SetNamespace(name, c.New.Meta.GetLabels()) {
+		r.queue.Wake("namespace "+name+" changed", related, now)
 	}
 }
 
@@ -162,8 +192,12 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 		r.dropPod(pod, "ended", now)
 	case pod.Spec.NodeName != "":
 		r.forgetWaiting(pod, now)
+		was := r.cluster.PlacedAs(pod.UID)
 		if freed := r.cluster.SetPod(pod); freed != nil {
 			r.wake("pod "+pod.Name+" shrank", freed, now)
+		}
+		if is := r.cluster.PlacedAs(pod.UID); is != was {
+			r.wakeRelated("pod "+pod.Name+" placed", was, is, now)
 		}
 	case pod.DeletionTimestamp != nil:
 		// Never bound from here on: if it is assumed, its bind is under way and the API server decides.
@@ -187,8 +221,10 @@ func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
 
 func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
 	r.forgetWaiting(pod, now)
+	was := r.cluster.PlacedAs(pod.UID)
 	if freed := r.cluster.RemovePod(pod.UID); freed != nil {
 		r.wake("pod "+pod.Name+" "+how, freed, now)
+		r.wakeRelated("pod "+pod.Name+" "+how, was, nil, now)
 	}
 }
 
@@ -199,7 +235,7 @@ func (r *run) wake(why string, on *framework.Node, now time.Time) {
 		return
 	}
 	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
-		switch r.planner.Helps(s, on) {
+		switch r.planner.Helps(r.cluster, s, on) {
 		case plan.Room:
 			return anyItem
 		case plan.Victims:
@@ -228,6 +264,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	if d.Node != nil {
 		r.config.Append(rec.Move("", d.Node.Name).With("try", item.Attempts).With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
 		r.cluster.Assume(item.Pod, d.Node.Name)
+		r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
 		r.out.bind(bindJob{item: item, pod: pod, node: d.Node.Name, since: now})
 		return
 	}
@@ -250,6 +287,7 @@ func (r *run) settle(res bindResult) {
 	}
 	now := time.Now()
 	pod := res.job.pod
+	was := r.cluster.PlacedAs(pod.UID)
 	freed := r.cluster.Forget(pod.UID)
 	if item := r.queue.Item(pod.UID); item != nil {
 		r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: res.err.Error()})
@@ -257,6 +295,7 @@ func (r *run) settle(res bindResult) {
 	}
 	if freed != nil {
 		r.wake("bind of "+pod.Name+" failed", freed, now)
+		r.wakeRelated("bind of "+pod.Name+" failed", was, nil, now)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 
@@ -34,7 +35,7 @@ type Config struct {
 
 	// SchedulerName selects the pods by spec.schedulerName. Default "default-scheduler".
 	SchedulerName string
-	Plugins       plugins.Set // default: plugins.Default()
+	Plugins       plugins.Set // default: plugins.Default
 	// Budgets are those that pods have now; default: there are none.
 	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.
@@ -61,7 +62,8 @@ func (c *Config) Validate() error {
 		c.SchedulerName = v1.DefaultSchedulerName
 	}
 	if c.Plugins.Sort == nil {
-		c.Plugins = plugins.Default()
+		v := c.View
+		c.Plugins = plugins.Default(func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) })
 	}
 	if c.Budgets == nil {
 		c.Budgets = func() []framework.Budget { return nil }
@@ -93,8 +95,9 @@ func New(c Config) (*Scheduler, error) {
 func (s *Scheduler) Name() string { return "scheduler" }
 
 var (
-	pods  = schema.GroupResource(client.Pods)
-	nodes = schema.GroupResource(client.Nodes)
+	pods       = schema.GroupResource(client.Pods)
+	nodes      = schema.GroupResource(client.Nodes)
+	namespaces = schema.GroupResource(client.Namespaces)
 )
 
 // Run schedules until ctx ends. When the view no longer retains what came after the last look, it starts anew from a fresh

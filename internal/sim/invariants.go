@@ -133,7 +133,7 @@ func (w *World) noneForgotten(s view.Snapshot) {
 			c.SetPod(p)
 		}
 	}
-	planner := plan.New(plugins.Default(), 1)
+	planner := plan.New(plugins.Default(nil), 1)
 	for _, p := range pods(s) {
 		if p.Spec.NodeName != "" || len(p.Spec.SchedulingGates) > 0 || ended(p) {
 			continue

@@ -25,8 +25,9 @@ type Node struct {
 	Nominated []*Pod
 
 	// Epoch is another one whenever Object changed in a way that a plug-in can see. No two nodes ever share one.
-	Epoch uint64
-	slot  int
+	Epoch   uint64
+	slot    int
+	tallies *tallies
 }
 
 // Cluster is every node and every pod that takes something of one: assigned and not ended, or assumed. An assumed pod has been
@@ -47,6 +48,7 @@ type Cluster struct {
 	nominated map[types.UID]*Node
 	epoch     uint64
 	shapes    Shapes
+	tallies   *tallies
 }
 
 type place struct {
@@ -57,7 +59,9 @@ type place struct {
 
 // NewCluster is an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}, nominated: map[types.UID]*Node{}}
+	c := &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}, nominated: map[types.UID]*Node{}}
+	c.tallies = newTallies(func() []*Node { return c.Nodes })
+	return c
 }
 
 // Shape reduces a pod that waits for a node.
@@ -79,6 +83,14 @@ func (c *Cluster) Placed(uid types.UID) (node string, assumed bool) {
 	return "", false
 }
 
+// PlacedAs is a pod that takes something of a node, as it was last accounted for; nil when it takes nothing.
+func (c *Cluster) PlacedAs(uid types.UID) *Pod {
+	if p := c.pods[uid]; p != nil {
+		return p.pod
+	}
+	return nil
+}
+
 // Assumed are the pods decided upon and not seen bound.
 func (c *Cluster) Assumed() []*Pod {
 	var out []*Pod
@@ -93,7 +105,7 @@ func (c *Cluster) Assumed() []*Pod {
 func (c *Cluster) node(name string) *Node {
 	n := c.byName[name]
 	if n == nil {
-		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1}
+		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1, tallies: c.tallies}
 		c.byName[name] = n
 	}
 	return n
@@ -112,7 +124,7 @@ func (c *Cluster) SetNode(object *v1.Node) (changed bool) {
 	}
 	alloc, pods := ResourcesOf(object.Status.Allocatable)
 	if alloc.Equal(&n.Allocatable) && pods == n.MaxPods && old.Spec.Unschedulable == object.Spec.Unschedulable &&
-		maps.Equal(old.Labels, object.Labels) && slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, sameTaint) {
+		sameLabels(old.Labels, object.Labels) && slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, sameTaint) {
 		return false // a heartbeat
 	}
 	c.readNode(n)
@@ -128,7 +140,12 @@ func (c *Cluster) readNode(n *Node) {
 	c.epoch++
 	n.Epoch = c.epoch
 	c.Generation++
+	for t := range c.tallies.all() {
+		t.look(n)
+	}
 }
+
+func sameLabels(a, b map[string]string) bool { return maps.Equal(a, b) }
 
 // RemoveNode forgets a node's object. Its pods stay known until they go.
 func (c *Cluster) RemoveNode(name string) {
@@ -141,6 +158,9 @@ func (c *Cluster) RemoveNode(name string) {
 	c.Nodes[len(c.Nodes)-1] = nil
 	c.Nodes = c.Nodes[:len(c.Nodes)-1]
 	n.Object, n.slot = nil, -1
+	for t := range c.tallies.all() {
+		t.drop(n)
+	}
 	c.Generation++
 	c.dropEmpty(n)
 }
@@ -160,6 +180,7 @@ func (c *Cluster) SetPod(object *v1.Pod) (freed *Node) {
 	}
 	p.assumed = false
 	same := p.pod.Object.Generation != 0 && p.pod.Object.Generation == object.Generation && !resized(object) && !resized(p.pod.Object)
+	same = same && sameLabels(p.pod.Object.Labels, object.Labels) && (p.pod.Object.DeletionTimestamp == nil) == (object.DeletionTimestamp == nil)
 	if p.node.Name == object.Spec.NodeName && same {
 		p.pod.Object = object
 		return nil
@@ -219,6 +240,7 @@ func (c *Cluster) remove(uid types.UID) *Node {
 	delete(c.pods, uid)
 	delete(p.node.Pods, uid)
 	p.node.account(p.pod, -1)
+	c.tallies.forget(p.pod)
 	c.Generation++
 	c.dropEmpty(p.node)
 	return p.node
@@ -226,6 +248,7 @@ func (c *Cluster) remove(uid types.UID) *Node {
 
 func (n *Node) account(pod *Pod, sign int64) {
 	s := pod.Shape
+	n.tallies.account(n, pod, sign)
 	n.Used.Add(&s.Requests, sign)
 	n.UsedCPU += sign * s.ScoreCPU
 	n.UsedMemory += sign * s.ScoreMemory

@@ -60,5 +60,24 @@ type Score interface {
 	Normalize(raw []int64)
 }
 
+// Relation is a plug-in that judges a node by where other pods are.
+type Relation interface {
+	Plugin
+	Weight() int64
+	// Relate finds what concerns a pod (its Object is nil when any of its shape is meant); nil when nothing does.
+	Relate(c *Cluster, pod *Pod) Related
+}
+
+// Related is what concerns one pod. It follows the cluster: pods may be lifted and put between calls.
+type Related interface {
+	// Binding tells whether Filter may reject at all.
+	Binding() bool
+	Filter(n *Node) *Rejection
+	// Explain tells what decided at a node that was rejected.
+	Explain(n *Node) []timeline.Field
+	// Score ranks nodes that passed, 0..100 each; false when it has no preference.
+	Score(nodes []*Node, scores []int64) bool
+}
+
 // MaxScore is the top of normalized scores.
 const MaxScore = 100

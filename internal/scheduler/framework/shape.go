@@ -29,6 +29,10 @@ type Shape struct {
 	SoftTolerations []v1.Toleration // those that concern PreferNoSchedule
 	Priority        int32
 	NeverPreempts   bool
+	// Relations is nil when the pod says nothing about other pods.
+	Relations *Relations
+
+	nodes string // what Required is made of
 }
 
 // Port is a port of the host that a pod takes. IP "" is every address.
@@ -136,8 +140,28 @@ func shapeKey(pod *v1.Pod, nodeName string) string {
 		T    []v1.Toleration          `json:",omitempty"`
 		P    *v1.PreemptionPolicy     `json:",omitempty"`
 		Y    *int32                   `json:",omitempty"`
-	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority})
+		L    any                      `json:",omitempty"`
+	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority, relationKey(pod)})
 	return string(key)
+}
+
+// relationKey is what decides about a pod that says something about other pods; nil when it does not.
+func relationKey(pod *v1.Pod) any {
+	if !relational(&pod.Spec) {
+		return nil
+	}
+	type relations struct {
+		N string
+		L map[string]string
+		T []v1.TopologySpreadConstraint
+		A *v1.PodAffinity
+		B *v1.PodAntiAffinity
+	}
+	k := relations{N: pod.Namespace, L: pod.Labels, T: pod.Spec.TopologySpreadConstraints}
+	if a := pod.Spec.Affinity; a != nil {
+		k.A, k.B = a.PodAffinity, a.PodAntiAffinity
+	}
+	return k
 }
 
 func makeShape(pod *v1.Pod, nodeName string) *Shape {
@@ -165,6 +189,9 @@ func makeShape(pod *v1.Pod, nodeName string) *Shape {
 		r := nodeaffinity.GetRequiredNodeAffinity(pod)
 		s.Required = &r
 	}
+	nodes, _ := json.Marshal([]any{spec.NodeSelector, affinity}) // maps with string keys, strings and numbers
+	s.nodes = string(nodes)
+	s.Relations = relationsOf(pod, s)
 	if affinity == nil {
 		return s
 	}

@@ -100,6 +100,11 @@ func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framewo
 			return f.Explain(pod.Shape, n)
 		}
 	}
+	for i, f := range p.set.Relations {
+		if f.Name() == r.Plugin && p.of[i] != nil {
+			return p.of[i].Explain(n)
+		}
+	}
 	return nil
 }
 

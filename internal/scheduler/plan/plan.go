@@ -51,6 +51,9 @@ type Planner struct {
 	memos map[*framework.Shape]*memo
 	order []*framework.Shape // of memos, oldest first
 
+	// of is what concerns the pod that is looked at, by the relation's index; nil where nothing does.
+	of []framework.Related
+
 	// Scratch, reused.
 	scratch  entry
 	feasible []*framework.Node
@@ -89,7 +92,9 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	shape := pod.Shape
 	m := p.memo(shape)
 	waits := c.NominatedTo(pod.Object.UID)
-	if m.diagnosis != nil && m.at == c.Generation && waits == nil {
+	bound := p.relate(c, pod)
+	shared := waits == nil && (!bound || shape.Relations != nil) // what holds for the pod holds for its shape
+	if m.diagnosis != nil && m.at == c.Generation && shared {
 		return Decision{Evaluated: len(c.Nodes), Diagnosis: m.diagnosis}
 	}
 	if m.uses > 1 && len(m.entries) < len(c.Nodes) {
@@ -108,7 +113,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	if len(p.feasible) == 0 {
 		d.Diagnosis = p.diagnose(c, m, pod)
-		if waits == nil { // what keeps others out is no obstacle to who waits
+		if shared {
 			m.diagnosis, m.at, m.futile = d.Diagnosis, c.Generation, ""
 		}
 		return d
@@ -222,7 +227,26 @@ func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rej
 			return r
 		}
 	}
+	for _, f := range p.of {
+		if f != nil && f.Binding() {
+			if r := f.Filter(n); r != nil {
+				return r
+			}
+		}
+	}
 	return nil
+}
+
+// relate finds what concerns the pod in where others are. occupied, victims and choose go by it until the next pod is looked at.
+// bound tells whether some of it may keep the pod off a node.
+func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) (bound bool) {
+	p.of = p.of[:0]
+	for _, r := range p.set.Relations {
+		x := r.Relate(c, pod)
+		p.of = append(p.of, x)
+		bound = bound || x != nil && x.Binding()
+	}
+	return bound
 }
 
 // hold puts the pods on the node that wait for room there, other than pod and those like it that have no name yet.
@@ -255,13 +279,14 @@ const (
 )
 
 // Helps tells what a node can do for pods of a shape.
-func (p *Planner) Helps(shape *framework.Shape, n *framework.Node) Help {
+func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framework.Node) Help {
 	for _, f := range p.static {
 		if f.Filter(shape, n) != nil {
 			return NoHelp
 		}
 	}
 	pod := &framework.Pod{Shape: shape}
+	p.relate(c, pod)
 	if p.occupied(pod, n) == nil {
 		return Room
 	}
@@ -311,6 +336,14 @@ func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
 		weight := s.Weight()
 		for i := range p.total {
 			p.total[i] += weight * p.raw[i]
+		}
+	}
+	for k, r := range p.of {
+		if r != nil && r.Score(p.feasible, p.raw) {
+			weight := p.set.Relations[k].Weight()
+			for i := range p.total {
+				p.total[i] += weight * p.raw[i]
+			}
 		}
 	}
 	best, ties := 0, 1

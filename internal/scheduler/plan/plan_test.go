@@ -150,6 +150,11 @@ func (o *oracle) reject(p *v1.Pod, n *v1.Node) []string {
 	if want := gpuOf(p); want > 0 && gpu+want > have.Value() {
 		out = append(out, "Insufficient example.com/gpu")
 	}
+	if len(out) == 0 {
+		if r := o.unrelated(p, n); r != "" {
+			return []string{r}
+		}
+	}
 	return out
 }
 
@@ -174,7 +179,7 @@ func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) 
 				soft[n.Name]++
 			}
 		}
-		if p.Spec.Affinity != nil {
+		if p.Spec.Affinity != nil && p.Spec.Affinity.NodeAffinity != nil {
 			for _, term := range p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
 				if e := term.Preference.MatchExpressions[0]; n.Labels[e.Key] == e.Values[0] {
 					prefer[n.Name] += int64(term.Weight)
@@ -183,8 +188,9 @@ func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) 
 		}
 		mostSoft, mostPrefer = max(mostSoft, soft[n.Name]), max(mostPrefer, prefer[n.Name])
 	}
+	related := o.relatedScores(p, feasible)
 	top, best := int64(-1), map[string]bool{}
-	for _, n := range feasible {
+	for i, n := range feasible {
 		var cpu, memory, rawCPU, rawMemory int64
 		for _, q := range append(o.on(n.Name), p) {
 			cpu, memory = cpu+cpuOf(q, 100), memory+memoryOf(q, 200<<20)
@@ -209,6 +215,7 @@ func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) 
 		if mostPrefer > 0 {
 			score += 2 * (100 * prefer[n.Name] / mostPrefer)
 		}
+		score += related[i]
 		if score > top {
 			top, best = score, map[string]bool{}
 		}
@@ -248,7 +255,10 @@ var (
 )
 
 func drawNode(t *rapid.T, name string) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone.Draw(t, "zone")}}}
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone.Draw(t, "zone"), "host": name}}}
+	if rapid.IntRange(0, 5).Draw(t, "bare") == 0 {
+		delete(n.Labels, "zone")
+	}
 	n.Spec.Taints = rapid.SliceOfNDistinct(taint, 0, 2, func(t v1.Taint) string { return t.Key }).Draw(t, "taints")
 	n.Spec.Unschedulable = rapid.IntRange(0, 5).Draw(t, "cordon") == 0
 	n.Status.Allocatable = v1.ResourceList{
@@ -312,6 +322,7 @@ func drawPod(t *rapid.T, uid string) *v1.Pod {
 				})
 		}
 	}
+	drawRelations(t, p)
 	return p
 }
 
@@ -321,7 +332,8 @@ func TestPlannerAgreesWithTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &oracle{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}}
 		c := framework.NewCluster()
-		p := plan.New(plugins.Default(), 7)
+		c.SetNamespace("other", namespaceLabels["other"])
+		p := plan.New(plugins.Default(nil), 7)
 		name := rapid.SampledFrom([]string{"n1", "n2", "n3", "n4", "n5", "n6"})
 		var shapes []*v1.Pod // reused, so that what is remembered of a shape is put to the test
 		serial := 0
@@ -418,7 +430,7 @@ func basicPod(i int) *v1.Pod {
 
 func TestSameSeedSameDecisions(t *testing.T) {
 	place := func(seed uint64) (out []string) {
-		c, p := bigCluster(50), plan.New(plugins.Default(), seed)
+		c, p := bigCluster(50), plan.New(plugins.Default(nil), seed)
 		for i := range 200 {
 			pod := c.Shape(basicPod(i))
 			d := p.Schedule(c, pod)
@@ -438,7 +450,7 @@ func TestSameSeedSameDecisions(t *testing.T) {
 
 // A daemon's pod names its node; only that one is looked at, and the others are counted as upstream does.
 func TestPodThatNamesItsNode(t *testing.T) {
-	c, p := bigCluster(3), plan.New(plugins.Default(), 1)
+	c, p := bigCluster(3), plan.New(plugins.Default(nil), 1)
 	pod := basicPod(1)
 	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
@@ -460,7 +472,7 @@ func TestPodThatNamesItsNode(t *testing.T) {
 }
 
 func BenchmarkSchedule5000Nodes(b *testing.B) {
-	c, p := bigCluster(5000), plan.New(plugins.Default(), 1)
+	c, p := bigCluster(5000), plan.New(plugins.Default(nil), 1)
 	i := 0
 	for b.Loop() {
 		pod := c.Shape(basicPod(i))

@@ -50,6 +50,7 @@ func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis
 	if known && m.futile != "" {
 		return Preemption{Text: m.futile}
 	}
+	p.relate(c, pod)
 	why := map[*framework.Rejection]int{}
 	if rest := d.Nodes - len(d.resolvable); rest > 0 {
 		why[notHelpful] = rest

@@ -92,7 +92,7 @@ func TestWhoHasToLeave(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, p := framework.NewCluster(), plan.New(plugins.Default(), 1)
+			c, p := framework.NewCluster(), plan.New(plugins.Default(nil), 1)
 			for _, x := range test.pods {
 				if c.Node(x.Spec.NodeName) == nil {
 					n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: x.Spec.NodeName}}
@@ -128,7 +128,7 @@ func told(p plan.Preemption) string {
 // Room that is made for a pod is not given to others below it, is there for itself and for those above it, and is free again when the
 // pod no longer waits.
 func TestNominatedPodsHoldTheirRoom(t *testing.T) {
-	c, p := framework.NewCluster(), plan.New(plugins.Default(), 1)
+	c, p := framework.NewCluster(), plan.New(plugins.Default(nil), 1)
 	for _, name := range []string{"n1", "n2"} {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("110")}
@@ -155,7 +155,7 @@ func TestNominatedPodsHoldTheirRoom(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", x.name, got, x.want)
 		}
 	}
-	if help := p.Helps(waiting.Shape, c.Node("n1")); help != plan.Room {
+	if help := p.Helps(c, waiting.Shape, c.Node("n1")); help != plan.Room {
 		t.Errorf("who waits is not helped by its room: %v", help)
 	}
 	c.Denominate(waiting.Object.UID)
@@ -221,7 +221,8 @@ func (o *oracle) leave(p *v1.Pod, n *v1.Node) (gone map[types.UID]bool, c cost, 
 func TestPreemptionAgreesWithTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &oracle{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}}
-		c, p := framework.NewCluster(), plan.New(plugins.Default(), 3)
+		c, p := framework.NewCluster(), plan.New(plugins.Default(nil), 3)
+		c.SetNamespace("other", namespaceLabels["other"])
 		priority := rapid.SampledFrom([]int32{-1, 0, 5, 100})
 		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 			n := drawNode(t, fmt.Sprint("n", i))
@@ -274,7 +275,7 @@ func TestPreemptionAgreesWithTheOracle(t *testing.T) {
 				}
 			}
 		}
-		again := plan.New(plugins.Default(), 3).Schedule(c, reduced)
+		again := plan.New(plugins.Default(nil), 3).Schedule(c, reduced)
 		if again.Node != nil || again.Diagnosis.Message("") != d.Diagnosis.Message("") {
 			t.Fatal("looking for victims changed the cluster")
 		}

@@ -42,7 +42,7 @@ func (NodeUnschedulable) Filter(s *framework.Shape, n *framework.Node) *framewor
 		return nil
 	}
 	taint := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
-	if tolerated(s.Tolerations, &taint) {
+	if framework.Tolerated(s.Tolerations, &taint) {
 		return nil
 	}
 	return cordoned

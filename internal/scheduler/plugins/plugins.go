@@ -2,7 +2,12 @@
 // functions of a pod's shape and a node.
 package plugins
 
-import "podo.dev/podo/internal/scheduler/framework"
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"podo.dev/podo/internal/scheduler/framework"
+)
 
 // Set is what a scheduler decides with. Filters run in order, static ones first; scores in any order.
 type Set struct {
@@ -11,10 +16,11 @@ type Set struct {
 	PreFilters []framework.PreFilter
 	Filters    []framework.Filter
 	Scores     []framework.Score
+	Relations  []framework.Relation // after the Filters
 }
 
-// Default is upstream's default profile as far as the plug-ins exist.
-func Default() Set {
+// Default is upstream's default profile as far as the plug-ins exist. like is described at PodTopologySpread; it may be nil.
+func Default(like func(*v1.Pod) labels.Selector) Set {
 	return Set{
 		PreEnqueue: []framework.PreEnqueue{SchedulingGates{}},
 		Sort:       PrioritySort{},
@@ -22,7 +28,8 @@ func Default() Set {
 		Filters: []framework.Filter{
 			NodeUnschedulable{}, NodeName{}, TaintToleration{}, NodeAffinity{}, NodePorts{}, NodeResourcesFit{},
 		},
-		Scores: []framework.Score{TaintToleration{}, NodeAffinity{}, NodeResourcesFit{}, BalancedAllocation{}},
+		Scores:    []framework.Score{TaintToleration{}, NodeAffinity{}, NodeResourcesFit{}, BalancedAllocation{}},
+		Relations: []framework.Relation{PodTopologySpread{Like: like}, InterPodAffinity{}},
 	}
 }
 

@@ -2,7 +2,6 @@ package plugins
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/timeline"
@@ -19,35 +18,15 @@ func (TaintToleration) Static() bool { return true }
 
 // Filter looks for a taint that is not tolerated.
 func (TaintToleration) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
-	if untolerated(s, n) != nil {
+	if framework.Untolerated(s.Tolerations, n.Object) != nil {
 		return tainted
 	}
 	return nil
 }
 
-func untolerated(s *framework.Shape, n *framework.Node) *v1.Taint {
-	for i := range n.Object.Spec.Taints {
-		t := &n.Object.Spec.Taints[i]
-		if t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(s.Tolerations, t) {
-			return t
-		}
-	}
-	return nil
-}
-
-// tolerated leaves out the numeric operators Lt and Gt: their gate is off in 1.37.
-func tolerated(tolerations []v1.Toleration, taint *v1.Taint) bool {
-	for i := range tolerations {
-		if tolerations[i].ToleratesTaint(klog.Logger{}, taint, false) {
-			return true
-		}
-	}
-	return false
-}
-
 // Explain names the taint.
 func (TaintToleration) Explain(s *framework.Shape, n *framework.Node) []timeline.Field {
-	t := untolerated(s, n)
+	t := framework.Untolerated(s.Tolerations, n.Object)
 	if t == nil {
 		return nil
 	}
@@ -61,7 +40,7 @@ func (TaintToleration) Skip(*framework.Shape) bool { return false }
 func (TaintToleration) Raw(s *framework.Shape, n *framework.Node) (count int64) {
 	for i := range n.Object.Spec.Taints {
 		t := &n.Object.Spec.Taints[i]
-		if t.Effect == v1.TaintEffectPreferNoSchedule && !tolerated(s.SoftTolerations, t) {
+		if t.Effect == v1.TaintEffectPreferNoSchedule && !framework.Tolerated(s.SoftTolerations, t) {
 			count++
 		}
 	}

@@ -74,6 +74,8 @@ type Queue struct {
 	errs   itemHeap                                // failed by an error
 	parked *list.List                              // unschedulable ones by the time of coming
 	groups map[*framework.Shape]map[*Item]struct{} // the same: an event helps all pods of a shape or none
+	// related counts the groups whose pods say something about other pods.
+	related int
 }
 
 // New makes an empty Queue.
@@ -231,6 +233,9 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	g := i.Pod.Shape
 	if q.groups[g] == nil {
 		q.groups[g] = map[*Item]struct{}{}
+		if g.Relations != nil {
+			q.related++
+		}
 	}
 	q.groups[g][i] = struct{}{}
 	q.move(i, Unschedulable, "", now)
@@ -295,8 +300,14 @@ func (q *Queue) unpark(i *Item) {
 	delete(q.groups[g], i)
 	if len(q.groups[g]) == 0 {
 		delete(q.groups, g)
+		if g.Relations != nil {
+			q.related--
+		}
 	}
 }
+
+// Related tells whether an unschedulable pod says something about other pods.
+func (q *Queue) Related() bool { return q.related > 0 }
 
 // ready is when a pod's back-off is over.
 func (i *Item) ready() time.Time {

@@ -25,7 +25,7 @@ func pod(name string, priority int32) *v1.Pod {
 }
 
 func newQueue() (*queue.Queue, func(*v1.Pod) *framework.Pod) {
-	set := plugins.Default()
+	set := plugins.Default(nil)
 	shapes := &framework.Shapes{}
 	return queue.New(queue.Config{PreEnqueue: set.PreEnqueue, Less: set.Sort.Less}), shapes.Of
 }

@@ -1,0 +1,241 @@
+package framework
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Term is a pod (anti-)affinity term: some pods, and the node label that says what is together. Terms with the same Key mean the same.
+type Term struct {
+	Key         string
+	TopologyKey string
+
+	namespaces []string
+	among      labels.Selector // further namespaces, by their labels
+	selector   labels.Selector
+}
+
+// Meets tells whether the term means a pod. namespace are the labels of the pod's.
+func (t *Term) Meets(pod *v1.Pod, namespace map[string]string) bool {
+	if !slices.Contains(t.namespaces, pod.Namespace) && !t.among.Matches(labels.Set(namespace)) {
+		return false
+	}
+	return t.selector.Matches(labels.Set(pod.Labels))
+}
+
+// Weighted is a preferred term; a negative weight is anti-affinity.
+type Weighted struct {
+	Term
+	Weight int64
+}
+
+// Spread is a topology spread constraint.
+type Spread struct {
+	Key         string // of what it counts
+	TopologyKey string
+	MaxSkew     int64
+	MinDomains  int
+	Selector    labels.Selector
+	namespace   string
+
+	// The nodes whose pods count: those with all of these labels, and by the constraint's policies only those that the pod's
+	// required affinity matches and whose taints it tolerates.
+	keys       []string
+	byAffinity bool
+	byTaints   bool
+}
+
+// Relations are what a pod asks about other pods, in its spec.
+type Relations struct {
+	Affinity, AntiAffinity []Term // required; Affinity is for pods that all terms mean
+	Preferred              []Weighted
+	Hard, Soft             []Spread
+	// OwnConstraints tells that the pod has spread constraints of its own, so that no default ones apply.
+	OwnConstraints bool
+
+	// What decides about a pod with relations besides: its own shape is made for each set of labels.
+	Namespace string
+	Labels    labels.Set
+
+	held []held
+}
+
+// relational tells whether a spec says anything about other pods.
+func relational(spec *v1.PodSpec) bool {
+	return len(spec.TopologySpreadConstraints) > 0 || spec.Affinity != nil && (spec.Affinity.PodAffinity != nil || spec.Affinity.PodAntiAffinity != nil)
+}
+
+func relationsOf(pod *v1.Pod, s *Shape) *Relations {
+	if !relational(&pod.Spec) {
+		return nil
+	}
+	r := &Relations{OwnConstraints: len(pod.Spec.TopologySpreadConstraints) > 0, Namespace: pod.Namespace, Labels: pod.Labels}
+	defer r.hold()
+	r.Hard = spreads(pod, s, v1.DoNotSchedule)
+	r.Soft = spreads(pod, s, v1.ScheduleAnyway)
+	if pod.Spec.Affinity == nil {
+		return r
+	}
+	if a := pod.Spec.Affinity.PodAffinity; a != nil {
+		r.Affinity = terms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
+		r.Preferred = weighted(r.Preferred, pod, a.PreferredDuringSchedulingIgnoredDuringExecution, 1)
+	}
+	if a := pod.Spec.Affinity.PodAntiAffinity; a != nil {
+		r.AntiAffinity = terms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
+		r.Preferred = weighted(r.Preferred, pod, a.PreferredDuringSchedulingIgnoredDuringExecution, -1)
+	}
+	return r
+}
+
+// hold lists the terms as they concern others.
+func (r *Relations) hold() {
+	add := func(t *Term, weight int64) {
+		r.held = append(r.held, held{key: strconv.FormatInt(weight, 10) + "|" + t.Key, weight: weight, term: t})
+	}
+	for i := range r.AntiAffinity {
+		add(&r.AntiAffinity[i], 0)
+	}
+	for i := range r.Affinity {
+		add(&r.Affinity[i], hardWeight)
+	}
+	for i := range r.Preferred {
+		add(&r.Preferred[i].Term, r.Preferred[i].Weight)
+	}
+}
+
+func terms(pod *v1.Pod, list []v1.PodAffinityTerm) []Term {
+	var out []Term
+	for i := range list {
+		out = append(out, term(pod, &list[i]))
+	}
+	return out
+}
+
+func weighted(out []Weighted, pod *v1.Pod, list []v1.WeightedPodAffinityTerm, sign int64) []Weighted {
+	for i := range list {
+		out = append(out, Weighted{term(pod, &list[i].PodAffinityTerm), sign * int64(list[i].Weight)})
+	}
+	return out
+}
+
+// term reads a term. One whose selectors do not parse has been refused by validation; if it got through it means no pod.
+func term(pod *v1.Pod, t *v1.PodAffinityTerm) Term {
+	out := Term{TopologyKey: t.TopologyKey, namespaces: t.Namespaces, selector: selector(t.LabelSelector), among: selector(t.NamespaceSelector)}
+	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
+		out.namespaces = []string{pod.Namespace}
+	}
+	names := slices.Sorted(slices.Values(out.namespaces))
+	out.Key = strings.Join([]string{strings.Join(names, ","), text(out.among), text(out.selector), t.TopologyKey}, "|")
+	return out
+}
+
+func selector(s *metav1.LabelSelector) labels.Selector {
+	out, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return out
+}
+
+// text tells selectors apart: that of all and that of nothing print alike.
+func text(s labels.Selector) string {
+	if _, selectable := s.Requirements(); !selectable {
+		return "-"
+	}
+	return s.String()
+}
+
+func spreads(pod *v1.Pod, s *Shape, action v1.UnsatisfiableConstraintAction) []Spread {
+	var keys []string
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == action {
+			keys = append(keys, c.TopologyKey)
+		}
+	}
+	var out []Spread
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable != action {
+			continue
+		}
+		x := Spread{
+			TopologyKey: c.TopologyKey, MaxSkew: int64(c.MaxSkew), MinDomains: 1, Selector: narrowed(selector(c.LabelSelector), c.MatchLabelKeys, pod.Labels),
+			namespace: pod.Namespace, keys: keys, byAffinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
+			byTaints: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
+		}
+		if c.MinDomains != nil {
+			x.MinDomains = int(*c.MinDomains)
+		}
+		x.Key = x.key(s)
+		out = append(out, x)
+	}
+	return out
+}
+
+// narrowed adds the pod's own values of some labels to a selector.
+func narrowed(s labels.Selector, keys []string, own map[string]string) labels.Selector {
+	more := labels.Set{}
+	for _, k := range keys {
+		if v, ok := own[k]; ok {
+			more[k] = v
+		}
+	}
+	if len(more) == 0 {
+		return s
+	}
+	requirements, selectable := s.Requirements()
+	if !selectable {
+		return s
+	}
+	return labels.SelectorFromSet(more).Add(requirements...)
+}
+
+// DefaultSpread is a constraint of upstream's defaults, for a pod whose like sel selects.
+func DefaultSpread(pod *v1.Pod, s *Shape, sel labels.Selector, topologyKey string, maxSkew int64) Spread {
+	x := Spread{TopologyKey: topologyKey, MaxSkew: maxSkew, MinDomains: 1, Selector: sel, namespace: pod.Namespace, byAffinity: true}
+	x.Key = x.key(s)
+	return x
+}
+
+// key is what the constraint counts: constraints that count the same share a Tally.
+func (x *Spread) key(s *Shape) string {
+	parts := []string{"spread", x.namespace, text(x.Selector), x.TopologyKey, strings.Join(x.keys, ",")}
+	if x.byAffinity {
+		parts = append(parts, "affinity", s.nodes)
+	}
+	if x.byTaints {
+		t, _ := json.Marshal(s.Tolerations) // strings and numbers only
+		parts = append(parts, "taints", string(t))
+	}
+	return strings.Join(parts, "|")
+}
+
+// counts tells whether the pods of a node count, and is asked about nodes that have the topology key.
+func (x *Spread) counts(s *Shape, n *v1.Node) bool {
+	for _, k := range x.keys {
+		if _, ok := n.Labels[k]; !ok {
+			return false
+		}
+	}
+	if x.byAffinity && s.Required != nil {
+		if ok, _ := s.Required.Match(n); !ok {
+			return false
+		}
+	}
+	return !x.byTaints || Untolerated(s.Tolerations, n) == nil
+}
+
+// HasAllKeys tells whether a node has the labels of all constraints.
+func (x *Spread) HasAllKeys(n *v1.Node) bool {
+	return !slices.ContainsFunc(x.keys, func(k string) bool { _, ok := n.Labels[k]; return !ok })
+}
+
+// meets tells whether the constraint counts a pod: one of the namespace that is not on its way out. A selector of all counts none.
+func (x *Spread) meets(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Namespace == x.namespace && !x.Selector.Empty() && x.Selector.Matches(labels.Set(pod.Labels))
+}

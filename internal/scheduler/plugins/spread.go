@@ -1,0 +1,180 @@
+package plugins
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/timeline"
+)
+
+// PodTopologySpread keeps like pods evenly spread over domains, as their topologySpreadConstraints say.
+type PodTopologySpread struct {
+	// Like selects the pods that belong together with one that has no constraints of its own: those of its Services and of its
+	// controller. They are preferred apart, by node and by zone. nil: no defaults.
+	Like func(pod *v1.Pod) labels.Selector
+}
+
+const spreadName = "PodTopologySpread"
+
+var (
+	uneven  = &framework.Rejection{Plugin: spreadName, Reasons: []string{"node(s) didn't match pod topology spread constraints"}}
+	unlabel = &framework.Rejection{
+		Plugin: spreadName, Reasons: []string{"node(s) didn't match pod topology spread constraints (missing required label)"}, Unresolvable: true,
+	}
+)
+
+func (PodTopologySpread) Name() string  { return spreadName }
+func (PodTopologySpread) Weight() int64 { return 2 }
+
+// Relate finds the pod's constraints, or the default ones.
+func (p PodTopologySpread) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
+	r := pod.Shape.Relations
+	out := &spreading{allKeys: true}
+	if r != nil && r.OwnConstraints {
+		for i := range r.Hard {
+			out.hard = append(out.hard, constraint{&r.Hard[i], c.Counted(&r.Hard[i], pod.Shape), selfMatch(&r.Hard[i], r.Labels)})
+		}
+		for i := range r.Soft {
+			out.soft = append(out.soft, constraint{&r.Soft[i], c.Counted(&r.Soft[i], pod.Shape), 0})
+		}
+		return out
+	}
+	if p.Like == nil || pod.Object == nil {
+		return nil
+	}
+	like := p.Like(pod.Object)
+	if like == nil || like.Empty() {
+		return nil
+	}
+	out.allKeys = false
+	for _, d := range []struct {
+		key     string
+		maxSkew int64
+	}{{v1.LabelHostname, 3}, {v1.LabelTopologyZone, 5}} {
+		x := framework.DefaultSpread(pod.Object, pod.Shape, like, d.key, d.maxSkew)
+		out.soft = append(out.soft, constraint{&x, c.Counted(&x, pod.Shape), 0})
+	}
+	return out
+}
+
+// selfMatch is 1 when the pod itself will count.
+func selfMatch(x *framework.Spread, own labels.Set) int64 {
+	if x.Selector.Matches(own) {
+		return 1
+	}
+	return 0
+}
+
+type constraint struct {
+	*framework.Spread
+	tally *framework.Tally
+	self  int64
+}
+
+// skew is how much more the node's domain would have than the one that has least.
+func (c *constraint) skew(count int64) int64 {
+	least, domains := c.tally.Least()
+	if domains < c.MinDomains {
+		least = 0
+	}
+	return count + c.self - least
+}
+
+type spreading struct {
+	hard, soft []constraint
+	allKeys    bool // nodes that have not the labels of all soft constraints score nothing
+}
+
+func (s *spreading) Binding() bool { return len(s.hard) > 0 }
+
+// Filter holds the hard constraints.
+func (s *spreading) Filter(n *framework.Node) *framework.Rejection {
+	for i := range s.hard {
+		c := &s.hard[i]
+		count, ok := c.tally.In(n)
+		switch {
+		case !ok:
+			return unlabel
+		case c.skew(count) > c.MaxSkew:
+			return uneven
+		}
+	}
+	return nil
+}
+
+// Explain tells the skew that would be.
+func (s *spreading) Explain(n *framework.Node) []timeline.Field {
+	for i := range s.hard {
+		c := &s.hard[i]
+		count, ok := c.tally.In(n)
+		if !ok {
+			return []timeline.Field{{Key: "missing", Value: c.TopologyKey}}
+		}
+		if skew := c.skew(count); skew > c.MaxSkew {
+			var r timeline.Record
+			return r.With("by", c.TopologyKey).With("here", count).With("skew", skew).With("max", c.MaxSkew).Fields
+		}
+	}
+	return nil
+}
+
+// Score prefers domains with fewer like pods. A constraint counts for more the more domains there are.
+func (s *spreading) Score(nodes []*framework.Node, scores []int64) bool {
+	if len(s.soft) == 0 {
+		return false
+	}
+	ignored := make([]bool, len(nodes))
+	left := len(nodes)
+	for i, n := range nodes {
+		if s.allKeys && !s.soft[0].HasAllKeys(n.Object) {
+			ignored[i] = true
+			left--
+		}
+	}
+	sums := make([]float64, len(nodes))
+	for k := range s.soft {
+		c := &s.soft[k]
+		size := left
+		if c.TopologyKey != v1.LabelHostname {
+			values := map[string]bool{}
+			for i, n := range nodes {
+				if !ignored[i] {
+					values[n.Object.Labels[c.TopologyKey]] = true
+				}
+			}
+			size = len(values)
+		}
+		weight := math.Log(float64(size + 2))
+		for i, n := range nodes {
+			count, ok := c.tally.In(n)
+			if !ok || ignored[i] {
+				continue
+			}
+			if c.TopologyKey == v1.LabelHostname {
+				count = c.tally.On(n)
+			}
+			sums[i] += float64(count)*weight + float64(c.MaxSkew-1)
+		}
+	}
+	least, most := int64(math.MaxInt64), int64(0)
+	for i, v := range sums {
+		scores[i] = int64(math.Round(v))
+		if !ignored[i] {
+			least, most = min(least, scores[i]), max(most, scores[i])
+		}
+	}
+	for i := range scores {
+		switch {
+		case ignored[i]:
+			scores[i] = 0
+		case most == 0:
+			scores[i] = framework.MaxScore
+		default:
+			scores[i] = framework.MaxScore * (most + least - scores[i]) / most
+		}
+	}
+	return true
+}

@@ -1,0 +1,117 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/queue"
+	"podo.dev/podo/internal/view"
+)
+
+// wakeRelated moves the pods to which it matters, wherever they may go, that a pod was placed, has left (is is nil), or is another one
+// than it was: those whose own terms mean it, and those that its terms kept away.
+func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
+	keptAway := was != nil && was.Shape.Relations != nil && len(was.Shape.Relations.AntiAffinity) > 0
+	if !keptAway && !r.queue.Related() {
+		return // for nearly every pod
+	}
+	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
+		for _, p := range []*framework.Pod{was, is} {
+			if p != nil && r.cluster.Concerns(s, p.Object) {
+				return anyItem
+			}
+		}
+		if !keptAway {
+			return nil
+		}
+		return func(i *queue.Item) bool {
+			return slices.ContainsFunc(was.Shape.Relations.AntiAffinity, func(t framework.Term) bool { return r.cluster.Means(&t, i.Pod.Object) })
+		}
+	}, now)
+}
+
+// wakeSpread moves the pods that are to be spread: there are other domains than before, perhaps.
+func (r *run) wakeSpread(why string, now time.Time) {
+	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
+		if s.Relations == nil || len(s.Relations.Hard) == 0 {
+			return nil
+		}
+		return anyItem
+	}, now)
+}
+
+func related(s *framework.Shape) func(*queue.Item) bool {
+	if s.Relations == nil {
+		return nil
+	}
+	return anyItem
+}
+
+var (
+	services     = schema.GroupResource{Resource: "services"}
+	replications = schema.GroupResource{Resource: "replicationcontrollers"}
+	replicaSets  = schema.GroupResource{Group: "apps", Resource: "replicasets"}
+	statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
+)
+
+// like selects the pods that belong together with one: those of the Services that select it and of its controller, all of this at once.
+// It is nil when there is nothing of the kind.
+func like(s view.Snapshot, pod *v1.Pod) labels.Selector {
+	of := labels.Set{}
+	for e := range s.All(services, pod.Namespace, view.Key{}) {
+		sel := e.Object.(*v1.Service).Spec.Selector
+		if len(sel) > 0 && labels.SelectorFromSet(sel).Matches(labels.Set(pod.Labels)) {
+			for k, v := range sel {
+				of[k] = v
+			}
+		}
+	}
+	out := labels.SelectorFromSet(of)
+	if more, ok := controllers(s, pod).Requirements(); ok {
+		out = out.Add(more...)
+	}
+	if out.Empty() {
+		return nil
+	}
+	return out
+}
+
+// controllers is the selector of the pod's controller; one of everything when there is none that is known.
+func controllers(s view.Snapshot, pod *v1.Pod) labels.Selector {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return labels.Everything()
+	}
+	of := func(r schema.GroupResource) any {
+		if e := s.Get(r, pod.Namespace, owner.Name); e != nil {
+			return e.Object
+		}
+		return nil
+	}
+	var found *metav1.LabelSelector
+	switch owner.Kind {
+	case "ReplicationController":
+		if o, ok := of(replications).(*v1.ReplicationController); ok {
+			return labels.SelectorFromSet(o.Spec.Selector)
+		}
+	case "ReplicaSet":
+		if o, ok := of(replicaSets).(*appsv1.ReplicaSet); ok {
+			found = o.Spec.Selector
+		}
+	case "StatefulSet":
+		if o, ok := of(statefulSets).(*appsv1.StatefulSet); ok {
+			found = o.Spec.Selector
+		}
+	}
+	if sel, err := metav1.LabelSelectorAsSelector(found); err == nil && found != nil {
+		return sel
+	}
+	return labels.Everything()
+}
