@@ -52,6 +52,15 @@ func Hash(ca *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// HashDER is the hash of an authority's certificate as it is stored.
+func HashDER(der []byte) (string, error) {
+	ca, err := x509.ParseCertificate(der)
+	if err != nil {
+		return "", err
+	}
+	return Hash(ca), nil
+}
+
 // Means tells whether the token names this authority.
 func (t Token) Means(ca *x509.Certificate) bool {
 	return t.CAHash != "" && subtle.ConstantTimeCompare([]byte(t.CAHash), []byte(Hash(ca))) == 1
