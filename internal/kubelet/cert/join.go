@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	csrclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
 
@@ -147,6 +148,7 @@ func (m *Manager) as(do func(csrclient.CertificateSigningRequestInterface) error
 }
 
 func (m *Manager) with(c *rest.Config, do func(csrclient.CertificateSigningRequestInterface) error) error {
+	c.ContentType = runtime.ContentTypeJSON // a request or two a year: what anybody can read on the wire
 	api, err := csrclient.NewForConfig(c)
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func due(h held, want subject, now time.Time) time.Duration {
 		return 0
 	}
 	life := h.cert.NotAfter.Sub(h.cert.NotBefore)
-	until := time.Duration(float64(life) * (earliest + (latest-earliest)*h.part))
+	until := time.Duration(float64(life) * (earliest + (latest-earliest)*h.part)).Round(time.Second)
 	if wall := h.arrived.Round(0); !h.arrived.IsZero() && (wall.Before(h.cert.NotBefore) || !wall.Before(h.cert.NotAfter)) {
 		return max(until-now.Sub(h.arrived), 0)
 	}
