@@ -11,10 +11,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/audit"
@@ -111,7 +107,7 @@ func (s *server) buildControl() (err error) {
 	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
 	c.verbs, err = verbs.New(verbs.Config{
 		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: append(rules, s.serviceAddresses()),
-		Tokens: c.identity.issuer, Reviews: s.identityReviews(), Components: s.componentStatuses,
+		Audit: c.audit, Tokens: c.identity.issuer, Reviews: s.identityReviews(), Components: s.componentStatuses,
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
 	return err
@@ -194,16 +190,9 @@ func (s *server) controller(build func(context.Context, client.Client) (*loop.Lo
 
 func (s *server) newNamespaces(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return namespaces.New(namespaces.Config{
-		View: s.control.view, Client: c, Kinds: registry.All(), Logger: s.log,
-		DeleteCollection: func(ctx context.Context, r schema.GroupResource, namespace string) error {
-			ref := client.Ref{Resource: r, Namespace: namespace}
-			_, err := s.control.verbs.DeleteCollection(ctx, controllersUser, ref, &metav1.DeleteOptions{}, &internalversion.ListOptions{}, verbs.Options{})
-			return err
-		},
+		View: s.control.view, Client: c, Kinds: registry.All(), Logger: s.log, DeleteCollection: local.Controllers(s.control.verbs).DeleteCollection,
 	})
 }
-
-var controllersUser = &user.DefaultInfo{Name: user.KubeControllerManager, Groups: []string{user.AllAuthenticated}}
 
 func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.Loop, error) {
 	return nodelifecycle.New(s.control.view, c, s.cfg.NodeMonitorGrace, events.New(ctx, c, "node-controller", "", s.log), s.log)

@@ -51,35 +51,57 @@ func (l *Log) Begin(w http.ResponseWriter, r *http.Request, a *authz.Attributes,
 	if l == nil {
 		return nil
 	}
-	record := authorizer.AttributesRecord{
-		User: a.User, Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: version, Resource: a.Resource,
-		Subresource: a.Subresource, Name: a.Name, ResourceRequest: a.OnResource(), Path: r.URL.Path,
-	}
 	id := r.Header.Get(auditinternal.HeaderAuditID)
 	if id == "" {
 		id = string(uuid.NewUUID())
 	}
 	w.Header().Set(auditinternal.HeaderAuditID, id)
-	config := l.policy.EvaluatePolicyRule(record)
-	if config.Level == auditinternal.LevelNone {
+	record := recordOf(a, version, r.URL.Path)
+	config, wanted := l.wants(a, record)
+	if !wanted {
 		return nil
 	}
-	if carriesTokens(a) && auditinternal.LevelMetadata.Less(config.Level) {
-		config.Level = auditinternal.LevelMetadata
-	}
 	ctx := audit.WithAuditContext(context.WithoutCancel(r.Context())) // that of Prepare
-	q := &Request{ctx: ctx, event: audit.AuditContextFrom(ctx), omit: config.OmitManagedFields, long: long}
-	audit.WithAuditID(ctx, types.UID(id))
-	if err := q.event.Init(config, l.sink); err != nil {
-		return nil // only a second Init fails
+	q := l.begin(ctx, r, record, config, id, received)
+	if q == nil {
+		return nil
 	}
-	audit.LogRequestMetadata(ctx, r, received, record)
+	q.long = long
 	if a.User == nil {
 		q.event.SetEventResponseStatus(&metav1.Status{Message: attempted(r)})
 		q.long, q.stranger = true, true
 		return q
 	}
 	q.event.ProcessEventStage(ctx, auditinternal.StageRequestReceived)
+	return q
+}
+
+func recordOf(a *authz.Attributes, version, path string) *authorizer.AttributesRecord {
+	return &authorizer.AttributesRecord{
+		User: a.User, Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: version, Resource: a.Resource,
+		Subresource: a.Subresource, Name: a.Name, ResourceRequest: a.OnResource(), Path: path,
+	}
+}
+
+// wants says what the policy wants to know of a request, if anything.
+func (l *Log) wants(a *authz.Attributes, record *authorizer.AttributesRecord) (audit.RequestAuditConfig, bool) {
+	config := l.policy.EvaluatePolicyRule(record)
+	if config.Level == auditinternal.LevelNone {
+		return config, false
+	}
+	if carriesTokens(a) && auditinternal.LevelMetadata.Less(config.Level) {
+		config.Level = auditinternal.LevelMetadata
+	}
+	return config, true
+}
+
+func (l *Log) begin(ctx context.Context, r *http.Request, record *authorizer.AttributesRecord, config audit.RequestAuditConfig, id string, received time.Time) *Request {
+	q := &Request{ctx: ctx, event: audit.AuditContextFrom(ctx), omit: config.OmitManagedFields}
+	audit.WithAuditID(ctx, types.UID(id))
+	if err := q.event.Init(config, l.sink); err != nil {
+		return nil // only a second Init fails
+	}
+	audit.LogRequestMetadata(ctx, r, received, record)
 	return q
 }
 

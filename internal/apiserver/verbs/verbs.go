@@ -31,6 +31,7 @@ import (
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/admit/settings"
+	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/apiserver/authz/modes"
 	"podo.dev/podo/internal/apiserver/authz/review"
@@ -59,6 +60,8 @@ type Config struct {
 	Tokens *tokens.Issuer
 	// Components tells how the control plane's parts are, for ComponentStatus.
 	Components func() []v1.ComponentStatus
+	// Audit is told what the server's own parts ask for (those behind a connection tell it themselves); nil: nobody is.
+	Audit *audit.Log
 	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
 	Append timeline.Append
 	Now    func() time.Time

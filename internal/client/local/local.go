@@ -6,8 +6,10 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/verbs"
@@ -56,41 +58,70 @@ func Node(v *verbs.Verbs, name string) *Client {
 	return New(v, "system:node:"+name, user.NodesGroup).As("kubelet")
 }
 
+// begin tells of a request before it is made, and returns whom to tell how it ended.
+func (c *Client) begin(ctx context.Context, verb string, ref client.Ref, obj runtime.Object) (context.Context, func(runtime.Object, error)) {
+	return c.verbs.Inside(ctx, c.user, c.manager, verb, ref, obj)
+}
+
 // Get implements client.Client.
 func (c *Client) Get(ctx context.Context, ref client.Ref) (runtime.Object, error) {
+	ctx, end := c.begin(ctx, "get", ref, nil)
 	e, err := c.verbs.Get(ctx, c.user, ref, "")
 	if err != nil {
+		end(nil, err)
 		return nil, err
 	}
+	end(e.Object, nil)
 	return e.Object, nil
 }
 
 // Create implements client.Client.
 func (c *Client) Create(ctx context.Context, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
-	return c.verbs.Create(ctx, c.user, ref, obj.DeepCopyObject(), c.options())
+	ctx, end := c.begin(ctx, "create", ref, obj)
+	out, err := c.verbs.Create(ctx, c.user, ref, obj.DeepCopyObject(), c.options())
+	end(out, err)
+	return out, err
 }
 
 // Update implements client.Client.
 func (c *Client) Update(ctx context.Context, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
+	ctx, end := c.begin(ctx, "update", ref, obj)
 	out, _, err := c.verbs.Update(ctx, c.user, ref, obj.DeepCopyObject(), c.options())
+	end(out, err)
 	return own(out), err
 }
 
 // Mutate implements client.Client.
 func (c *Client) Mutate(ctx context.Context, ref client.Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error) {
+	ctx, end := c.begin(ctx, "update", ref, nil)
 	out, err := c.verbs.Mutate(ctx, c.user, ref, change, c.options())
+	end(out, err)
 	return own(out), err
 }
 
 // Delete implements client.Client.
 func (c *Client) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error {
-	_, _, err := c.verbs.Delete(ctx, c.user, ref, &o, c.options())
+	ctx, end := c.begin(ctx, "delete", ref, nil)
+	out, _, err := c.verbs.Delete(ctx, c.user, ref, &o, c.options())
+	end(out, err)
+	return err
+}
+
+// DeleteCollection deletes all objects of a kind in a namespace.
+func (c *Client) DeleteCollection(ctx context.Context, r schema.GroupResource, namespace string) error {
+	ref := client.Ref{Resource: r, Namespace: namespace}
+	ctx, end := c.begin(ctx, "deletecollection", ref, nil)
+	_, err := c.verbs.DeleteCollection(ctx, c.user, ref, &metav1.DeleteOptions{}, &internalversion.ListOptions{}, c.options())
+	end(nil, err)
 	return err
 }
 
 // Bind implements client.Client.
 func (c *Client) Bind(ctx context.Context, b *v1.Binding) error {
-	return c.verbs.Bind(ctx, c.user, b, c.options())
+	ctx, end := c.begin(ctx, "create", client.Pods.At(b.Namespace, b.Name).Sub("binding"), b)
+	err := c.verbs.Bind(ctx, c.user, b, c.options())
+	end(nil, err)
+	return err
 }
 
 // own gives the caller an object that it may change: an update that changed nothing answers with the shared one.

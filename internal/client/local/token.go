@@ -11,5 +11,8 @@ import (
 
 // RequestToken implements client.Client.
 func (c *Client) RequestToken(ctx context.Context, ref client.Ref, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-	return c.verbs.CreateToken(ctx, c.user, ref, r.DeepCopy(), verbs.Options{})
+	ctx, end := c.begin(ctx, "create", ref.Sub("token"), nil)
+	out, err := c.verbs.CreateToken(ctx, c.user, ref, r.DeepCopy(), verbs.Options{})
+	end(nil, err)
+	return out, err
 }
