@@ -49,6 +49,7 @@ type Cluster struct {
 	epoch     uint64
 	shapes    Shapes
 	tallies   *tallies
+	images    map[string]*Image // by name
 }
 
 type place struct {
@@ -59,7 +60,7 @@ type place struct {
 
 // NewCluster is an empty one.
 func NewCluster() *Cluster {
-	c := &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}, nominated: map[types.UID]*Node{}}
+	c := &Cluster{byName: map[string]*Node{}, pods: map[types.UID]*place{}, nominated: map[types.UID]*Node{}, images: map[string]*Image{}}
 	c.tallies = newTallies(func() []*Node { return c.Nodes })
 	return c
 }
@@ -116,6 +117,11 @@ func (c *Cluster) SetNode(object *v1.Node) (changed bool) {
 	n := c.node(object.Name)
 	old := n.Object
 	n.Object = object
+	var had []v1.ContainerImage
+	if old != nil {
+		had = old.Status.Images
+	}
+	c.haveImages(n, had, object.Status.Images)
 	if old == nil {
 		n.slot = len(c.Nodes)
 		c.Nodes = append(c.Nodes, n)
@@ -157,6 +163,7 @@ func (c *Cluster) RemoveNode(name string) {
 	c.Nodes[n.slot], last.slot = last, n.slot
 	c.Nodes[len(c.Nodes)-1] = nil
 	c.Nodes = c.Nodes[:len(c.Nodes)-1]
+	c.haveImages(n, n.Object.Status.Images, nil)
 	n.Object, n.slot = nil, -1
 	for t := range c.tallies.all() {
 		t.drop(n)

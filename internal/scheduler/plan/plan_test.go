@@ -215,7 +215,7 @@ func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) 
 		if mostPrefer > 0 {
 			score += 2 * (100 * prefer[n.Name] / mostPrefer)
 		}
-		score += related[i]
+		score += related[i] + o.imageScore(p, n)
 		if score > top {
 			top, best = score, map[string]bool{}
 		}
@@ -224,6 +224,37 @@ func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) 
 		}
 	}
 	return best, reasons
+}
+
+var imageSize = map[string]int64{"localhost/big:latest": 900 << 20, "small:1": 60 << 20}
+
+func (o *oracle) imageScore(p *v1.Pod, n *v1.Node) int64 {
+	has := func(n *v1.Node, name string) bool {
+		for _, i := range n.Status.Images {
+			if i.Names[0] == name || i.Names[0] == name+":latest" {
+				return true
+			}
+		}
+		return false
+	}
+	all := append(append([]v1.Container{}, p.Spec.InitContainers...), p.Spec.Containers...)
+	var sum int64
+	for _, c := range all {
+		if !has(n, c.Image) {
+			continue
+		}
+		having := 0
+		for _, x := range o.nodes {
+			if has(x, c.Image) {
+				having++
+			}
+		}
+		size := max(imageSize[c.Image], imageSize[c.Image+":latest"])
+		sum += int64(float64(size) * (float64(having) / float64(len(o.nodes))))
+	}
+	const mb = 1 << 20
+	most := int64(1000*mb) * int64(len(all))
+	return 100 * (min(max(sum, 23*mb), most) - 23*mb) / (most - 23*mb)
 }
 
 func message(nodes int, reasons map[string]int) string {
@@ -266,6 +297,11 @@ func drawNode(t *rapid.T, name string) *v1.Node {
 		v1.ResourceMemory: resource.MustParse(rapid.SampledFrom([]string{"512Mi", "4Gi"}).Draw(t, "memory")),
 		v1.ResourcePods:   resource.MustParse(rapid.SampledFrom([]string{"2", "5", "110"}).Draw(t, "pods")),
 	}
+	for _, name := range []string{"localhost/big:latest", "small:1"} {
+		if rapid.Bool().Draw(t, name) {
+			n.Status.Images = append(n.Status.Images, v1.ContainerImage{Names: []string{name}, SizeBytes: imageSize[name]})
+		}
+	}
 	if rapid.Bool().Draw(t, "gpu") {
 		n.Status.Allocatable["example.com/gpu"] = resource.MustParse("2")
 	}
@@ -273,7 +309,7 @@ func drawNode(t *rapid.T, name string) *v1.Node {
 }
 
 func drawContainer(t *rapid.T) v1.Container {
-	c := v1.Container{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}}}
+	c := v1.Container{Image: rapid.SampledFrom([]string{"localhost/big", "small:1", "none"}).Draw(t, "image"), Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}}}
 	if a := amount.Draw(t, "cpu"); a != "" {
 		c.Resources.Requests[v1.ResourceCPU] = resource.MustParse(a)
 	}

@@ -29,7 +29,7 @@ func Default(like func(*v1.Pod) labels.Selector) Set {
 			NodeUnschedulable{}, NodeName{}, TaintToleration{}, NodeAffinity{}, NodePorts{}, NodeResourcesFit{},
 		},
 		Scores:    []framework.Score{TaintToleration{}, NodeAffinity{}, NodeResourcesFit{}, BalancedAllocation{}},
-		Relations: []framework.Relation{PodTopologySpread{Like: like}, InterPodAffinity{}},
+		Relations: []framework.Relation{PodTopologySpread{Like: like}, InterPodAffinity{}, ImageLocality{}},
 	}
 }
 
