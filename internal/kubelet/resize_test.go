@@ -1,0 +1,77 @@
+package kubelet_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podo.dev/podo/internal/cri/fake"
+	"podo.dev/podo/internal/kubelet"
+	"podo.dev/podo/internal/kubelet/admit"
+	"podo.dev/podo/internal/kubelet/kubelettest"
+)
+
+// cpus is a pod that asks for as many.
+func cpus(name, n string) *v1.Pod {
+	p := newPod(name, "sleep inf")
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(n)}
+	return p
+}
+
+func pending(r *kubelettest.Rig, pod string) string {
+	for _, c := range r.API.Pod(pod).Status.Conditions {
+		if c.Type == v1.PodResizePending {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+// A resize for which there is no room waits, through a restart too, and is granted when a pod goes: at that moment, and to the one
+// whose turn it is.
+func TestDeferredResize(t *testing.T) {
+	node := &v1.Node{}
+	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("10")}
+	synctest.Test(t, func(t *testing.T) {
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) {
+			c.Admission = admit.Checker{Node: func() *v1.Node { return node }, Rules: admit.Rules{OS: "linux"}}
+		})
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		for _, name := range []string{"low", "high", "other"} {
+			r.API.Create(cpus(name, "1"))
+		}
+		time.Sleep(time.Second)
+		ask := func(name, n string, priority int32) {
+			r.API.Edit(name, func(p *v1.Pod) {
+				p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(n)}
+				p.Spec.Priority = &priority
+			})
+			time.Sleep(time.Second)
+		}
+		ask("low", "3", 1)
+		ask("high", "3", 10)
+		want := "Deferred: Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
+		if got := pending(r, "low"); got != want {
+			t.Errorf("low: %q", got)
+		}
+		r.Restart()
+		if got := pending(r, "high"); got != want {
+			t.Errorf("high after a restart: %q", got)
+		}
+		r.API.Delete("other", 1)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		st := r.API.Pod("high").Status
+		if got := pending(r, "high"); got != "" || st.ContainerStatuses[0].AllocatedResources.Cpu().String() != "3" || st.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("high: %q, %+v", got, st.ContainerStatuses[0])
+		}
+		if got := pending(r, "low"); !strings.Contains(got, "used: 3000") {
+			t.Errorf("low: %q", got)
+		}
+	})
+}
