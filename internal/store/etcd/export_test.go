@@ -1,4 +1,41 @@
 package etcd
 
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
 // Tell makes e believe that a watch was told of rev.
 func Tell(e *Embedded, rev int64) { e.conn.Load().local.saw(rev) }
+
+// Die takes a leader's lease away, as its end would.
+func Die(t *testing.T, e *Embedded, id string) {
+	t.Helper()
+	c := e.conn.Load().c
+	left, err := c.Get(t.Context(), electionPrefix+"/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range left.Kvs {
+		if string(kv.Value) == id {
+			if _, err := c.Revoke(t.Context(), clientv3.LeaseID(kv.Lease)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Crash leaves a server's candidacy behind, with a lease that lasts for a minute.
+func Crash(t *testing.T, e *Embedded, id string) {
+	t.Helper()
+	session, err := concurrency.NewSession(e.conn.Load().c, concurrency.WithTTL(60))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := concurrency.NewElection(session, electionPrefix).Campaign(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	session.Orphan()
+}

@@ -1,0 +1,184 @@
+package etcd
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"podo.dev/podo/internal/component"
+)
+
+// Election decides which of the servers on one store runs what must run once: the scheduler and the controllers. Each server stands for
+// it with an etcd lease, whose renewals are no writes.
+//
+//	standing ──► leading ──► lost (the lease ran out: etcd was away for longer than electionTTL) ──► standing
+//	               └───────► resigned (an orderly stop: the next one leads at once)
+//
+// A server that comes back after a crash finds its own candidacy, and does not wait for it to run out: its data directory's lock says
+// that nobody else acts in its name.
+type Election struct {
+	s   *Client
+	id  string
+	log *slog.Logger
+
+	mu      sync.Mutex
+	term    context.Context // nil while another one leads
+	changed chan struct{}   // closed when term changes
+}
+
+const (
+	electionPrefix = "/podo/leader"
+	electionTTL    = 2 // seconds until another server may lead
+)
+
+// Election makes one on this store. id is the server's, the same after a restart and no other's.
+func (s *Client) Election(id string, log *slog.Logger) *Election {
+	return &Election{s: s, id: id, log: log, changed: make(chan struct{})}
+}
+
+// Name implements component.Component.
+func (e *Election) Name() string { return "leader-election" }
+
+// Run implements component.Component. It is ready when it is known who leads.
+func (e *Election) Run(ctx context.Context, ready func()) error {
+	once := sync.OnceFunc(ready)
+	for {
+		err := e.stand(ctx, once)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return e.s.failed(ctx, err)
+		}
+		e.log.Warn("no longer the leader: what runs once stops here until it is again")
+	}
+}
+
+// stand takes part in one round, until the lead is lost or ctx ends.
+func (e *Election) stand(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := e.s.connect()
+	if err != nil {
+		return err
+	}
+	session, err := concurrency.NewSession(conn.c, concurrency.WithTTL(electionTTL))
+	if err != nil {
+		return err
+	}
+	defer resign(session)
+	if err := e.withdraw(ctx, conn.c); err != nil {
+		return err
+	}
+	round := concurrency.NewElection(session, electionPrefix)
+	leaders, won := round.Observe(ctx), make(chan error, 1)
+	go func() { won <- round.Campaign(ctx, e.id) }()
+	for leading := false; !leading; {
+		select {
+		case err := <-won:
+			if err != nil {
+				return err
+			}
+			leading = true
+		case now, ok := <-leaders:
+			switch {
+			case !ok:
+				leaders = nil
+			case len(now.Kvs) > 0 && string(now.Kvs[0].Value) != e.id:
+				e.log.Info("another server leads: the scheduler and the controllers stand by", "leader", string(now.Kvs[0].Value))
+				ready()
+			}
+		case <-session.Done():
+			return nil
+		}
+	}
+	e.set(ctx)
+	defer e.set(nil)
+	ready()
+	select {
+	case <-session.Done():
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// withdraw takes back what an earlier process of this server left.
+func (e *Election) withdraw(ctx context.Context, c *clientv3.Client) error {
+	left, err := c.Get(ctx, electionPrefix+"/", clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range left.Kvs {
+		if string(kv.Value) != e.id {
+			continue
+		}
+		if _, err := c.Delete(ctx, string(kv.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resign ends the session's lease, so that the next server need not wait for its end.
+func resign(session *concurrency.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	session.Orphan()
+	session.Client().Revoke(ctx, session.Lease()) //nolint:errcheck // it runs out by itself
+}
+
+func (e *Election) set(term context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = term
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// now is the term, nil while another server leads, and a channel that is closed when that changes.
+func (e *Election) now() (term context.Context, changed <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.term, e.changed
+}
+
+// Led makes a component that runs while this server leads. While another one does it is ready, and does nothing.
+func (e *Election) Led(c component.Component) component.Component {
+	return component.Func(c.Name(), func(ctx context.Context, ready func()) error {
+		once := sync.OnceFunc(ready)
+		for {
+			term, changed := e.now()
+			if term == nil {
+				once()
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-changed:
+				}
+				continue
+			}
+			running, stop := context.WithCancel(ctx)
+			release := context.AfterFunc(term, stop)
+			err := c.Run(running, once)
+			lost := term.Err() != nil
+			release()
+			stop()
+			if ctx.Err() != nil || err != nil && !lost {
+				return err
+			}
+			if !lost {
+				return nil
+			}
+			// Until the round that has ended is over, its term is still there.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			}
+		}
+	})
+}
