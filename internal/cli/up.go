@@ -83,7 +83,7 @@ func inBackground(cmd *cobra.Command, verb string, dirs daemon.Dirs, wait time.D
 			return fmt.Errorf("interrupted; the %s is stopping", verb)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("not ready after %s; the %s goes on, its log is %s", wait, verb, dirs.Log())
+			return fmt.Errorf("not ready after %s; the %s goes on, its log is %s%s", wait, verb, dirs.Log(), lastComplaint(dirs.Log()))
 		}
 		return fmt.Errorf("%w\nThe %s's log: %s", err, verb, dirs.Log())
 	}
@@ -175,4 +175,24 @@ Use it:
 	if env := os.Getenv("KUBECONFIG"); env != "" && env != (daemon.Dirs{Root: cfg.DataDir}).Kubeconfig() {
 		fmt.Fprintf(out, "\nKUBECONFIG is set to %s and wins over --data-dir: unset it, or export the one above.\n", env)
 	}
+}
+
+// lastComplaint is what a log in text says last of something that does not work, for whoever has waited in vain.
+func lastComplaint(path string) (text string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, end-32<<10), io.SeekStart)
+	}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		if _, rest, ok := strings.Cut(line, " level="); ok && (strings.HasPrefix(rest, "WARN") || strings.HasPrefix(rest, "ERROR")) {
+			_, message, _ := strings.Cut(rest, " ")
+			text = "\nIt says: " + message
+		}
+	}
+	return text
 }

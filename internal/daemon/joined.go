@@ -75,7 +75,7 @@ func (j *joined) write(d Dirs) error {
 
 // claim makes the data directory this node's. One of another node is refused: its pods would be nobody's.
 func (j *joined) claim(d Dirs, c AgentConfig) error {
-	if j.Node != "" && j.Node != c.NodeName {
+	if j.Registered && j.Node != c.NodeName {
 		return fmt.Errorf("%s belongs to the node %q: give that --node-name, or `podo down` and `podo reset` it first", d.Root, j.Node)
 	}
 	j.Node, j.Server, j.Health = c.NodeName, c.Server, c.healthzPort()
