@@ -13,8 +13,6 @@ var decisions = []struct{ contains, reason string }{
 	{"update persistentvolumes | nodeAffinity | upstream:  | podo: Invalid value: {}: field is immutable, except", "upstream takes an empty key for the newer name of any label that has none"},
 	{"runtimeclasses.node.k8s.io | warnings | upstream: scheduling.nodeSelector: deprecated", "upstream walks a map: the order of its warnings is another one each time"},
 	{"runtimeclasses.node.k8s.io/ | warnings | upstream: scheduling.nodeSelector: deprecated", "the same, of patches"},
-	{"life | Initialized.", "upstream keeps Initialized once it was told, also while init containers run again in a new sandbox; podlife tells what is"},
-	{"life | AllContainersRestarting.", "the rule RestartAllContainers is taken and not yet acted upon"},
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
 	{" pods | refusal | upstream: error matching scopes of quota ", "a quota that selects by a value which no label can have selects nothing; upstream answers every pod with an internal error"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},

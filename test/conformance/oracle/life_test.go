@@ -97,7 +97,11 @@ func (c life) differ() []Difference {
 	cfg := podlife.Defaults()
 	cfg.HostIPs = []string{"1.2.3.4"}
 	s := podlife.Restore(cfg, c.pod, &c.saved, c.seen, lifeNow)
+	old := c.pod.Status.DeepCopy()
 	for _, ev := range append(c.events, podlife.Tick{}) {
+		if s.Initialized { // as the one before this was told
+			old.Conditions = append(old.Conditions, v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue})
+		}
 		s, _ = podlife.Step(s, ev, lifeNow)
 	}
 	st := podlife.Status(s)
@@ -132,7 +136,6 @@ func (c life) differ() []Difference {
 		})
 	}
 	out := c.differPhase(s, st.Phase, statuses, known)
-	old := c.pod.Status.DeepCopy()
 	theirs := []v1.PodCondition{
 		upstream.GeneratePodInitializedCondition(c.pod, old, statuses, st.Phase),
 		upstream.GenerateContainersReadyCondition(c.pod, old, statuses, st.Phase),
