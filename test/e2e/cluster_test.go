@@ -28,6 +28,10 @@ type cluster struct {
 	kubelet  int
 	podCIDR  string
 	registry *registry
+
+	site  *site  // nil: the server is alone
+	real  string // podo itself, where podo is a wrapper that runs it on the server's machine
+	fault func(format string, args ...any)
 }
 
 type clusterKey struct{}
@@ -65,6 +69,10 @@ func TestStories(t *testing.T) {
 			"forward":  cmdForward,
 			"lister":   cmdLister,
 			"var":      cmdVar,
+			"nodes":    cmdNodes,
+			"agent":    cmdAgent,
+			"on":       cmdOn,
+			"wire":     cmdWire,
 		},
 		Condition: condition,
 	})
@@ -90,6 +98,7 @@ func setup(t *testing.T, env *testscript.Env, podo string) error {
 	}
 	n := stories.Add(1)
 	c := &cluster{dir: dir, podo: podo, https: ports[0], kubelet: ports[1], podCIDR: fmt.Sprintf("10.%d.%d.0/24", 90+n/200, n%200)}
+	c.fault = t.Errorf
 	env.Values[clusterKey{}] = c
 	images, err := filepath.Abs("../../bin/images")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"podo.dev/podo/internal/runtime"
 )
 
-// kill9 podo | containerd | shim POD | container POD CONTAINER: kill -9 by process id, and wait until it is gone.
+// kill9 podo | agent NAME | containerd | shim POD | container POD CONTAINER: kill -9 by process id, and wait until it is gone.
 func cmdKill9(ts *testscript.TestScript, neg bool, args []string) {
 	c := of(ts)
 	var pid int
@@ -31,12 +31,14 @@ func cmdKill9(ts *testscript.TestScript, neg bool, args []string) {
 		pid, err = processOf(func(p process) bool {
 			return filepath.Base(p.argv0()) == "containerd" && strings.Contains(p.cmdline, c.dir)
 		})
+	case len(args) == 2 && args[0] == "agent":
+		pid, err = pidFile(filepath.Join(machineOf(ts, args[1]).dir, "lock"))
 	case len(args) == 2 && args[0] == "shim":
 		pid, err = c.shimOf(args[1])
 	case len(args) == 3 && args[0] == "container":
 		pid, err = c.containerProcess(args[1], args[2])
 	default:
-		ts.Fatalf("usage: kill9 podo | containerd | shim POD | container POD CONTAINER")
+		ts.Fatalf("usage: kill9 podo | agent NAME | containerd | shim POD | container POD CONTAINER")
 	}
 	ts.Check(err)
 	ts.Check(kill9(pid))
