@@ -83,11 +83,15 @@ func clusterTrustBundleKind() *Kind {
 		Resource: "clustertrustbundles",
 		Singular: "clustertrustbundle",
 		Dir:      "clustertrustbundles",
-		Verbs:    allVerbs,
-		New:      func() runtime.Object { return &certificatesv1.ClusterTrustBundle{} },
-		NewList:  func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
-		// What a name may be depends on the signer: Validate says it.
-		ValidName:        func(string, bool) []string { return nil },
+
+		StoredVersion: "v1beta1",
+		Verbs:         allVerbs,
+		New:           func() runtime.Object { return &certificatesv1.ClusterTrustBundle{} },
+		NewList:       func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
+		ValidName:     func(string, bool) []string { return nil },
+		ValidNameOf: func(obj runtime.Object) func(string, bool) []string {
+			return certificates.BundleName(of(obj).Spec.SignerName)
+		},
 		Default:          func(runtime.Object) {},
 		PrepareForCreate: func(runtime.Object) {},
 		Validate:         func(obj runtime.Object) field.ErrorList { return certificates.ValidateBundle(of(obj)) },
@@ -114,6 +118,7 @@ func podCertificateRequestKind() *Kind {
 		Singular:         "podcertificaterequest",
 		Namespaced:       true,
 		Dir:              "podcertificaterequests",
+		StoredVersion:    "v1beta1",
 		Verbs:            allVerbs,
 		New:              func() runtime.Object { return &certificatesv1.PodCertificateRequest{} },
 		NewList:          func() runtime.Object { return &certificatesv1.PodCertificateRequestList{} },

@@ -22,7 +22,11 @@ func (k *Kind) CheckCreate(obj runtime.Object) field.ErrorList {
 	m := accessor(obj)
 	var e check.Errors
 	if k.ValidName != nil {
-		e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, k.ValidName, metaPath))
+		valid := k.ValidName
+		if k.ValidNameOf != nil {
+			valid = k.ValidNameOf(obj)
+		}
+		e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, valid, metaPath))
 		k.finalizers(&e, m)
 	}
 	if k.Validate != nil {

@@ -26,6 +26,9 @@ type Kind struct {
 	Namespaced bool
 	// Dir is the folder under /registry/ where etcd keeps it ("pods", "minions", "leases").
 	Dir string
+	// StoredVersion, when set, is the older version of the kind that etcd keeps it in, as upstream does for a while so that an older
+	// server can read it: every field of ours has the same number there.
+	StoredVersion string
 	// Deprecated, when set, is the warning that every request for the kind is answered with.
 	Deprecated string
 	// Verbs served, in discovery's order (create, delete, deletecollection, get, list, patch, update, watch).
@@ -37,6 +40,8 @@ type Kind struct {
 	// ValidName checks metadata.name; upstream's message texts. nil leaves the metadata until Validate has found nothing, and then
 	// asks of the name only that it fits in a path (events).
 	ValidName func(name string, prefix bool) []string
+	// ValidNameOf, when set, is ValidName for one object, where the rest of it says what its name may be.
+	ValidNameOf func(obj runtime.Object) func(name string, prefix bool) []string
 	// Default fills what the client left out; idempotent. The verbs call it on every decoded object, stored ones included.
 	Default func(obj runtime.Object)
 	// PrepareForCreate drops what a client may not set on create (status, disabled fields) and sets what only the server says
@@ -210,6 +215,15 @@ func (k *Kind) GroupResource() schema.GroupResource {
 
 // GroupVersion is the version that is served.
 func (k *Kind) GroupVersion() schema.GroupVersion { return k.GVK.GroupVersion() }
+
+// StoredGVK is the type that a stored value names.
+func (k *Kind) StoredGVK() schema.GroupVersionKind {
+	gvk := k.Stored().GVK
+	if v := k.Stored().StoredVersion; v != "" {
+		gvk.Version = v
+	}
+	return gvk
+}
 
 // Prefix is where the store keeps the kind: /registry/<dir>/.
 func (k *Kind) Prefix() string { return "/registry/" + k.Dir + "/" }

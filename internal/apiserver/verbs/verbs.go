@@ -230,8 +230,9 @@ var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // encode is the stored form. obj's resourceVersion must be empty; its type is set here.
 func encode(k *registry.Kind, obj runtime.Object) ([]byte, error) {
-	obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
+	obj.GetObjectKind().SetGroupVersionKind(k.StoredGVK())
 	b, err := codec.Encode(obj)
+	obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

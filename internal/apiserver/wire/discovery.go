@@ -194,7 +194,7 @@ func stored(k *registry.Kind) string {
 	if k.Unstored {
 		return ""
 	}
-	gvk := k.Stored().GVK
+	gvk := k.StoredGVK()
 	sum := sha256.Sum256([]byte(gvk.Group + "/" + gvk.Version + "/" + gvk.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }

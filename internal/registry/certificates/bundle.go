@@ -17,50 +17,54 @@ import (
 
 const maxBundle = 1 << 20
 
-// ValidateBundle judges a whole bundle of trust anchors.
-func ValidateBundle(b *v1.ClusterTrustBundle) field.ErrorList { return validateBundle(b, true) }
+// ValidateBundle judges a whole bundle of trust anchors, its name excepted.
+func ValidateBundle(b *v1.ClusterTrustBundle) field.ErrorList {
+	var e check.Errors
+	validateBundle(&e, b, true)
+	return e.List()
+}
 
 // ValidateBundleUpdate judges a change: the anchors are read only when they change, so that what was good once stays.
 func ValidateBundleUpdate(b, old *v1.ClusterTrustBundle) field.ErrorList {
 	var e check.Errors
-	e.Add(validateBundle(b, b.Spec.TrustBundle != old.Spec.TrustBundle))
+	p := field.NewPath("metadata")
+	valid := BundleName(b.Spec.SignerName)
+	if b.GenerateName != "" {
+		e.Each(p.Child("generateName"), b.GenerateName, valid(b.GenerateName, true))
+	}
+	if b.Name != "" {
+		e.Each(p.Child("name"), b.Name, valid(b.Name, false))
+	}
+	validateBundle(&e, b, b.Spec.TrustBundle != old.Spec.TrustBundle)
 	e.Add(apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, specPath.Child("signerName")))
 	return e.List()
 }
 
-func validateBundle(b *v1.ClusterTrustBundle, anchors bool) field.ErrorList {
-	var e check.Errors
-	// The name depends on the signer, so that it is judged here. With generateName what is judged is the beginning.
-	p := field.NewPath("metadata")
-	if b.GenerateName != "" {
-		e.Each(p.Child("generateName"), b.GenerateName, bundleName(b.Spec.SignerName, b.GenerateName, true))
-	}
-	if b.Name != "" {
-		e.Each(p.Child("name"), b.Name, bundleName(b.Spec.SignerName, b.Name, false))
-	}
+func validateBundle(e *check.Errors, b *v1.ClusterTrustBundle, anchors bool) {
 	if b.Spec.SignerName != "" {
 		e.SignerName(specPath.Child("signerName"), b.Spec.SignerName)
 	}
 	if anchors {
-		validateAnchors(&e, specPath.Child("trustBundle"), b.Spec.TrustBundle)
+		validateAnchors(e, specPath.Child("trustBundle"), b.Spec.TrustBundle)
 	}
-	return e.List()
 }
 
-// bundleName: a signer's bundle is called "<signer with : for />:<name>", any other has a plain name.
-func bundleName(signer, name string, prefix bool) []string {
-	if signer == "" {
-		if strings.Contains(name, ":") {
-			return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
+// BundleName judges names of a signer's bundles: they are called "<signer with : for />:<name>", those of no signer have a plain name.
+func BundleName(signer string) func(name string, prefix bool) []string {
+	return func(name string, prefix bool) []string {
+		if signer == "" {
+			if strings.Contains(name, ":") {
+				return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
+			}
+			return apivalidation.NameIsDNSSubdomain(name, prefix)
 		}
-		return apivalidation.NameIsDNSSubdomain(name, prefix)
+		begin := strings.ReplaceAll(signer, "/", ":") + ":"
+		rest, ok := strings.CutPrefix(name, begin)
+		if !ok {
+			return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, begin)}
+		}
+		return apivalidation.NameIsDNSSubdomain(rest, prefix)
 	}
-	begin := strings.ReplaceAll(signer, "/", ":") + ":"
-	rest, ok := strings.CutPrefix(name, begin)
-	if !ok {
-		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, begin)}
-	}
-	return apivalidation.NameIsDNSSubdomain(rest, prefix)
 }
 
 func validateAnchors(e *check.Errors, p *field.Path, text string) {

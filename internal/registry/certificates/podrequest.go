@@ -50,8 +50,8 @@ func ValidatePodRequest(r *v1.PodCertificateRequest) field.ErrorList {
 	if apivalidation.ValidateAnnotationsSize(s.UnverifiedUserAnnotations) != nil {
 		e.TooLong(p, apivalidation.TotalAnnotationSizeLimitB)
 	}
-	named := func(what, name, uid string) {
-		e.Subdomain(specPath.Child(what+"Name"), name)
+	named := func(what string, name any, uid string) {
+		e.Each(specPath.Child(what+"Name"), name, validation.IsDNS1123Subdomain(fmt.Sprint(name)))
 		p := specPath.Child(what + "UID")
 		if uid == "" {
 			e.Invalid(p, uid, "must not be empty")
@@ -62,7 +62,7 @@ func ValidatePodRequest(r *v1.PodCertificateRequest) field.ErrorList {
 	}
 	named("pod", s.PodName, string(s.PodUID))
 	named("serviceAccount", s.ServiceAccountName, string(s.ServiceAccountUID))
-	named("node", string(s.NodeName), string(s.NodeUID))
+	named("node", s.NodeName, string(s.NodeUID))
 	p = specPath.Child("maxExpirationSeconds")
 	if s.MaxExpirationSeconds == nil {
 		e.Required(p, "must be set")
@@ -129,7 +129,17 @@ func ValidatePodRequestUpdate(r, old *v1.PodCertificateRequest) field.ErrorList 
 		return nil
 	}
 	var e check.Errors
-	e.Invalid(specPath, r.Spec, apivalidation.FieldImmutableErrorMsg)
+	s := &r.Spec
+	// As upstream shows it, which still knows the fields of older versions of the API.
+	e.Invalid(specPath, struct {
+		SignerName, PodName, PodUID, ServiceAccountName, ServiceAccountUID, NodeName, NodeUID string
+		MaxExpirationSeconds                                                                  *int32
+		PKIXPublicKey, ProofOfPossession, StubPKCS10Request                                   []byte
+		UnverifiedUserAnnotations                                                             map[string]string
+	}{
+		s.SignerName, s.PodName, string(s.PodUID), s.ServiceAccountName, string(s.ServiceAccountUID), string(s.NodeName), string(s.NodeUID),
+		s.MaxExpirationSeconds, nil, nil, s.StubPKCS10Request, s.UnverifiedUserAnnotations,
+	}, apivalidation.FieldImmutableErrorMsg)
 	return e.List()
 }
 

@@ -187,10 +187,6 @@ func validateConditions(e *check.Errors, list []v1.CertificateSigningRequestCond
 			statuses = []corev1.ConditionStatus{corev1.ConditionTrue}
 		}
 		check.RequiredOneOf(e, p.Child("status"), c.Status, statuses...)
-		other := map[v1.RequestConditionType]v1.RequestConditionType{v1.CertificateApproved: v1.CertificateDenied, v1.CertificateDenied: v1.CertificateApproved}[c.Type]
-		if other != "" && !may.bothVerdicts && slices.Contains(seen, other) {
-			e.Invalid(conditionPath, c.Type, "Approved and Denied conditions are mutually exclusive")
-		}
 		if !may.twiceACondition && slices.Contains(seen, c.Type) {
 			e.Duplicate(p.Child("type"), c.Type)
 		}
@@ -223,6 +219,10 @@ func validateChange(r, old *v1.CertificateSigningRequest, may allowance) field.E
 		} else if len(old.Status.Certificate) > 0 {
 			e.Forbidden(p, "updates may not modify existing certificate content")
 		}
+	}
+	if !may.bothVerdicts && len(ofType(r, v1.CertificateApproved)) > 0 && len(ofType(r, v1.CertificateDenied)) > 0 {
+		e.Invalid(conditionPath, `{conditions[{"type": "Approved"}], conditions[{"type": "Denied"}]}`,
+			"must specify at most one of: `conditions[{\"type\": \"Approved\"}]`, `conditions[{\"type\": \"Denied\"}]`")
 	}
 	return e.List()
 }

@@ -108,9 +108,11 @@ func decodeJSON(k *registry.Kind, value []byte, obj runtime.Object) error {
 	return wantType(k, gvk.GroupVersion().String(), gvk.Kind)
 }
 
-// wantType refuses a value of another type than the kind's: there is one version of each, the one that is stored.
+// wantType refuses a value of another type than the kind's: there is one version of each, the one that is stored. A kind that is stored
+// in an older version for a while may be found in its own.
 func wantType(k *registry.Kind, apiVersion, kind string) error {
-	if want := k.GroupVersion().String(); apiVersion != want || kind != k.GVK.Kind {
+	want := k.StoredGVK().GroupVersion().String()
+	if kind != k.GVK.Kind || apiVersion != want && apiVersion != k.GroupVersion().String() {
 		return fmt.Errorf("the value is a %s %s, not a %s %s", apiVersion, kind, want, k.GVK.Kind)
 	}
 	return nil

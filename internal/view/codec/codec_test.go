@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,4 +118,24 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("decoded, but cannot be encoded: %v", err)
 		}
 	})
+}
+
+// A kind that is kept in an older version is read from that one and from its own, and is always of its own.
+func TestStoredInAnOlderVersion(t *testing.T) {
+	k := registry.Lookup(schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundles"})
+	for _, version := range []string{"v1beta1", "v1"} {
+		b := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: "x"}}
+		b.SetGroupVersionKind(schema.GroupVersionKind{Group: k.GVK.Group, Version: version, Kind: k.GVK.Kind})
+		value, err := codec.Encode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj, err := codec.Decode(k, value, 7)
+		if err != nil || obj.GetObjectKind().GroupVersionKind() != k.GVK || obj.(*certificatesv1.ClusterTrustBundle).Spec.TrustBundle != "x" {
+			t.Errorf("of %s: %v, %v", version, obj, err)
+		}
+	}
+	if k.StoredGVK().Version != "v1beta1" {
+		t.Error("upstream's older servers could not read it")
+	}
 }

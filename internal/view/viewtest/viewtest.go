@@ -87,7 +87,7 @@ func Put(t testing.TB, s store.Store, obj runtime.Object) int64 {
 	t.Helper()
 	k := Kind(t, obj)
 	obj = obj.DeepCopyObject()
-	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	obj.GetObjectKind().SetGroupVersionKind(k.StoredGVK())
 	value, err := codec.Encode(obj)
 	if err != nil {
 		t.Fatal(err)

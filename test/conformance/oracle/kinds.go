@@ -2,15 +2,19 @@ package oracle
 
 import (
 	"strings"
+	_ "unsafe" // go:linkname
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
+	certificatesapi "k8s.io/kubernetes/pkg/apis/certificates"
+	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
@@ -20,6 +24,9 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 
+	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
+	"k8s.io/kubernetes/pkg/registry/certificates/clustertrustbundle"
+	"k8s.io/kubernetes/pkg/registry/certificates/podcertificaterequest"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
@@ -46,6 +53,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"podo.dev/podo/internal/registry"
 )
 
@@ -62,7 +71,19 @@ type Kind struct {
 }
 
 // What upstream stamps happens when everything does.
-func init() { persistentvolume.NowFunc = func() metav1.Time { return created } }
+func init() {
+	persistentvolume.NowFunc = func() metav1.Time { return created }
+	csrNow = persistentvolume.NowFunc
+}
+
+//go:linkname csrNow k8s.io/kubernetes/pkg/registry/certificates/certificates.nowFunc
+var csrNow func() metav1.Time
+
+// podCertificate and its status: whoever asks may sign.
+var (
+	podCertificate       = podcertificaterequest.NewStrategy()
+	podCertificateStatus = podcertificaterequest.NewStatusStrategy(podCertificate, authorizerfactory.NewAlwaysAllowAuthorizer(), clocktesting.NewFakePassiveClock(created.Time))
+)
 
 // Kinds are the kinds that are compared: those of lines that Podo serves. A new kind is a line in lines and a file of valid
 // manifests, corpus/<name>.yaml.
@@ -119,6 +140,10 @@ var lines = []Kind{
 	line("", "secrets", secret.Strategy).selected(secret.GetAttrs),
 	line("", "serviceaccounts", serviceaccount.Strategy),
 	line("", "services", service.Strategy).with("status", service.StatusStrategy).selected(service.GetAttrs),
+	line("certificates.k8s.io", "certificatesigningrequests", certificates.Strategy).with("status", certificates.StatusStrategy).
+		with("approval", certificates.ApprovalStrategy).selected(certificates.GetAttrs),
+	line("certificates.k8s.io", "clustertrustbundles", clustertrustbundle.Strategy).selected(bySigner),
+	line("certificates.k8s.io", "podcertificaterequests", podCertificate).with("status", podCertificateStatus).selected(bySigner),
 	line("coordination.k8s.io", "leases", lease.Strategy),
 	line("discovery.k8s.io", "endpointslices", endpointslice.Strategy),
 	line("events.k8s.io", "events", event.Strategy).selected(newerNames),
@@ -130,6 +155,19 @@ var lines = []Kind{
 	line("rbac.authorization.k8s.io", "rolebindings", rolebinding.Strategy),
 	line("rbac.authorization.k8s.io", "roles", role.Strategy),
 	line("scheduling.k8s.io", "priorityclasses", priorityclass.Strategy),
+}
+
+// bySigner are the selectable fields that upstream keeps in the storage of the two kinds that tell of signers.
+func bySigner(obj runtime.Object) (labels.Set, fields.Set, error) {
+	set := fields.Set{"metadata.name": meta1(obj).GetName()}
+	switch o := obj.(type) {
+	case *certificatesapi.ClusterTrustBundle:
+		set["spec.signerName"] = o.Spec.SignerName
+	case *certificatesapi.PodCertificateRequest:
+		set["metadata.namespace"] = o.Namespace
+		set["spec.signerName"], set["spec.podName"], set["spec.nodeName"] = o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)
+	}
+	return nil, set, nil
 }
 
 // newerNames are an Event's selectable fields by the names that events.k8s.io has for them.

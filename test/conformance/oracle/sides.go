@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,9 @@ const inNamespace = "default"
 // created is the time at which every object of a comparison is created: long ago, so that ages do not tick.
 var created = metav1.NewTime(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))
 
+// asker is whose requests they are.
+var asker = &user.DefaultInfo{Name: "oracle", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+
 // recorder keeps the warnings of one request.
 type recorder struct{ texts []string }
 
@@ -35,7 +39,7 @@ func (k Kind) requestContext(subresource string, name string, w *recorder) conte
 		ns = inNamespace
 	}
 	ctx := request.WithNamespace(context.Background(), ns)
-	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "oracle", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}})
+	ctx = request.WithUser(ctx, asker)
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
 		IsResourceRequest: true, APIGroup: p.GVK.Group, APIVersion: p.GVK.Version, Resource: p.Resource, Subresource: subresource,
 		Namespace: ns, Name: name,
@@ -91,6 +95,9 @@ func (k Kind) PodoCreate(obj runtime.Object) Outcome {
 		if p.PrepareForCreate != nil {
 			p.PrepareForCreate(obj)
 		}
+		if p.NoteCreator != nil {
+			p.NoteCreator(obj, authenticationv1.UserInfo{Username: asker.Name, Groups: asker.Groups})
+		}
 		if errs := p.CheckCreate(obj); len(errs) > 0 {
 			return Outcome{Causes: refused(apierrors.NewInvalid(p.GVK.GroupKind(), meta1(obj).GetName(), errs))}
 		}
@@ -139,7 +146,7 @@ func (k Kind) PodoUpdate(endpoint string, obj, old runtime.Object) Outcome {
 		if m.GetDeletionGracePeriodSeconds() == nil {
 			m.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
 		}
-		if errs := p.CheckUpdate(rules, obj, old); len(errs) > 0 {
+		if errs := p.CheckUpdate(rules.At(created.Time), obj, old); len(errs) > 0 {
 			return Outcome{Causes: refused(apierrors.NewInvalid(p.GVK.GroupKind(), m.GetName(), errs))}
 		}
 		o := Outcome{Object: p.Out(obj)}
