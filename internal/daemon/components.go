@@ -26,7 +26,7 @@ func (s *server) newServiceCIDR(context.Context, client.Client) (*loop.Loop, err
 
 // componentStatuses are the parts that upstream's cluster has, as ours are: every controller counts for the controller manager.
 func (s *server) componentStatuses() []v1.ComponentStatus { //nolint:staticcheck // old clients ask
-	others := []string{"etcd", "scheduler", "apiserver", "view", "timeline", "certificates"}
+	others := []string{"etcd", "scheduler", "apiserver", "view", "timeline", "certificates", "leader-election"}
 	etcd, scheduler, controllers := healthy("etcd-0"), healthy("scheduler"), healthy("controller-manager")
 	if s.control.supervisor == nil {
 		return nil

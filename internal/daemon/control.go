@@ -36,7 +36,6 @@ import (
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
-	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/store/etcd"
 	"podo.dev/podo/internal/timeline/recorder"
 	"podo.dev/podo/internal/view"
@@ -45,13 +44,11 @@ import (
 // control is the control plane's parts.
 type control struct {
 	supervisor *component.Supervisor
-	store      interface {
-		component.Component
-		store.Store
-	}
-	view     *view.View
-	identity identity
-	verbs    *verbs.Verbs
+	store      stored
+	election   *etcd.Election
+	view       *view.View
+	identity   identity
+	verbs      *verbs.Verbs
 
 	audit      *audit.Log // nil without a policy
 	authorizer *modes.Authorizer
@@ -89,6 +86,11 @@ func (s *server) buildControl() (err error) {
 	if c.store, err = s.newStore(); err != nil {
 		return err
 	}
+	id, err := s.serverID()
+	if err != nil {
+		return err
+	}
+	c.election = c.store.Election(id, s.log.With("component", "leader-election"))
 	kinds := registry.All()
 	c.view, err = view.New(view.Config{Store: c.store, Kinds: kinds, Append: s.timeline.Append, Logger: s.log.With("component", "view")})
 	if err != nil {
@@ -113,11 +115,7 @@ func (s *server) buildControl() (err error) {
 	return err
 }
 
-func (s *server) newStore() (interface {
-	component.Component
-	store.Store
-}, error,
-) {
+func (s *server) newStore() (stored, error) {
 	log := s.log.With("component", "etcd")
 	if len(s.cfg.EtcdEndpoints) > 0 {
 		return etcd.NewExternal(etcd.ExternalConfig{
@@ -137,6 +135,19 @@ func (s *server) controlComponents() []component.Component {
 		c.store,
 		component.Func("view", c.view.Run),
 		component.Func("default-policy", s.ensurePolicy),
+		c.election,
+	}
+	all = append(all, led(c.election, s.controllers())...)
+	return append(all,
+		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
+		component.Func("apiserver", s.runAPIServer),
+		component.Func("certificates", s.keepCertificates),
+	)
+}
+
+// controllers and the scheduler run on one of the servers that share a store.
+func (s *server) controllers() []component.Component {
+	all := []component.Component{
 		component.Func("priority-classes", s.controller(s.newPriorityClasses)),
 		component.Func("namespaces", s.controller(s.newNamespaces)),
 		component.Func("service-accounts", s.controller(s.newServiceAccounts)),
@@ -146,7 +157,6 @@ func (s *server) controlComponents() []component.Component {
 		component.Func("legacy-tokens", s.controller(s.newLegacyTokens)),
 		component.Func("service-cidr", s.controller(s.newServiceCIDR)),
 		component.Func("service-addresses", s.controller(s.newServiceAddresses)),
-		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("node-ipam", s.controller(s.newNodeIPAM)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
@@ -160,7 +170,7 @@ func (s *server) controlComponents() []component.Component {
 	if !s.cfg.DisableScheduler {
 		all = append(all, component.Func("scheduler", s.runScheduler))
 	}
-	return append(all, component.Func("apiserver", s.runAPIServer), component.Func("certificates", s.keepCertificates))
+	return all
 }
 
 // keepCertificates renews certificates before they expire; whoever uses one asks for it at each handshake. The admin kubeconfig holds a

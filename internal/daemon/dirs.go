@@ -12,6 +12,7 @@ func (d Dirs) path(elem ...string) string { return filepath.Join(append([]string
 
 func (d Dirs) Lock() string       { return d.path("lock") }
 func (d Dirs) Version() string    { return d.path("version") }
+func (d Dirs) ServerID() string   { return d.path("server-id") }
 func (d Dirs) PKI() string        { return d.path("pki") }
 func (d Dirs) Kubeconfig() string { return d.path("kubeconfig") }
 func (d Dirs) Etcd() string       { return d.path("etcd") }

@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/pki"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/store/etcd"
+)
+
+// stored is the store with its election.
+type stored interface {
+	component.Component
+	store.Store
+	Election(id string, log *slog.Logger) *etcd.Election
+}
+
+// serverID names this server among those on one store: by its node's name, and by what its data directory alone has.
+func (s *server) serverID() (string, error) {
+	path := s.dirs.ServerID()
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		b = []byte(rand.Text() + "\n")
+		err = pki.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.cfg.NodeName + "_" + strings.TrimSpace(string(b)), nil
+}
+
+// led has components run on one server only.
+func led(e *etcd.Election, all []component.Component) []component.Component {
+	out := make([]component.Component, len(all))
+	for i, c := range all {
+		out[i] = e.Led(c)
+	}
+	return out
+}
