@@ -202,7 +202,7 @@ func stopPod(ctx context.Context, rt cri.Runtime, sandbox string, grace time.Dur
 }
 
 func cleanRuntime(ctx context.Context, d Dirs) error {
-	rt, err := newRuntime(d.Root, runtime.Network{}, slog.New(slog.DiscardHandler))
+	rt, err := newRuntime(d.Root, runtime.UseSystemd(), runtime.Network{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

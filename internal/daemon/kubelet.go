@@ -239,11 +239,19 @@ func (k *kubeletRun) buildResources() (err error) {
 	if c.PodPidsLimit != nil {
 		pids = *c.PodPidsLimit
 	}
+	pods := k.capacity
+	if config.Enforces(c, cm.EnforcePods) {
+		pods = cm.ForPods(k.capacity, reserved)
+	}
 	k.cgroups, err = cm.New(cm.Config{
-		Host: p.node.host, Root: root, Driver: k.driver(), Pods: cm.ForPods(k.capacity, reserved), PodPidsLimit: pids,
+		Host: p.node.host, Root: root, Driver: k.driver(), Pods: pods, PodPidsLimit: pids,
+		PageSizes: k.machine.PageSizes(), ThrottlingFactor: c.MemoryThrottlingFactor,
 		NoCPUQuota: c.CPUCFSQuota != nil && !*c.CPUCFSQuota, QuotaPeriod: c.CPUCFSQuotaPeriod.Duration, Logger: k.log().of("cm"),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return k.cgroups.Enforce(config.Shares(c), func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) })
 }
 
 // driver is the configured cgroup driver; an empty one follows the runtime, which follows the machine.
@@ -367,6 +375,8 @@ func (k *kubeletRun) buildPodModules(ctx context.Context) (err error) {
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
 		QuotaPeriod: c.CPUCFSQuotaPeriod.Duration,
 		SwapLimited: k.cgroups.SwapLimited(), CgroupV2: k.cgroups.Layout().V2,
+		LimitedSwap: c.MemorySwap.SwapBehavior == config.LimitedSwap, ThrottlingFactor: c.MemoryThrottlingFactor,
+		SingleProcessOOMKill: config.SingleProcessOOMKill(c, !k.cgroups.Layout().V2), SeccompDefault: *c.SeccompDefault,
 		RecursiveReadOnly: true,
 	})
 	return err
@@ -405,7 +415,10 @@ func (k *kubeletRun) buildKubelet() error {
 		Checkpoints: checkpoints, Reporter: k.status,
 		Admission: admit.Checker{
 			Node: k.thisNode, Pressure: k.pressures,
-			Rules: admit.Rules{OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor()},
+			Rules: admit.Rules{
+				OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(),
+				Swap: c.MemorySwap.SwapBehavior == config.LimitedSwap && k.cgroups.SwapLimited() && k.cgroups.Layout().V2,
+			},
 		},
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: p.node.runtime, Specs: k.specs},

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -40,10 +41,15 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	if err := p.checkMachine(); err != nil {
 		return err
 	}
-	n.systemd = runtime.UseSystemd()
+	switch n.systemd = runtime.UseSystemd(); {
+	case n.config.CgroupDriver == string(cm.Systemd) && !n.systemd:
+		return errors.New("kubelet configuration: cgroupDriver: systemd does not run here: use cgroupfs, or leave it out")
+	case n.config.CgroupDriver == string(cm.Cgroupfs):
+		n.systemd = false
+	}
 	endpoint := p.cfg.ContainerRuntimeEndpoint
 	if endpoint == "" {
-		if n.embedded, err = newRuntime(p.cfg.DataDir, network, p.log.With("component", "containerd")); err != nil {
+		if n.embedded, err = newRuntime(p.cfg.DataDir, n.systemd, network, p.log.With("component", "containerd")); err != nil {
 			return err
 		}
 		if err := n.embedded.Check(ctx); err != nil {
@@ -58,7 +64,7 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 }
 
 // newRuntime is the embedded containerd of a data directory.
-func newRuntime(dataDir string, network runtime.Network, log *slog.Logger) (*runtime.Runtime, error) {
+func newRuntime(dataDir string, systemd bool, network runtime.Network, log *slog.Logger) (*runtime.Runtime, error) {
 	carried, err := payload.Embedded()
 	if err != nil {
 		return nil, err
@@ -66,7 +72,7 @@ func newRuntime(dataDir string, network runtime.Network, log *slog.Logger) (*run
 	return runtime.New(runtime.Config{
 		DataDir:  dataDir,
 		PodCIDRs: network.Pods, ClusterCIDRs: network.Cluster, Redirects: network.Redirects,
-		SystemdCgroup: runtime.UseSystemd(),
+		SystemdCgroup: systemd,
 		Payload:       carried,
 		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
 		Log:           log,
@@ -147,7 +153,11 @@ func (p *process) checkMachine() error {
 
 // removeCgroups removes the cgroups of a stopped node's pods.
 func removeCgroups(ctx context.Context, d Dirs) error {
-	m, err := cm.New(cm.Config{Host: linux.New(), Root: cgroupRoot(d), Logger: slog.New(slog.DiscardHandler)})
+	driver := cm.Cgroupfs
+	if runtime.UseSystemd() {
+		driver = cm.Systemd
+	}
+	m, err := cm.New(cm.Config{Host: linux.New(), Root: cgroupRoot(d), Driver: driver, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ type Rules struct {
 	AppArmorEnabled bool     // by the kernel
 	// StaticCPUs and StaticMemory say that guaranteed pods have cpus and memory of their own: those cannot be resized.
 	StaticCPUs, StaticMemory bool
+	// Swap says that containers may swap: those that do cannot be given other memory.
+	Swap bool
 }
 
 // Checker is the port worker.Admission: Check with the node as it is now.

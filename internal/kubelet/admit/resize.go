@@ -1,8 +1,12 @@
 package admit
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
+	"podo.dev/podo/internal/kubelet/cm"
+	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 )
@@ -20,6 +24,9 @@ func infeasible(pod, granted *v1.Pod, rules Rules) *worker.Rejection {
 	never := func(message string) *worker.Rejection {
 		return &worker.Rejection{Reason: v1.PodReasonInfeasible, Message: message}
 	}
+	if rules.Swap && swaps(pod, granted) {
+		return never("In-place resize of containers with swap is not supported.")
+	}
 	if podlife.QOS(pod) != v1.PodQOSGuaranteed {
 		return nil
 	}
@@ -30,6 +37,24 @@ func infeasible(pod, granted *v1.Pod, rules Rules) *worker.Rejection {
 		return never(`Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`)
 	}
 	return nil
+}
+
+// swaps tells whether a container that swaps, or shall, is given another request of memory without being made anew.
+func swaps(pod, granted *v1.Pod) bool {
+	critical := eviction.Critical(pod)
+	is := func(asks, has []v1.Container) bool {
+		for i := range asks {
+			a, h := &asks[i], &has[i]
+			anew := slices.ContainsFunc(h.ResizePolicy, func(p v1.ContainerResizePolicy) bool {
+				return p.ResourceName == v1.ResourceMemory && p.RestartPolicy == v1.RestartContainer
+			})
+			if !anew && a.Resources.Requests.Memory().Cmp(*h.Resources.Requests.Memory()) != 0 && (cm.Swaps(pod, a, critical) || cm.Swaps(granted, h, critical)) {
+				return true
+			}
+		}
+		return false
+	}
+	return is(pod.Spec.Containers, granted.Spec.Containers) || is(pod.Spec.InitContainers, granted.Spec.InitContainers)
 }
 
 // differs compares what two forms of a pod request of a resource, container by container.

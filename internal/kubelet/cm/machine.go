@@ -17,6 +17,7 @@ import (
 type Machine struct {
 	CPUs      int
 	Memory    int64            // bytes
+	Swap      int64            // bytes
 	HugePages map[string]int64 // page size as the kernel names it ("2MB") -> bytes reserved for pages of that size
 }
 
@@ -35,12 +36,18 @@ func ReadMachine(h host.Files) (Machine, error) {
 		return m, fmt.Errorf("read the memory's size: %w", err)
 	}
 	for line := range strings.Lines(string(mem)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
-			kb, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				return m, fmt.Errorf("/proc/meminfo: MemTotal %q is no number", f[1])
-			}
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "MemTotal:" && f[0] != "SwapTotal:" {
+			continue
+		}
+		kb, err := strconv.ParseInt(f[1], 10, 64)
+		switch {
+		case err != nil:
+			return m, fmt.Errorf("/proc/meminfo: %s %q is no number", f[0], f[1])
+		case f[0] == "MemTotal:":
 			m.Memory = kb << 10
+		default:
+			m.Swap = kb << 10
 		}
 	}
 	if m.Memory == 0 {

@@ -38,7 +38,10 @@ type Config struct {
 	// NoCPUQuota turns cpu limits off (cpuCFSQuota: false). QuotaPeriod 0 is upstream's 100 ms.
 	NoCPUQuota  bool
 	QuotaPeriod time.Duration
-	Logger      *slog.Logger
+	PageSizes   []string // of huge pages, as the kernel names them (Machine.PageSizes)
+	// ThrottlingFactor is memoryThrottlingFactor; nil: nobody is slowed down for memory. On cgroup v1 nobody can be.
+	ThrottlingFactor *float64
+	Logger           *slog.Logger
 }
 
 // Validate says what is missing.

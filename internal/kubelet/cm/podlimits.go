@@ -16,6 +16,17 @@ func (m *Manager) Wanted(pod *v1.Pod) Limits {
 	if m.c.PodPidsLimit > 0 {
 		l.Pids = &m.c.PodPidsLimit
 	}
+	for _, size := range m.c.PageSizes { // none, unless asked for
+		if _, ok := l.HugePages[size]; !ok {
+			if l.HugePages == nil {
+				l.HugePages = map[string]int64{}
+			}
+			l.HugePages[size] = 0
+		}
+	}
+	if m.c.ThrottlingFactor != nil {
+		l.Unified = throttle(pod, l, *m.c.ThrottlingFactor)
+	}
 	return l
 }
 

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,5 +65,69 @@ func TestWeightsAndBack(t *testing.T) {
 		if w := weightOfShares(shares); weightOfShares(sharesOfWeight(w)) != w || sharesOfWeight(w) > shares {
 			t.Errorf("%d shares are weight %d, which is %d shares", shares, w, sharesOfWeight(w))
 		}
+	}
+}
+
+// Huge pages that a pod does not ask for it does not get, and what it may use of memory before it is slowed down lies between its
+// request and its limit.
+func TestWanted(t *testing.T) {
+	h := v2Host(t)
+	factor := 0.5
+	m, err := New(Config{Host: h, Root: "/podo", PageSizes: []string{"2MB", "1GB"}, ThrottlingFactor: &factor, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("u", container("a", list("memory", "1Gi"), list("memory", "3Gi", "hugepages-2Mi", "4Mi")))
+	l := m.Wanted(p)
+	if l.HugePages["2MB"] != 4<<20 || len(l.HugePages) != 2 || l.HugePages["1GB"] != 0 || l.Unified != nil {
+		t.Errorf("%+v", l)
+	}
+	p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory", "1Gi"), Limits: list("memory", "3Gi")}
+	if l = m.Wanted(p); l.Unified["memory.high"] != "2147483648" {
+		t.Errorf("%+v", l.Unified)
+	}
+	if n := m.Wanted(pod("v", container("a", nil, nil))).HugePages; len(n) != 2 {
+		t.Errorf("one that asks for nothing: %v", n)
+	}
+}
+
+// What is reserved is enforced on cgroups that others made, and on no others.
+func TestEnforce(t *testing.T) {
+	for name, make := range map[string]func(*testing.T) *fake.Host{"v1": v1Host, "v2": v2Host} {
+		t.Run(name, func(t *testing.T) {
+			h := make(t)
+			m := manager(t, h, "")
+			var told []string
+			tell := func(s string) { told = append(told, s) }
+			system := SystemShare("/system", list("cpu", "500m", "memory", "1Gi", "pid", "1000"), false)
+			if err := m.Enforce([]Share{system}, tell); err == nil || !strings.Contains(err.Error(), `Failed to enforce System Reserved Cgroup Limits on "/system": cgroup "/system" has some missing paths: `) {
+				t.Errorf("a cgroup that is not there: %v", err)
+			}
+			dirs := m.layout.dirs("/system")
+			for _, d := range append(dirs, m.layout.dirs("/kube")...) {
+				if _, err := h.MakeCgroup(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := m.Enforce([]Share{system, KubeShare("/kube", list("cpu", "1", "memory", "1Gi"), true)}, tell); err != nil {
+				t.Fatal(err)
+			}
+			memory, file := m.layout.dir("memory", "/system"), "memory.limit_in_bytes"
+			if m.layout.V2 {
+				file = "memory.max"
+				want(t, h, memory+"/memory.min", "1073741824")
+			} else {
+				want(t, h, m.layout.dir("cpu", "/system")+"/cpu.shares", "512")
+				want(t, h, m.layout.dir("cpu", "/kube")+"/cpu.shares", "1024")
+			}
+			want(t, h, memory+"/"+file, "1073741824")
+			want(t, h, m.layout.dir("pids", "/system")+"/pids.max", "1000")
+			if b, err := h.ReadFile(m.layout.dir("memory", "/kube") + "/" + file); err == nil && strings.TrimSpace(string(b)) == "1073741824" {
+				t.Error("memory was limited although only what can be taken back is enforced")
+			}
+			if len(told) != 2 || told[1] != "Updated limits on kube reserved cgroup /kube" {
+				t.Errorf("told %q", told)
+			}
+		})
 	}
 }

@@ -28,6 +28,8 @@ type Limits struct {
 	Memory    *int64  // bytes; negative lifts the limit
 	Pids      *int64
 	HugePages map[string]int64 // page size as the kernel names it ("2MB") -> bytes
+	// Unified are further files of memory's that only cgroup v2 has.
+	Unified map[string]string
 }
 
 // MilliCPUToShares converts a cpu request to cgroup v1's weight.
@@ -147,6 +149,9 @@ func writesV2(l Limits) []write {
 	}
 	for _, size := range sortedKeys(l.HugePages) {
 		out = append(out, write{"hugetlb", "hugetlb." + size + ".max", strconv.FormatInt(l.HugePages[size], 10)})
+	}
+	for _, file := range sortedKeys(l.Unified) {
+		out = append(out, write{"memory", file, l.Unified[file]})
 	}
 	return out
 }

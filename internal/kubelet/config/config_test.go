@@ -2,7 +2,10 @@ package config
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +64,7 @@ podLogsDir: /var/log/pods/
 
 func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 	for body, want := range map[string]string{
-		"cpuManagerPolicy: static":                     "cpuManagerPolicy: Podo does not support another value than the default: remove it",
+		"cpuManagerPolicy: static":                     "cpuManagerPolicy: Podo does not support another value than the default: use none",
 		"authentication: {anonymous: {enabled: true}}": "authentication: Podo does not support another value than the default: clients are known",
 		"featureGates: {Foo: true}":                    "featureGates: ",
 		"enableServer: false":                          "enableServer: ",
@@ -93,6 +96,12 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 		"cpuCFSQuotaPeriod: 2s":                        "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s",
 		"cgroupDriver: other":                          "cgroupDriver",
 		"kind: Other":                                  "already set",
+		"memoryThrottlingFactor: 1.5":                  "memoryThrottlingFactor: must be greater than 0",
+		"memorySwap: {swapBehavior: All}":              `memorySwap.swapBehavior: "All" must be one of`,
+		"enforceNodeAllocatable: [system-reserved]":    "systemReservedCgroup must be specified",
+		"enforceNodeAllocatable: [none, pods]":         "may not contain additional enforcements",
+		"enforceNodeAllocatable: [nodes]":              `option "nodes" is none of`,
+		"shutdownGracePeriod: 30s":                     "drain the node",
 	} {
 		_, err := Parse([]byte(head + body))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -123,6 +132,49 @@ func TestNamesInTablesAreFieldsAndNothingIsBoth(t *testing.T) {
 	for name := range instead {
 		if !fields[name] {
 			t.Errorf("%q is no field", name)
+		}
+	}
+	for name := range fields {
+		if name != "" && honoured[name] == "" && instead[name] == "" {
+			t.Errorf("%q is neither honoured nor refused with what to do instead", name)
+		}
+	}
+}
+
+// A field is honoured by code that reads it, outside of what parses and checks it.
+func TestHonouredFieldsAreRead(t *testing.T) {
+	var all strings.Builder
+	for _, dir := range []string{"../../daemon", "..", "."} {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, err := filepath.Glob(dir + "/*/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range append(files, below...) {
+			if name := filepath.Base(f); strings.HasSuffix(name, "_test.go") || name == "defaults.go" {
+				continue
+			}
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, text, _ := strings.Cut(string(b), "// invalid says which honoured fields") // of validate.go what comes after the checks
+			if text == "" {
+				text = string(b)
+			} else {
+				_, text, _ = strings.Cut(text, "\n}\n")
+			}
+			all.WriteString(text)
+		}
+	}
+	typ := reflect.TypeFor[v1beta1.KubeletConfiguration]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if honoured[jsonName(f)] != "" && !regexp.MustCompile(`\b\w+\.`+f.Name+`\b`).MatchString(all.String()) {
+			t.Errorf("%s is said to be honoured by %s, and nothing reads it", jsonName(f), honoured[jsonName(f)])
 		}
 	}
 }

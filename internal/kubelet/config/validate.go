@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubelet/config/v1beta1"
 
+	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/images/pulled"
 )
@@ -85,7 +86,79 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	if _, err := eviction.Thresholds(c); err != nil {
 		errs = append(errs, err)
 	}
+	f := c.MemoryThrottlingFactor
+	check(f == nil || *f > 0 && *f <= 1, "memoryThrottlingFactor: must be greater than 0 and less than or equal to 1.0")
+	swap := c.MemorySwap.SwapBehavior
+	check(swap == "" || swap == NoSwap || swap == LimitedSwap, "memorySwap.swapBehavior: %q must be one of: \"\", %q or %q", swap, LimitedSwap, NoSwap)
+	return append(errs, enforcements(c)...)
+}
+
+// What containers may do with the node's swap.
+const (
+	NoSwap      = "NoSwap"
+	LimitedSwap = "LimitedSwap"
+)
+
+// enforcements says what is wrong with enforceNodeAllocatable.
+func enforcements(c *v1beta1.KubeletConfiguration) (errs []error) {
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("enforceNodeAllocatable: "+format, args...))
+	}
+	seen := map[string]bool{}
+	for _, e := range c.EnforceNodeAllocatable {
+		if seen[e] {
+			wrong("duplicated enforcements %q", e)
+		}
+		seen[e] = true
+		switch e {
+		case cm.EnforcePods:
+		case cm.EnforceNone:
+			if len(c.EnforceNodeAllocatable) > 1 {
+				wrong("may not contain additional enforcements when %q is specified", e)
+			}
+		case cm.EnforceSystem, cm.EnforceSystemCompressible:
+			if c.SystemReservedCgroup == "" {
+				wrong("systemReservedCgroup must be specified when %q is included", e)
+			}
+		case cm.EnforceKube, cm.EnforceKubeCompressible:
+			if c.KubeReservedCgroup == "" {
+				wrong("kubeReservedCgroup must be specified when %q is included", e)
+			}
+		default:
+			wrong("option %q is none of pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible and none", e)
+		}
+	}
+	for _, two := range [][2]string{{cm.EnforceSystem, cm.EnforceSystemCompressible}, {cm.EnforceKube, cm.EnforceKubeCompressible}} {
+		if seen[two[0]] && seen[two[1]] {
+			wrong("both %q and %q cannot be specified", two[0], two[1])
+		}
+	}
 	return errs
+}
+
+// Enforces tells whether the kernel is to be told of a part of the node's division.
+func Enforces(c *v1beta1.KubeletConfiguration, what string) bool {
+	return slices.Contains(c.EnforceNodeAllocatable, what)
+}
+
+// Shares are the parts of the node that the kernel is to hold to what is reserved for them.
+func Shares(c *v1beta1.KubeletConfiguration) []cm.Share {
+	var out []cm.Share
+	system, kube := Reservation(c.SystemReserved), Reservation(c.KubeReserved)
+	for _, e := range c.EnforceNodeAllocatable {
+		switch e {
+		case cm.EnforceSystem, cm.EnforceSystemCompressible:
+			out = append(out, cm.SystemShare(c.SystemReservedCgroup, system, e == cm.EnforceSystemCompressible))
+		case cm.EnforceKube, cm.EnforceKubeCompressible:
+			out = append(out, cm.KubeShare(c.KubeReservedCgroup, kube, e == cm.EnforceKubeCompressible))
+		}
+	}
+	return out
+}
+
+// SingleProcessOOMKill tells whether the kernel ends one process alone when a container runs out of memory. cgroup v1 cannot do otherwise.
+func SingleProcessOOMKill(c *v1beta1.KubeletConfiguration, cgroupV1 bool) bool {
+	return cgroupV1 || c.SingleProcessOOMKill != nil && *c.SingleProcessOOMKill
 }
 
 func imageGC(c *v1beta1.KubeletConfiguration) (errs []error) {
@@ -167,6 +240,8 @@ func Unfit(c *v1beta1.KubeletConfiguration, swapOn, cgroupV1 bool) error {
 	switch {
 	case *c.FailSwapOn && swapOn:
 		return fmt.Errorf("running with swap on is not supported: turn swap off (swapoff -a) or set failSwapOn to false in the kubelet configuration")
+	case cgroupV1 && c.SingleProcessOOMKill != nil && !*c.SingleProcessOOMKill:
+		return fmt.Errorf("singleProcessOOMKill: cgroup v1 cannot end a container's processes together: use a host with cgroup v2 or remove it from the kubelet configuration")
 	case *c.FailCgroupV1 && cgroupV1:
 		return fmt.Errorf("kubelet is configured to not run on a host using cgroup v1: use a host with cgroup v2 or set failCgroupV1 to false in the kubelet configuration")
 	}

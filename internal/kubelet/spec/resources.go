@@ -1,12 +1,15 @@
 package spec
 
 import (
+	"strconv"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/kubelet/cm"
+	"podo.dev/podo/internal/kubelet/eviction"
 )
 
 // Resources are the limits of a container, as the runtime is told when it is created or resized.
@@ -26,8 +29,39 @@ func (b *Builder) Resources(pod *v1.Pod, c *v1.Container) *runtimev1.LinuxContai
 		}
 		out.HugepageLimits = append(out.HugepageLimits, l)
 	}
-	b.noSwap(out)
+	b.swap(out, pod, c)
+	b.throttle(out, pod, c)
 	return out
+}
+
+// throttle says from where on a container is slowed down for memory, and that none is kept for it: a container that had it once must
+// lose it when it is resized. Only cgroup v2 can.
+func (b *Builder) throttle(out *runtimev1.LinuxContainerResources, pod *v1.Pod, c *v1.Container) {
+	if !b.c.CgroupV2 {
+		return
+	}
+	set := func(file string, n int64) {
+		if out.Unified == nil {
+			out.Unified = map[string]string{}
+		}
+		out.Unified[file] = strconv.FormatInt(n, 10)
+	}
+	set("memory.min", 0)
+	set("memory.low", 0)
+	request, limit := c.Resources.Requests.Memory().Value(), c.Resources.Limits.Memory().Value()
+	if b.c.ThrottlingFactor == nil || request == limit && request != 0 {
+		return
+	}
+	if limit == 0 {
+		if r := pod.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
+			return // the pod's own cgroup slows it down
+		}
+		allocatable := b.c.Facts().Allocatable
+		limit = allocatable.Memory().Value()
+	}
+	if high := cm.ThrottleAt(request, limit, *b.c.ThrottlingFactor); high != 0 {
+		set("memory.high", high)
+	}
 }
 
 // limitOf is a container's limit, or the pod's own where the container has none.
@@ -56,8 +90,18 @@ func (b *Builder) limits(cpuRequest, cpuLimit, memory *resource.Quantity) *runti
 	return out
 }
 
-// noSwap keeps a container from swapping, where the kernel can: v1 counts memory and swap together, v2 swap alone.
-func (b *Builder) noSwap(r *runtimev1.LinuxContainerResources) {
+// swap gives a container that may swap its share of the node's, by its share of the node's memory.
+func (b *Builder) swap(r *runtimev1.LinuxContainerResources, pod *v1.Pod, c *v1.Container) {
+	request := c.Resources.Requests.Memory().Value()
+	if !b.c.LimitedSwap || !b.c.CgroupV2 || request > b.c.Machine.Memory || !cm.Swaps(pod, c, eviction.Critical(pod)) {
+		b.swapMost(r, 0)
+		return
+	}
+	b.swapMost(r, int64(float64(request)/float64(b.c.Machine.Memory)*float64(b.c.Machine.Swap)))
+}
+
+// swapMost bounds what a container swaps, where the kernel can: v1 counts memory and swap together, v2 swap alone.
+func (b *Builder) swapMost(r *runtimev1.LinuxContainerResources, bytes int64) {
 	switch {
 	case !b.c.SwapLimited:
 	case !b.c.CgroupV2:
@@ -66,7 +110,7 @@ func (b *Builder) noSwap(r *runtimev1.LinuxContainerResources) {
 		if r.Unified == nil {
 			r.Unified = map[string]string{}
 		}
-		r.Unified["memory.swap.max"] = "0"
+		r.Unified["memory.swap.max"] = strconv.FormatInt(bytes, 10)
 	}
 }
 

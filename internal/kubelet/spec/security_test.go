@@ -173,3 +173,30 @@ func TestOOMScore(t *testing.T) {
 		t.Errorf("a sidecar goes no sooner than what it serves: %d, want 800", got)
 	}
 }
+
+// On cgroup v2 a container can be slowed down before its limit kills it, and may swap where the node's configuration lets it.
+func TestMemoryBelowTheLimit(t *testing.T) {
+	factor := 0.5
+	b := newTest(t, func(c *Config) {
+		c.SwapLimited, c.CgroupV2, c.LimitedSwap, c.ThrottlingFactor = true, true, true, &factor
+		c.Machine.Memory, c.Machine.Swap = 8<<30, 4<<30
+	})
+	for name, tc := range map[string]struct{ request, limit, high, swap string }{
+		"between request and limit": {"1Gi", "3Gi", "2147483648", "536870912"},
+		"as much as it may have":    {"1Gi", "1Gi", "", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := testPod()
+			p.Status.QOSClass = v1.PodQOSBurstable
+			c := &p.Spec.Containers[0]
+			c.Resources = v1.ResourceRequirements{
+				Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(tc.request)},
+				Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse(tc.limit)},
+			}
+			got := b.Resources(p, c).Unified
+			if got["memory.high"] != tc.high || got["memory.swap.max"] != tc.swap || got["memory.min"] != "0" {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}

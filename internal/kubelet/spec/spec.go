@@ -74,7 +74,10 @@ type Config struct {
 	// SingleProcessOOMKill leaves the other processes of a container alone when one is killed for memory; false kills the
 	// whole container, which only cgroup v2 can.
 	SingleProcessOOMKill bool
-	RecursiveReadOnly    bool // the runtime can make mounts below a read-only one read-only too
+	LimitedSwap          bool // memorySwap.swapBehavior: LimitedSwap; on cgroup v1 nobody swaps
+	// ThrottlingFactor is memoryThrottlingFactor; nil: nobody is slowed down for memory.
+	ThrottlingFactor  *float64
+	RecursiveReadOnly bool // the runtime can make mounts below a read-only one read-only too
 }
 
 // Validate says what is missing.
