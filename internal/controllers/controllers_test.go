@@ -35,6 +35,7 @@ type world struct {
 	t           *testing.T
 	view        *view.View
 	store       store.Store
+	verbs       *verbs.Verbs
 	admin       client.Client
 	controllers client.Client
 }
@@ -47,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, view: v, store: s, admin: local.Admin(vs), controllers: local.Controllers(vs)}
+	return &world{t: t, view: v, store: s, verbs: vs, admin: local.Admin(vs), controllers: local.Controllers(vs)}
 }
 
 func (w *world) run(c component.Component, err error) (stop func()) {

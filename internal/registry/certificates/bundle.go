@@ -27,14 +27,6 @@ func ValidateBundle(b *v1.ClusterTrustBundle) field.ErrorList {
 // ValidateBundleUpdate judges a change: the anchors are read only when they change, so that what was good once stays.
 func ValidateBundleUpdate(b, old *v1.ClusterTrustBundle) field.ErrorList {
 	var e check.Errors
-	p := field.NewPath("metadata")
-	valid := BundleName(b.Spec.SignerName)
-	if b.GenerateName != "" {
-		e.Each(p.Child("generateName"), b.GenerateName, valid(b.GenerateName, true))
-	}
-	if b.Name != "" {
-		e.Each(p.Child("name"), b.Name, valid(b.Name, false))
-	}
 	validateBundle(&e, b, b.Spec.TrustBundle != old.Spec.TrustBundle)
 	e.Add(apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, specPath.Child("signerName")))
 	return e.List()
