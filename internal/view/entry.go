@@ -22,6 +22,9 @@ type Entry struct {
 	enc  encodings
 }
 
+// Size is how many bytes the object takes in the store; 0 when that is not known.
+func (e *Entry) Size() int { return e.size }
+
 // Change is one write of one object. New nil is a deletion; Old nil is a creation. For a deletion Rev is the deletion's revision.
 type Change struct {
 	Rev int64

@@ -22,6 +22,7 @@ import (
 type Owners struct {
 	now     func() time.Time
 	keepers map[keeper]*managedfields.FieldManager
+	hidden  map[keeper]hidden
 	shapes  map[*registry.Kind]*shapes
 }
 
@@ -33,7 +34,7 @@ type keeper struct {
 
 // New makes Owners of the kinds' endpoints. now is the clock of the entries' times.
 func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
-	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}, shapes: map[*registry.Kind]*shapes{}}
+	o := &Owners{now: now, keepers: map[keeper]*managedfields.FieldManager{}, hidden: map[keeper]hidden{}, shapes: map[*registry.Kind]*shapes{}}
 	forms := map[*registry.Kind][]*registry.Kind{}
 	for _, k := range kinds {
 		forms[k.Stored()] = append(forms[k.Stored()], k)
@@ -74,7 +75,7 @@ func (o *Owners) add(at keeper, c converter) error {
 		filter = map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(gv.String()): fieldpath.NewExcludeSetFilter(resets)}
 	}
 	m, err := managedfields.NewDefaultFieldManager(c, c, c, c, c.kind.GVK, gv, at.subresource, filter)
-	o.keepers[at] = m
+	o.keepers[at], o.hidden[at] = m, hiddenOf(at.kind, at.subresource)
 	return err
 }
 
@@ -120,7 +121,13 @@ func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object,
 		metaOf(obj).SetManagedFields(metaOf(live).GetManagedFields())
 		return
 	}
-	m.UpdateNoErrors(live, obj, manager)
+	if h := o.hidden[keeper{k, sub}]; len(h) > 0 {
+		seen := h.of(obj)
+		m.UpdateNoErrors(h.of(live), seen, manager)
+		metaOf(obj).SetManagedFields(metaOf(seen).GetManagedFields())
+	} else {
+		m.UpdateNoErrors(live, obj, manager)
+	}
 	o.stamp(metaOf(live), metaOf(obj))
 }
 

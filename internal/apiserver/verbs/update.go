@@ -315,25 +315,32 @@ func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
 		w.value, err = encode(k, w.obj)
 		return err
 	}
+	if w.value, err = encode(k, w.obj); err != nil {
+		return err
+	}
+	// That somebody writes what he wrote before is no reason to write. Times are as long as others: what has another length than what
+	// is stored differs from it in more.
+	if cur.Size() > 0 && len(w.value) != cur.Size() {
+		return nil
+	}
 	was, err := encode(k, withRev(cur.Object, ""))
 	if err != nil {
 		return err
 	}
-	// That somebody writes what he wrote before is no reason to write.
 	if entries := m.GetManagedFields(); owners.OnlyTimes(entries, cur.Meta.GetManagedFields()) {
 		m.SetManagedFields(cur.Meta.GetManagedFields())
-		if w.value, err = encode(k, w.obj); err != nil {
+		value, err := encode(k, w.obj)
+		if err != nil {
 			return err
 		}
-		if bytes.Equal(w.value, was) {
-			w.same = true
+		if bytes.Equal(value, was) {
+			w.value, w.same = value, true
 			return nil
 		}
 		m.SetManagedFields(entries)
 	}
-	w.value, err = encode(k, w.obj)
 	w.same = bytes.Equal(w.value, was)
-	return err
+	return nil
 }
 
 // commit writes. A nil object without an error means that another writer was first; found is then what is there.
