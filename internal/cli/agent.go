@@ -35,6 +35,7 @@ them too, ` + "`podo reset`" + ` forgets the cluster. Every flag can stand in a 
 			if err := readConfigFile(cmd); err != nil {
 				return err
 			}
+			cfg.Flags = told(cmd.Flags())
 			if cfg.Token == "" {
 				cfg.Token = os.Getenv(tokenEnv)
 			}

@@ -34,6 +34,7 @@ on the command line wins.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.DataDir = dataDir(cmd)
+			cfg.Flags = told(cmd.Flags())
 			if err := cfg.Complete(); err != nil {
 				return err
 			}
@@ -148,6 +149,18 @@ func flagText(value any) (string, error) {
 	default:
 		return fmt.Sprint(v), nil
 	}
+}
+
+// told are all flags with their values, but for secrets.
+func told(flags *pflag.FlagSet) map[string]string {
+	out := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		out[f.Name] = f.Value.String()
+		if f.Name == "token" && out[f.Name] != "" {
+			out[f.Name] = "[redacted]"
+		}
+	})
+	return out
 }
 
 func bootReport() (*daemon.BootReport, error) {

@@ -25,7 +25,7 @@ const StageReady = "ready"
 // Run runs a server until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its
 // end. version is podo's own.
 func Run(ctx context.Context, cfg Config, version string, boot *BootReport, logOut io.Writer) error {
-	log := newLogger(logOut, cfg.NodeConfig)
+	log := newLogger(logOut, &cfg.NodeConfig)
 	err := serve(ctx, cfg, version, boot, log)
 	if err != nil {
 		boot.Fail(err)

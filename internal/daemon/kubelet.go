@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +42,6 @@ import (
 	"podo.dev/podo/internal/kubelet/source"
 	"podo.dev/podo/internal/kubelet/spec"
 	"podo.dev/podo/internal/kubelet/state"
-	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/kubelet/status"
 	"podo.dev/podo/internal/kubelet/token"
 	"podo.dev/podo/internal/kubelet/volume"
@@ -465,33 +462,6 @@ func (k *kubeletRun) thisNode() *v1.Node { return nodeIn(k.cluster.view, k.p.cfg
 func appArmor() bool {
 	enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 	return err == nil && strings.HasPrefix(string(enabled), "Y")
-}
-
-func (k *kubeletRun) buildServer() error {
-	p, c := k.p, k.p.node.config
-	usage, err := stats.New(stats.Config{Node: p.cfg.NodeName, Runtime: p.node.runtime, Files: p.node.host, DataDir: p.cfg.DataDir, Pod: k.kubelet.Pod})
-	if err != nil {
-		return err
-	}
-	health := ""
-	if c.HealthzPort != nil && *c.HealthzPort > 0 {
-		health = net.JoinHostPort(c.HealthzBindAddress, strconv.Itoa(int(*c.HealthzPort)))
-	}
-	k.server, err = kubeletserver.New(kubeletserver.Config{
-		Addr:       net.JoinHostPort(p.cfg.NodeIP, strconv.Itoa(p.cfg.KubeletPort)),
-		HealthAddr: health,
-		TLS:        k.cluster.serving,
-		Pods:       k.kubelet, Runtime: p.node.runtime, Log: k.log().of("kubelet-server"), Authenticate: k.cluster.authenticate,
-		Authorize: k.cluster.authorize,
-		Ended:     kubeletserver.EndedBy(p.node.runtime, &k.bell, 30*time.Second),
-		Healthy:   k.kubelet.Healthy,
-		Configz:   func() any { return c },
-		Extra: map[string]http.Handler{
-			"/stats/summary":    http.HandlerFunc(usage.ServeSummary),
-			"/metrics/resource": usage.Resource(),
-		},
-	})
-	return err
 }
 
 func (k *kubeletRun) buildHousekeeping() (err error) {

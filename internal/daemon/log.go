@@ -9,9 +9,11 @@ import (
 )
 
 // newLogger writes to out. Verbosity v shows levels down to -v, as klog counts them: 4 is slog's debug level, at which the
-// timeline writes a line a record. Libraries that log through klog end up here too.
-func newLogger(out io.Writer, c NodeConfig) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: slog.Level(-c.Verbosity)}
+// timeline writes a line a record; the verbosity may change later. Libraries that log through klog end up here too.
+func newLogger(out io.Writer, c *NodeConfig) *slog.Logger {
+	c.level = &slog.LevelVar{}
+	c.level.Set(slog.Level(-c.Verbosity))
+	opts := &slog.HandlerOptions{Level: c.level}
 	var h slog.Handler = slog.NewTextHandler(out, opts)
 	if c.LogFormat == "json" {
 		h = slog.NewJSONHandler(out, opts)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -23,6 +24,10 @@ type NodeConfig struct {
 	ContainerRuntimeEndpoint string // empty: the embedded containerd
 	Verbosity                int
 	LogFormat                string // text or json
+	// Flags are what the process was started with, for who asks its kubelet; no secrets.
+	Flags map[string]string
+
+	level *slog.LevelVar
 }
 
 func defaultNode() NodeConfig {

@@ -8,6 +8,30 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// PodsCPU is the time of processors that all pods together have used, in nanoseconds. ok is false when the kernel does not tell.
+func (m *Manager) PodsCPU() (used uint64, ok bool) {
+	at := m.c.Driver.Path(className(m.root, v1.PodQOSGuaranteed))
+	if !m.layout.V2 {
+		text, err := m.c.Host.ReadFile(path.Join(m.layout.dir("cpuacct", at), "cpuacct.usage"))
+		if err != nil {
+			return 0, false
+		}
+		used, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		return used, err == nil
+	}
+	text, err := m.c.Host.ReadFile(path.Join(m.layout.dir("cpu", at), "cpu.stat"))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "usage_usec" {
+			n, err := strconv.ParseUint(f[1], 10, 64)
+			return n * 1000, err == nil
+		}
+	}
+	return 0, false
+}
+
 // PodsMemory is the memory that all pods together use, without file pages that nobody has used for a while, and may use, in bytes.
 // ok is false when the kernel does not tell, or nothing limits them.
 func (m *Manager) PodsMemory() (used, limit int64, ok bool) {

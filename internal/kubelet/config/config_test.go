@@ -68,7 +68,7 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 		"authentication: {anonymous: {enabled: true}}": "authentication: Podo does not support another value than the default: clients are known",
 		"featureGates: {Foo: true}":                    "featureGates: ",
 		"enableServer: false":                          "enableServer: ",
-		"readOnlyPort: 10255":                          "readOnlyPort: ",
+		"readOnlyPort: 70000":                          "readOnlyPort: 70000 must be between 0 and 65535",
 		"maxPod: 5":                                    `unknown field "maxPod"`,
 		"MaxPods: 5":                                   `unknown field "MaxPods"`,
 		"maxPods: 5\nmaxPods: 6":                       `"maxPods" already set`,

@@ -35,6 +35,7 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	}
 	port("port", c.Port, 1)
 	port("healthzPort", *c.HealthzPort, 0)
+	port("readOnlyPort", c.ReadOnlyPort, 0)
 	address("address", c.Address)
 	address("healthzBindAddress", c.HealthzBindAddress)
 	for _, dns := range c.ClusterDNS {
