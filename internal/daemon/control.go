@@ -173,20 +173,6 @@ func (s *server) controllers() []component.Component {
 	return all
 }
 
-// keepCertificates renews certificates before they expire; whoever uses one asks for it at each handshake. The admin kubeconfig holds a
-// copy, and is written anew.
-func (s *server) keepCertificates(ctx context.Context, ready func()) error {
-	ready()
-	log := s.log.With("component", "certificates")
-	s.certs.Keep(ctx, func(names []pki.Name) error {
-		log.Info("certificates were renewed", "names", names)
-		return s.certs.WriteKubeconfig(pki.Admin, s.apiURL(), s.dirs.Kubeconfig())
-	}, func(err error) {
-		log.Error("certificates could not be renewed, will try again", "err", err)
-	})
-	return nil
-}
-
 // controller builds a controller anew for each of its runs: one that panicked starts without what it held.
 func (s *server) controller(build func(context.Context, client.Client) (*loop.Loop, error)) func(context.Context, func()) error {
 	return func(ctx context.Context, ready func()) error {

@@ -10,6 +10,7 @@ import (
 	"podo.dev/podo/internal/controllers/certificatesigning"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/trustbundle"
+	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/pki"
 )
 
@@ -42,4 +43,22 @@ func (s *server) newCertificateApproval(_ context.Context, c client.Client) (*lo
 			return all
 		},
 	})
+}
+
+// keepCertificates renews certificates before they expire, and when the clock was set; whoever uses one asks for it at each handshake. The
+// admin kubeconfig holds a copy, and is written anew.
+func (s *server) keepCertificates(ctx context.Context, ready func()) error {
+	ready()
+	log := s.log.With("component", "certificates")
+	clock, err := linux.ClockSet(ctx)
+	if err != nil {
+		log.Warn("changes of the clock will be noticed late", "err", err)
+	}
+	s.certs.Keep(ctx, clock, func(names []pki.Name) error {
+		log.Info("certificates were renewed", "names", names)
+		return s.certs.WriteKubeconfig(pki.Admin, s.apiURL(), s.dirs.Kubeconfig())
+	}, func(err error) {
+		log.Error("certificates could not be renewed, will try again", "err", err)
+	})
+	return nil
 }

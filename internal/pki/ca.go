@@ -18,6 +18,10 @@ const (
 	backdate = 5 * time.Minute
 )
 
+// sane is a time that any clock has passed which is right. An authority holds from then on at the latest, and for its whole life after it,
+// whatever the clock said when it was made: it outlives a clock that is set later, as those of machines without a battery are.
+var sane = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // authority signs the cluster's certificates.
 type authority struct {
 	cert *x509.Certificate
@@ -81,11 +85,17 @@ func selfSign(key *ecdsa.PrivateKey, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	begin, end := now.Add(-backdate), now.Add(caLife)
+	if begin.After(sane) {
+		begin = sane
+	} else {
+		end = sane.Add(caLife)
+	}
 	t := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: "podo-ca"},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(caLife),
+		NotBefore:             begin,
+		NotAfter:              end,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,

@@ -228,9 +228,10 @@ func profiles(c *Config) map[Name]profile {
 // lookEvery is how often Keep looks at the certificates.
 const lookEvery = 12 * time.Hour
 
-// Keep renews what is near its end until ctx ends; renewed is told what was replaced, so that files made of it follow. An error of
-// either is tried again at the next look: certificates are replaced long before they end.
-func (b *Bundle) Keep(ctx context.Context, renewed func([]Name) error, failed func(error)) {
+// Keep renews what is near its end until ctx ends, also at once when clockSet says that the machine's clock was set; it may be nil.
+// renewed is told what was replaced, so that files made of it follow. An error of either is tried again at the next look: certificates are
+// replaced long before they end.
+func (b *Bundle) Keep(ctx context.Context, clockSet <-chan struct{}, renewed func([]Name) error, failed func(error)) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
@@ -238,6 +239,7 @@ func (b *Bundle) Keep(ctx context.Context, renewed func([]Name) error, failed fu
 		case <-ctx.Done():
 			return
 		case <-t.C:
+		case <-clockSet:
 		}
 		names, err := b.Renew()
 		if len(names) > 0 {

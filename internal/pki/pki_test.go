@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,7 +163,7 @@ func TestKeep(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.Keep(ctx, func(n []Name) error { told <- n; return nil }, func(err error) { t.Error(err) })
+			b.Keep(ctx, nil, func(n []Name) error { told <- n; return nil }, func(err error) { t.Error(err) })
 		}()
 		start := time.Now()
 		names := <-told
@@ -175,4 +176,42 @@ func TestKeep(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// A server that was made while the clock was wrong goes on when it is set: its authority is as good as before, and the rest is made anew.
+func TestAClockThatIsSet(t *testing.T) {
+	for name, wrong := range map[string]time.Time{"1970": time.Unix(1000, 0), "2040": time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		t.Run(name, func(t *testing.T) {
+			var now atomic.Pointer[time.Time]
+			now.Store(&wrong)
+			c := config(t, wrong)
+			c.Now = func() time.Time { return *now.Load() }
+			b := ensure(t, c)
+			ca := string(b.CAPEM())
+			verify := func() error {
+				_, err := b.Get(Serving).Leaf.Verify(x509.VerifyOptions{DNSName: "n1", Roots: b.Pool(), CurrentTime: c.Now()})
+				return err
+			}
+			if err := verify(); err != nil {
+				t.Error("by the wrong clock: ", err)
+			}
+			right := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+			now.Store(&right)
+			if verify() == nil {
+				t.Fatal("there is nothing to repair")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			set, told := make(chan struct{}, 1), make(chan []Name, 1)
+			go b.Keep(ctx, set, func(n []Name) error { told <- n; return nil }, func(err error) { t.Error(err) })
+			set <- struct{}{}
+			<-told
+			if err := verify(); err != nil || string(b.CAPEM()) != ca {
+				t.Errorf("after the clock was set: %v", err)
+			}
+			if _, err := Ensure(c); err != nil {
+				t.Error("the next start: ", err)
+			}
+		})
+	}
 }
