@@ -82,6 +82,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			r.attempt(item, time.Now())
 		}
+		r.config.Metrics.look(r.queue, r.cluster)
 		at, ok := r.queue.Next()
 		if ok && !at.After(time.Now()) && r.out.room() {
 			continue
@@ -213,6 +214,9 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 
 // forgetWaiting ends a pod's waiting. Room that was held for it may be another's.
 func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
+	if i := r.queue.Item(pod.UID); i != nil && i.State == queue.Unschedulable {
+		r.config.Metrics.rejectedBy(i.RejectedBy, -1)
+	}
 	r.queue.Delete(pod.UID)
 	if held := r.cluster.Denominate(pod.UID); held != nil {
 		r.wake("pod "+pod.Name+" no longer waits", held, now)
@@ -260,6 +264,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 		return
 	}
 	d := r.planner.Schedule(r.cluster, item.Pod)
+	r.config.Metrics.decided.Observe(time.Since(now).Seconds())
 	rec := timeline.New(now, timeline.RefOf(pod), timeline.Attempt)
 	if d.Node != nil {
 		r.config.Append(rec.Move("", d.Node.Name).With("try", item.Attempts).With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
@@ -272,20 +277,27 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	rec.Fields = append(rec.Fields, d.Diagnosis.Fields()...)
 	room := r.makeRoom(item.Pod, d.Diagnosis, now)
 	if room.Node != nil {
+		r.config.Metrics.preempted(room)
 		rec = rec.With("nominated", room.Node.Name).With("victims", names(room.Victims))
 	}
 	r.config.Append(rec)
+	item.RejectedBy = d.Diagnosis.Plugins()
+	r.config.Metrics.rejectedBy(item.RejectedBy, 1)
 	r.queue.Rejected(item, now)
+	r.config.Metrics.attempt(unschedulable, time.Since(now))
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message(room.Text), nominate: r.waitsOn(pod.UID)})
 }
 
 // settle takes in how a bind ended.
 func (r *run) settle(res bindResult) {
 	r.out.inFlight--
+	now, item := time.Now(), res.job.item
 	if res.err == nil {
+		r.config.Metrics.attempt(scheduled, now.Sub(res.job.since))
+		r.config.Metrics.bound(item.Attempts, now.Sub(item.Since))
 		return // the view will show it bound, or gone
 	}
-	now := time.Now()
+	r.config.Metrics.attempt(failed, now.Sub(res.job.since))
 	pod := res.job.pod
 	was := r.cluster.PlacedAs(pod.UID)
 	freed := r.cluster.Forget(pod.UID)
@@ -300,6 +312,10 @@ func (r *run) settle(res bindResult) {
 }
 
 func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Time) {
+	r.config.Metrics.moved(i.State, eventOf(from))
+	if from == queue.Unschedulable {
+		r.config.Metrics.rejectedBy(i.RejectedBy, -1)
+	}
 	if i.State == queue.InFlight {
 		return // the attempt's record tells
 	}
@@ -307,6 +323,21 @@ func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Ti
 		why = "" // so does this one
 	}
 	r.config.Append(timeline.New(now, timeline.RefOf(i.Pod.Object), timeline.Queued).Move(shown(from), string(i.State)).Because(why))
+}
+
+// eventOf names that by which a pod comes to a queue. What happened exactly is in the timeline: as a label it would be endless.
+func eventOf(from queue.State) string {
+	switch {
+	case from == "":
+		return "PodAdd"
+	case from == queue.Gated:
+		return "PodUpdate"
+	case from == queue.InFlight:
+		return "ScheduleAttemptFailure"
+	case from == queue.Backoff:
+		return "BackoffComplete"
+	}
+	return "ClusterEvent"
 }
 
 // shown hides the state in which only an attempt is.

@@ -36,6 +36,7 @@ type Config struct {
 	// SchedulerName selects the pods by spec.schedulerName. Default "default-scheduler".
 	SchedulerName string
 	Plugins       plugins.Set // default: plugins.Default
+	Metrics       *Metrics    // default: ones that nobody sees
 	// Budgets are those that pods have now; default: there are none.
 	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.
@@ -64,6 +65,9 @@ func (c *Config) Validate() error {
 	if c.Plugins.Sort == nil {
 		v := c.View
 		c.Plugins = plugins.Default(func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) })
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(c.SchedulerName)
 	}
 	if c.Budgets == nil {
 		c.Budgets = func() []framework.Budget { return nil }

@@ -29,10 +29,11 @@ import (
 
 // world is an API in a bubble with the scheduler on top.
 type world struct {
-	t      *testing.T
-	view   *view.View
-	admin  client.Client
-	client *faulty // the scheduler's
+	t       *testing.T
+	view    *view.View
+	admin   client.Client
+	client  *faulty // the scheduler's
+	metrics *scheduler.Metrics
 
 	mu      sync.Mutex
 	records []timeline.Record
@@ -49,7 +50,7 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 		t.Fatal(err)
 	}
 	w.view, w.admin = v, local.Admin(vs)
-	w.client = &faulty{Client: local.Scheduler(vs)}
+	w.client, w.metrics = &faulty{Client: local.Scheduler(vs)}, scheduler.NewMetrics("default-scheduler")
 	return w
 }
 
@@ -77,7 +78,7 @@ func (w *world) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, rea
 // start runs the scheduler until the returned function is called, at the latest until the test ends.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1})
+	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics})
 	if err != nil {
 		w.t.Fatal(err)
 	}

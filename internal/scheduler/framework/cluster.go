@@ -45,12 +45,16 @@ type Cluster struct {
 
 	byName    map[string]*Node
 	pods      map[types.UID]*place
+	assumed   int
 	nominated map[types.UID]*Node
 	epoch     uint64
 	shapes    Shapes
 	tallies   *tallies
 	images    map[string]*Image // by name
 }
+
+// Count is how many pods are known, and how many of them are assumed.
+func (c *Cluster) Count() (pods, assumed int) { return len(c.pods), c.assumed }
 
 type place struct {
 	pod     *Pod
@@ -185,7 +189,10 @@ func (c *Cluster) SetPod(object *v1.Pod) (freed *Node) {
 		c.add(c.shapes.Placed(object), object.Spec.NodeName, false)
 		return nil
 	}
-	p.assumed = false
+	if p.assumed {
+		p.assumed = false
+		c.assumed--
+	}
 	same := p.pod.Object.Generation != 0 && p.pod.Object.Generation == object.Generation && !resized(object) && !resized(p.pod.Object)
 	same = same && sameLabels(p.pod.Object.Labels, object.Labels) && (p.pod.Object.DeletionTimestamp == nil) == (object.DeletionTimestamp == nil)
 	if p.node.Name == object.Spec.NodeName && same {
@@ -237,6 +244,9 @@ func (c *Cluster) RemovePod(uid types.UID) (freed *Node) {
 func (c *Cluster) add(pod *Pod, node string, assumed bool) {
 	n := c.node(node)
 	c.pods[pod.Object.UID] = &place{pod: pod, node: n, assumed: assumed}
+	if assumed {
+		c.assumed++
+	}
 	n.Pods[pod.Object.UID] = pod
 	n.account(pod, 1)
 	c.Generation++
@@ -244,6 +254,9 @@ func (c *Cluster) add(pod *Pod, node string, assumed bool) {
 
 func (c *Cluster) remove(uid types.UID) *Node {
 	p := c.pods[uid]
+	if p.assumed {
+		c.assumed--
+	}
 	delete(c.pods, uid)
 	delete(p.node.Pods, uid)
 	p.node.account(p.pod, -1)

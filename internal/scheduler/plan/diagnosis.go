@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -106,6 +107,16 @@ func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framewo
 		}
 	}
 	return nil
+}
+
+// Plugins are those that rejected a node, each once.
+func (d *Diagnosis) Plugins() (out []string) {
+	for _, r := range d.Reasons {
+		if !slices.Contains(out, r.Plugin) {
+			out = append(out, r.Plugin)
+		}
+	}
+	return out
 }
 
 func (r Reason) words() string { return fmt.Sprintf("%d %s", r.Count, r.Text) }

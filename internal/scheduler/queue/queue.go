@@ -48,6 +48,9 @@ type Item struct {
 	Attempts int
 	Since    time.Time // first seen
 
+	// RejectedBy are the plug-ins that kept it from a node while it is Unschedulable. The queue does not look at them.
+	RejectedBy []string
+
 	queued  time.Time // came to the active queue, for the order
 	seq     uint64
 	tried   time.Time // end of the last attempt
@@ -74,13 +77,14 @@ type Queue struct {
 	errs   itemHeap                                // failed by an error
 	parked *list.List                              // unschedulable ones by the time of coming
 	groups map[*framework.Shape]map[*Item]struct{} // the same: an event helps all pods of a shape or none
+	counts map[State]int
 	// related counts the groups whose pods say something about other pods.
 	related int
 }
 
 // New makes an empty Queue.
 func New(c Config) *Queue {
-	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]map[*Item]struct{}{}}
+	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]map[*Item]struct{}{}, counts: map[State]int{}}
 	if q.config.Moved == nil {
 		q.config.Moved = func(*Item, State, string, time.Time) {}
 	}
@@ -107,6 +111,9 @@ func New(c Config) *Queue {
 
 // Len is how many pods wait or are in flight.
 func (q *Queue) Len() int { return len(q.items) }
+
+// Count is how many are in a state.
+func (q *Queue) Count(s State) int { return q.counts[s] }
 
 // Item finds a pod; nil when it does not wait.
 func (q *Queue) Item(uid types.UID) *Item { return q.items[uid] }
@@ -187,6 +194,8 @@ func (q *Queue) enqueue(i *Item, why string, now time.Time) {
 func (q *Queue) move(i *Item, to State, why string, now time.Time) {
 	from := i.State
 	i.State = to
+	q.counts[from]--
+	q.counts[to]++
 	q.config.Moved(i, from, why, now)
 }
 
@@ -197,6 +206,7 @@ func (q *Queue) Delete(uid types.UID) {
 		return
 	}
 	delete(q.items, uid)
+	q.counts[i.State]--
 	switch {
 	case i.State == Unschedulable:
 		q.unpark(i)

@@ -177,6 +177,15 @@ func TestNoPodIsForgotten(t *testing.T) {
 				if q.Len() != len(alive) {
 					t.Fatalf("%d pods known, %d alive", q.Len(), len(alive))
 				}
+				counts := map[queue.State]int{}
+				for _, i := range q.Items() {
+					counts[i.State]++
+				}
+				for _, s := range []queue.State{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated, queue.InFlight} {
+					if q.Count(s) != counts[s] {
+						t.Fatalf("counts %d pods %s, there are %d", q.Count(s), s, counts[s])
+					}
+				}
 			},
 		})
 		// Everything in flight fails; then time alone must bring every pod out.

@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/scheduler/queue"
+)
+
+// Metrics are the scheduler's, under upstream's names and labels. One outlives the runs of its scheduler.
+type Metrics struct {
+	profile       string
+	attempts      *prometheus.CounterVec
+	attemptTook   *prometheus.HistogramVec
+	decided       prometheus.Histogram
+	sli           *prometheus.HistogramVec
+	tries         prometheus.Histogram
+	pending       *prometheus.GaugeVec
+	incoming      *prometheus.CounterVec
+	unschedulable *prometheus.GaugeVec
+	preemptions   prometheus.Counter
+	victims       prometheus.Histogram
+	cache         *prometheus.GaugeVec
+}
+
+// NewMetrics makes the metrics of the scheduler that pods know by this name.
+func NewMetrics(profile string) *Metrics {
+	const ns = "scheduler"
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Name: name, Help: help}, labels)
+	}
+	hist := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	one := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Name: name, Help: help, Buckets: buckets})
+	}
+	exp := prometheus.ExponentialBuckets
+	return &Metrics{
+		profile:     profile,
+		attempts:    counter("schedule_attempts_total", "Attempts to place a pod, by how they ended: scheduled, unschedulable, error.", "result", "profile"),
+		attemptTook: hist("scheduling_attempt_duration_seconds", "How long attempts took, the binding included.", exp(0.001, 2, 15), "result", "profile"),
+		decided:     one("scheduling_algorithm_duration_seconds", "How long deciding took.", exp(0.001, 2, 15)),
+		sli:         hist("pod_scheduling_sli_duration_seconds", "From a pod's coming to the queue until it was bound.", exp(0.01, 2, 20), "attempts"),
+		tries:       one("pod_scheduling_attempts", "Attempts until a pod was bound.", exp(1, 2, 5)),
+		pending:     gauge("pending_pods", "Pods that wait, by queue: active, backoff, unschedulable, gated.", "queue"),
+		incoming:    counter("queue_incoming_pods_total", "Pods that came to a queue, by what brought them.", "queue", "event"),
+		unschedulable: gauge("unschedulable_pods", "Unschedulable pods by the plug-in that rejected them on some node; a pod counts for each.",
+			"plugin", "profile"),
+		preemptions: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "preemption_attempts_total", Help: "How often others were made to leave for a pod."}),
+		victims:     one("preemption_victims", "How many pods had to leave for one.", exp(1, 2, 7)),
+		cache:       gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
+	}
+}
+
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.attempts, m.attemptTook, m.decided, m.sli, m.tries, m.pending, m.incoming, m.unschedulable, m.preemptions, m.victims, m.cache,
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
+	for _, x := range m.all() {
+		x.Describe(c)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(c chan<- prometheus.Metric) {
+	for _, x := range m.all() {
+		x.Collect(c)
+	}
+}
+
+// Results of an attempt.
+const (
+	scheduled     = "scheduled"
+	unschedulable = "unschedulable"
+	failed        = "error"
+)
+
+func (m *Metrics) attempt(result string, took time.Duration) {
+	m.attempts.WithLabelValues(result, m.profile).Inc()
+	m.attemptTook.WithLabelValues(result, m.profile).Observe(took.Seconds())
+}
+
+func (m *Metrics) bound(attempts int, waited time.Duration) {
+	m.tries.Observe(float64(attempts))
+	m.sli.WithLabelValues(strconv.Itoa(min(attempts, 15))).Observe(waited.Seconds())
+}
+
+func (m *Metrics) preempted(p plan.Preemption) {
+	m.preemptions.Inc()
+	m.victims.Observe(float64(len(p.Victims)))
+}
+
+// events are what upstream calls that by which pods come to a queue.
+func (m *Metrics) moved(to queue.State, event string) {
+	if to != queue.InFlight {
+		m.incoming.WithLabelValues(string(to), event).Inc()
+	}
+}
+
+// look tells the sizes of what the scheduler holds.
+func (m *Metrics) look(q *queue.Queue, c *framework.Cluster) {
+	for _, s := range []queue.State{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
+		m.pending.WithLabelValues(string(s)).Set(float64(q.Count(s)))
+	}
+	pods, assumed := c.Count()
+	m.cache.WithLabelValues("nodes").Set(float64(len(c.Nodes)))
+	m.cache.WithLabelValues("pods").Set(float64(pods))
+	m.cache.WithLabelValues("assumed_pods").Set(float64(assumed))
+}
+
+// rejectedBy counts an unschedulable pod for the plug-ins that rejected it, or (-1) no longer.
+func (m *Metrics) rejectedBy(plugins []string, n float64) {
+	for _, p := range plugins {
+		m.unschedulable.WithLabelValues(p, m.profile).Add(n)
+	}
+}
