@@ -36,7 +36,7 @@ type runtimes struct {
 // Describe says nothing: what there is depends on the runtime.
 func (c runtimes) Describe(chan<- *prometheus.Desc) {}
 
-// exact are the metrics that the runtime rounds to whole seconds, and the summary has to the nanosecond.
+// exact is the metric that the runtime rounds to whole seconds, and its statistics have to the nanosecond.
 const exact = "container_cpu_usage_seconds_total"
 
 func (c runtimes) Collect(out chan<- prometheus.Metric) {
@@ -83,17 +83,38 @@ func (c runtimes) containers(ctx context.Context, out chan<- prometheus.Metric) 
 	if err != nil {
 		return err
 	}
+	times, err := c.times(ctx)
+	if err != nil {
+		return err
+	}
 	for _, p := range pods {
-		tell(out, kinds, p.Metrics)
+		tell(out, kinds, p.Metrics, times)
 		for _, k := range p.ContainerMetrics {
-			tell(out, kinds, k.Metrics)
+			tell(out, kinds, k.Metrics, times)
 		}
 	}
 	return nil
 }
 
+// times are the seconds of processors that containers and sandboxes have used, by id.
+func (c runtimes) times(ctx context.Context) (map[string]float64, error) {
+	used, err := c.s.cfg.Runtime.ListPodSandboxStats(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for _, u := range used {
+		for _, k := range u.GetLinux().GetContainers() {
+			if n := k.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
+				out[k.GetAttributes().GetId()] = float64(n.Value) / float64(time.Second)
+			}
+		}
+	}
+	return out, nil
+}
+
 // tell passes metrics on. One that does not fit its own description is left out: it is the runtime's fault, and only its own.
-func tell(out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metrics []*runtimev1.Metric) {
+func tell(out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metrics []*runtimev1.Metric, times map[string]float64) {
 	for _, m := range metrics {
 		kind := prometheus.GaugeValue
 		if m.MetricType == runtimev1.MetricType_COUNTER {
@@ -102,7 +123,15 @@ func tell(out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metri
 		if kinds[m.Name] == nil {
 			continue
 		}
-		pm, err := prometheus.NewConstMetric(kinds[m.Name], kind, float64(m.GetValue().GetValue()), m.LabelValues...)
+		value := float64(m.GetValue().GetValue())
+		if m.Name == exact {
+			for _, label := range m.LabelValues { // one of them is the id, which nothing else can be
+				if t, ok := times[label]; ok {
+					value = t
+				}
+			}
+		}
+		pm, err := prometheus.NewConstMetric(kinds[m.Name], kind, value, m.LabelValues...)
 		if err != nil {
 			continue
 		}

@@ -81,7 +81,9 @@ func (s *Source) pod(ref v1alpha1.PodReference, first *runtimev1.Container, u *r
 		p.Network = &v1alpha1.NetworkStats{Time: stamp(n.Timestamp), InterfaceStats: interfaceOf(n.GetDefaultInterface())}
 		p.Network.Interfaces = append(p.Network.Interfaces, p.Network.InterfaceStats)
 		for _, i := range n.GetInterfaces() {
-			p.Network.Interfaces = append(p.Network.Interfaces, interfaceOf(i))
+			if i.GetName() != p.Network.Name { // some runtimes list the default one again
+				p.Network.Interfaces = append(p.Network.Interfaces, interfaceOf(i))
+			}
 		}
 	}
 	if n := l.GetProcess().GetProcessCount(); n != nil {

@@ -37,6 +37,7 @@ type fakeRuntime struct {
 	cpu   uint64 // seconds that container b has used
 	at    int64  // seconds at which it was measured
 	mount string
+	extra uint64 // nanoseconds
 }
 
 func number(n uint64) *runtimev1.UInt64Value { return &runtimev1.UInt64Value{Value: n} }
@@ -58,7 +59,7 @@ func (f *fakeRuntime) ListPodSandboxStats(context.Context, *runtimev1.PodSandbox
 		v := number(n * 1e9)
 		return &runtimev1.ContainerStats{
 			Attributes:    &runtimev1.ContainerAttributes{Id: id},
-			Cpu:           &runtimev1.CpuUsage{Timestamp: f.at * 1e9, UsageCoreNanoSeconds: number(cpu * 1e9), UsageNanoCores: number(0)},
+			Cpu:           &runtimev1.CpuUsage{Timestamp: f.at * 1e9, UsageCoreNanoSeconds: number(cpu*1e9 + f.extra), UsageNanoCores: number(0)},
 			Memory:        &runtimev1.MemoryUsage{Timestamp: 7e9, WorkingSetBytes: v, AvailableBytes: number(0)},
 			WritableLayer: &runtimev1.FilesystemUsage{Timestamp: int64(n) - 2, UsedBytes: v, InodesUsed: number(n)}, // of b none yet
 			Swap:          &runtimev1.SwapUsage{Timestamp: 7e9, SwapUsageBytes: number(n), SwapAvailableBytes: number(10)},
@@ -71,7 +72,7 @@ func (f *fakeRuntime) ListPodSandboxStats(context.Context, *runtimev1.PodSandbox
 			Memory: &runtimev1.MemoryUsage{Timestamp: 7e9, WorkingSetBytes: number(6e9), AvailableBytes: number(1e9)},
 			Network: &runtimev1.NetworkUsage{Timestamp: 7e9, DefaultInterface: &runtimev1.NetworkInterfaceUsage{
 				Name: "eth0", RxBytes: number(1), TxBytes: number(2), RxErrors: number(3), TxErrors: number(4),
-			}},
+			}, Interfaces: []*runtimev1.NetworkInterfaceUsage{{Name: "eth0"}, {Name: "net1"}}},
 			Process:    &runtimev1.ProcessUsage{ProcessCount: number(8)},
 			Containers: []*runtimev1.ContainerStats{of("2", f.cpu, 2), of("3", 3, 3), of("9", 9, 9)}, // one is not ours
 		},
@@ -85,7 +86,9 @@ func (f *fakeRuntime) ImageFsInfo(context.Context) (*runtimev1.ImageFsInfoRespon
 }
 
 func (f *fakeRuntime) ListMetricDescriptors(context.Context) ([]*runtimev1.MetricDescriptor, error) {
-	return []*runtimev1.MetricDescriptor{{Name: "container_threads", Help: "h", LabelKeys: []string{"id", "pod"}}}, f.fail
+	return []*runtimev1.MetricDescriptor{
+		{Name: "container_threads", Help: "h", LabelKeys: []string{"id", "pod"}}, {Name: exact, Help: "h", LabelKeys: []string{"pod", "id"}},
+	}, f.fail
 }
 
 func (f *fakeRuntime) ListPodSandboxMetrics(context.Context) ([]*runtimev1.PodSandboxMetrics, error) {
@@ -93,8 +96,10 @@ func (f *fakeRuntime) ListPodSandboxMetrics(context.Context) ([]*runtimev1.PodSa
 		return &runtimev1.Metric{Name: name, MetricType: runtimev1.MetricType_GAUGE, Value: number(4), LabelValues: labels}
 	}
 	return []*runtimev1.PodSandboxMetrics{{
-		Metrics:          []*runtimev1.Metric{m("container_threads", "box", "p"), m("unknown"), m("container_threads", "too few")},
-		ContainerMetrics: []*runtimev1.ContainerMetrics{{Metrics: []*runtimev1.Metric{m("container_threads", "2", "p")}}},
+		Metrics: []*runtimev1.Metric{m("container_threads", "box", "p"), m("unknown"), m("container_threads", "too few")},
+		ContainerMetrics: []*runtimev1.ContainerMetrics{{Metrics: []*runtimev1.Metric{
+			m("container_threads", "2", "p"), m(exact, "p", "2"), m(exact, "p", "other"),
+		}}},
 	}}, nil
 }
 
@@ -188,7 +193,7 @@ func TestPods(t *testing.T) {
 	p, q := got.Pods[0], got.Pods[1]
 	a, b := p.Containers[0], p.Containers[1]
 	if p.PodRef.Name != "p" || a.Name != "a" || p.StartTime.Unix() != 3 || *p.CPU.UsageCoreNanoSeconds != 6e9 || *p.Memory.AvailableBytes != 1e9 ||
-		p.CPU.PSI.Full.Total != 3 || *p.ProcessStats.ProcessCount != 8 || p.Network.Name != "eth0" || *p.Network.Interfaces[0].TxErrors != 4 {
+		p.CPU.PSI.Full.Total != 3 || *p.ProcessStats.ProcessCount != 8 || p.Network.Name != "eth0" || *p.Network.Interfaces[0].TxErrors != 4 || len(p.Network.Interfaces) != 2 {
 		t.Errorf("%+v", p)
 	}
 	if *a.Rootfs.UsedBytes != 3e9 || *a.Rootfs.CapacityBytes == 0 || b.Rootfs != nil || a.Memory.AvailableBytes != nil || *a.Logs.UsedBytes < 2<<20 || *a.Swap.SwapUsageBytes != 3 {
@@ -264,7 +269,7 @@ func TestMetrics(t *testing.T) {
 		"node_cpu_usage_seconds_total 1.71 ", "node_memory_working_set_bytes 61440 ", "node_swap_usage_bytes 3072 ", "\nresource_scrape_error 0", "\nscrape_error 0",
 	)
 	expect(scrape(&fakeRuntime{fail: errors.New("away")}, "resource"), "resource_scrape_error 1")
-	expect(scrape(&fakeRuntime{}, "cadvisor"), `container_threads{id="box",pod="p"} 4`, `container_threads{id="2",pod="p"} 4`,
+	expect(scrape(&fakeRuntime{cpu: 2, extra: 5e8}, "cadvisor"), exact+`{id="2",pod="p"} 2.5`+"\n", exact+`{id="other",pod="p"} 4`, `container_threads{id="box",pod="p"} 4`, `container_threads{id="2",pod="p"} 4`,
 		"machine_cpu_cores 2", "machine_memory_bytes 102400", "container_scrape_error 0")
 	expect(scrape(&fakeRuntime{fail: errors.New("away")}, "cadvisor"), "machine_cpu_cores 2", "container_scrape_error 1")
 }
