@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/apiserver/admit"
@@ -46,6 +47,7 @@ type control struct {
 	supervisor *component.Supervisor
 	store      stored
 	election   *etcd.Election
+	metrics    *scheduler.Metrics
 	view       *view.View
 	identity   identity
 	verbs      *verbs.Verbs
@@ -96,6 +98,7 @@ func (s *server) buildControl() (err error) {
 	if err != nil {
 		return err
 	}
+	c.metrics = scheduler.NewMetrics(v1.DefaultSchedulerName)
 	if err := s.buildIdentity(); err != nil {
 		return err
 	}
@@ -248,8 +251,12 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
+	metrics := prometheus.NewRegistry()
+	if err := metrics.Register(s.control.metrics); err != nil {
+		return err
+	}
 	srv, err := wire.New(wire.Config{
-		Verbs: s.control.verbs, Kinds: registry.All(),
+		Verbs: s.control.verbs, Kinds: registry.All(), Metrics: metrics,
 		Advertise:   net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.HTTPSPort)),
 		Certificate: s.certs.Server(pki.Serving),
 		ClientCAs:   s.certs.Pool(),
@@ -308,7 +315,7 @@ func (s *server) runScheduler(ctx context.Context, ready func()) error {
 		Events: events.New(ctx, user, v1.DefaultSchedulerName, "", s.log),
 		Append: s.timeline.Append,
 		Logger: s.log.With("component", "scheduler"),
-		Seed:   uint64(time.Now().UnixNano()),
+		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics,
 	})
 	if err != nil {
 		return err
