@@ -36,6 +36,7 @@ import (
 	"podo.dev/podo/internal/kubelet/mirror"
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 	"podo.dev/podo/internal/kubelet/objects"
+	"podo.dev/podo/internal/kubelet/oom"
 	"podo.dev/podo/internal/kubelet/probe"
 	"podo.dev/podo/internal/kubelet/resize"
 	kubeletserver "podo.dev/podo/internal/kubelet/server"
@@ -130,6 +131,7 @@ func (p *process) runKubelet(ctx context.Context, c cluster, ready func() error)
 	start("image collector", k.imageGC.Run, nothing)
 	start("eviction manager", k.evict.Run, nothing)
 	start("log rotation", k.rotator.Run, nothing)
+	start("out of memory watcher", oom.Watcher{Host: p.node.host, NodeEvent: k.nodeEvent, Log: k.log().of("oom")}.Run, nothing)
 	for _, stage := range []chan struct{}{working, nodeReady} {
 		select {
 		case <-stage:

@@ -1,4 +1,4 @@
-// Package host is the port to the machine that the node's modules run on: its mounts, its processes and the files by which the
+// Package host is the port to the machine that the node's modules run on: its mounts, its processes, its kernel's log and the files by which the
 // kernel tells facts (/proc, /sys) and system services theirs (/etc/resolv.conf). Adapters: host/linux is the real machine,
 // host/fake a made-up one whose root a test chooses. hosttest is the suite that both pass.
 //
@@ -65,8 +65,16 @@ type Cgroups interface {
 	RemoveCgroup(path string) error
 }
 
+// KernelLog is what the kernel says.
+type KernelLog interface {
+	// FollowKernel calls line with each line that the kernel writes from now on, without its time and level, until ctx ends (nil)
+	// or the log cannot be read any more. ready is called once nothing can be missed.
+	FollowKernel(ctx context.Context, ready func(), line func(string)) error
+}
+
 // Host is the whole port.
 type Host interface {
+	KernelLog
 	Mounts
 	Files
 	Processes

@@ -26,6 +26,7 @@ type Host struct {
 	mu     sync.Mutex
 	mounts []host.Mount
 	killed []int
+	said   chan string // to who follows the kernel's log
 	fail   map[string]error
 }
 
@@ -33,7 +34,9 @@ var _ host.Host = (*Host)(nil)
 
 // New returns a machine whose files are those under root: the host's /proc/meminfo is root/proc/meminfo. Paths that lie under
 // root already name themselves.
-func New(root string) *Host { return &Host{root: filepath.Clean(root), fail: map[string]error{}} }
+func New(root string) *Host {
+	return &Host{root: filepath.Clean(root), fail: map[string]error{}, said: make(chan string)}
+}
 
 // Path says where the host's path lies in reality.
 func (h *Host) Path(path string) string {
@@ -78,6 +81,25 @@ func (h *Host) fault(call, path string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.fail[call+" "+path]
+}
+
+// SayKernel is a line in the kernel's log; it returns when somebody who follows the log has read it.
+func (h *Host) SayKernel(line string) { h.said <- line }
+
+// FollowKernel implements host.KernelLog, for one at a time.
+func (h *Host) FollowKernel(ctx context.Context, ready func(), line func(string)) error {
+	if err := h.fault("kernel log", ""); err != nil {
+		return err
+	}
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-h.said:
+			line(s)
+		}
+	}
 }
 
 // Mount implements host.Mounts.
