@@ -423,7 +423,7 @@ func (k *kubeletRun) buildKubelet() error {
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: p.node.runtime, Specs: k.specs},
 		Hooks:   hook.New(p.node.runtime, k.event), Probes: k.probes,
 		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone,
-		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration,
+		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type Rig struct {
 	records []timeline.Record
 	events  []string
 	stop    func()
+	cancel  context.CancelFunc
 }
 
 // NewRig makes a node whose runtime takes the times of a real one, and starts its kubelet. adjust may be nil.
@@ -85,6 +86,9 @@ func (r *Rig) Start() {
 	}
 	r.Kubelet = k
 	ctx, cancel := context.WithCancel(context.Background())
+	r.mu.Lock()
+	r.cancel = cancel
+	r.mu.Unlock()
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- k.Run(ctx, func() { close(ready) }) }()
 	r.stop = func() {
@@ -99,6 +103,13 @@ func (r *Rig) Start() {
 		r.T.Fatalf("kubelet ended before it was ready: %v", err)
 	}
 	synctest.Wait()
+}
+
+// Crash lets nothing more happen in the kubelet, without waiting for it; Restart is to follow. It may be called from inside.
+func (r *Rig) Crash() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancel()
 }
 
 // Stop ends the kubelet, and nothing else.

@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -208,12 +210,16 @@ func (n *pod) report() {
 
 // begun begins an effect. What is quick and must be in order is done at once; Admit's verdict is returned.
 func (n *pod) begun(e podlife.Effect) podlife.Event {
+	if n.reached(e, "before"); n.w.ctx.Err() != nil {
+		return nil // the process ends: it belongs to the next one
+	}
 	switch x := e.(type) {
 	case podlife.Admit:
 		return podlife.Admitted{Reject: n.w.admit(n, n.state.Pod)}
 	case podlife.Allocate:
 		n.w.allocate(n)
 	case podlife.Save:
+		defer n.reached(e, "after")
 		if err := n.w.cfg.Checkpoints.Save(x.Saved, x.Durable); err != nil {
 			n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done", "pod", fullName(n.state.Pod), "err", err)
 		}
@@ -233,12 +239,21 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 		n.w.wg.Add(1)
 		go func() {
 			defer n.w.wg.Done()
-			if ev := work(); ev != nil {
+			ev := work()
+			n.reached(e, "after")
+			if ev != nil {
 				n.send(ev)
 			}
 		}()
 	}
 	return nil
+}
+
+// reached tells of a boundary of an effect, where somebody asked to be told.
+func (n *pod) reached(e podlife.Effect, side string) {
+	if f := n.w.cfg.Reached; f != nil {
+		f(strings.TrimPrefix(fmt.Sprintf("%T", e), "podlife.") + "." + side)
+	}
 }
 
 func first(s []string) string {
