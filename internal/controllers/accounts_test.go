@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,9 @@ import (
 	"podo.dev/podo/internal/controllers/kubernetesservice"
 	"podo.dev/podo/internal/controllers/secrettokens"
 	"podo.dev/podo/internal/controllers/tokencleaner"
+	"podo.dev/podo/internal/jointoken"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view/codec"
 )
 
 // secretTokens runs what fills Secrets; a token is the account's UID and the Secret's name.
@@ -105,9 +109,9 @@ func TestBootstrapTokensGoWhenTheirTimeIsOver(t *testing.T) {
 			w.must(w.admin.Create(context.Background(), client.Secrets.At("kube-system", ""), s))
 		}
 		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
-		put("hour", in(time.Hour), tokencleaner.Type)
-		put("ever", "", tokencleaner.Type)
-		put("unread", "tomorrow", tokencleaner.Type)
+		put("hour", in(time.Hour), jointoken.SecretType)
+		put("ever", "", jointoken.SecretType)
+		put("unread", "tomorrow", jointoken.SecretType)
 		put("other", in(time.Hour), v1.SecretTypeOpaque)
 		there := func(name string) bool { return w.get(client.Secrets.At("kube-system", name)) != nil }
 		if !there("hour") || there("unread") {
@@ -128,7 +132,7 @@ func TestTheAPIServerIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.everyNamespace()
-		stop := w.run(kubernetesservice.New(w.view, w.admin, kubernetesservice.Address{Inside: netip.MustParseAddr("10.43.0.1"), Server: netip.MustParseAddrPort("192.0.2.7:6443")}, nil))
+		stop := w.run(kubernetesservice.New(w.view, w.admin, kubernetesservice.Address{Inside: netip.MustParseAddr("10.43.0.1"), Server: netip.MustParseAddrPort("192.0.2.7:6443")}, nil, nil))
 		at := func(r string, group string) client.Ref {
 			return client.Resource{Group: group, Resource: r}.At("default", "kubernetes")
 		}
@@ -160,7 +164,62 @@ func TestTheAPIServerIsPublished(t *testing.T) {
 		}
 		// The server starts again elsewhere.
 		stop()
-		w.run(kubernetesservice.New(w.view, w.admin, kubernetesservice.Address{Inside: netip.MustParseAddr("10.43.0.1"), Server: netip.MustParseAddrPort("192.0.2.8:7443")}, nil))
+		w.run(kubernetesservice.New(w.view, w.admin, kubernetesservice.Address{Inside: netip.MustParseAddr("10.43.0.1"), Server: netip.MustParseAddrPort("192.0.2.8:7443")}, nil, nil))
 		check("192.0.2.8", 7443)
+	})
+}
+
+// Servers on one store publish each other: none overwrites another, one that stops takes itself away, one that dies goes with its lease.
+func TestServersPublishEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		inside := netip.MustParseAddr("10.43.0.1")
+		server := func(at string) func() {
+			return w.run(kubernetesservice.New(w.view, w.admin, kubernetesservice.Address{Inside: inside, Server: netip.MustParseAddrPort(at)}, &kubernetesservice.Leases{Store: w.store}, nil))
+		}
+		check := func(want ...string) {
+			t.Helper()
+			var got, slice []string
+			e := w.get(client.Resource{Resource: "endpoints"}.At("default", "kubernetes")).(*v1.Endpoints)
+			for _, a := range e.Subsets[0].Addresses {
+				got = append(got, a.IP)
+			}
+			s := w.get(client.Resource{Group: "discovery.k8s.io", Resource: "endpointslices"}.At("default", "kubernetes")).(*discoveryv1.EndpointSlice)
+			for _, a := range s.Endpoints {
+				slice = append(slice, a.Addresses...)
+			}
+			if !slices.Equal(got, want) || !slices.Equal(slice, want) || e.Subsets[0].Ports[0].Port != 6443 {
+				t.Errorf("published are %v and %v, want %v", got, slice, want)
+			}
+		}
+		server("192.0.2.7:6443")
+		check("192.0.2.7")
+		stopEight := server("192.0.2.8:6443")
+		server("192.0.2.9:7443") // cannot be published with the others
+		time.Sleep(time.Minute)
+		check("192.0.2.7", "192.0.2.8")
+		rv := w.get(client.Resource{Resource: "endpoints"}.At("default", "kubernetes")).(*v1.Endpoints).ResourceVersion
+		time.Sleep(time.Minute)
+		if now := w.get(client.Resource{Resource: "endpoints"}.At("default", "kubernetes")).(*v1.Endpoints).ResourceVersion; now != rv {
+			t.Errorf("at rest they write: %s became %s", rv, now)
+		}
+		stopEight()
+		check("192.0.2.7")
+
+		// One of upstream's, which dies: its key has no port and is not renewed.
+		dead := &v1.Endpoints{Subsets: []v1.EndpointSubset{{Addresses: []v1.EndpointAddress{{IP: "192.0.2.6"}}}}}
+		dead.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Endpoints"))
+		value, err := codec.Encode(dead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.store.Txn(t.Context(), nil, []store.Op{{Key: "/registry/masterleases/192.0.2.6", Value: value, TTL: 15 * time.Second}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		check("192.0.2.6", "192.0.2.7")
+		time.Sleep(15 * time.Second)
+		check("192.0.2.7")
 	})
 }

@@ -26,6 +26,9 @@ var Usages = []string{"authentication", "signing"}
 
 var groupForm = regexp.MustCompile(`\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`)
 
+// IsGroup says that a token may bring its holder into the group.
+func IsGroup(name string) bool { return groupForm.MatchString(name) }
+
 // Options say what a token is good for.
 type Options struct {
 	TTL         time.Duration // 0 for ever
@@ -49,7 +52,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	for _, g := range o.Groups {
-		if !groupForm.MatchString(g) {
+		if !IsGroup(g) {
 			errs = append(errs, fmt.Errorf("the group %q is none of bootstrappers: it has the form system:bootstrappers:NAME, of a-z, 0-9, : and -", g))
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/jointoken"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/view/viewtest"
 )
@@ -182,7 +183,7 @@ func TestAConnectionsVerdictEndsWithItsCertificate(t *testing.T) {
 func TestBootstrapTokens(t *testing.T) {
 	good := func() *v1.Secret {
 		return &v1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}, Type: bootstrapType,
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}, Type: jointoken.SecretType,
 			Data: map[string][]byte{"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true")},
 		}
 	}
@@ -201,6 +202,7 @@ func TestBootstrapTokens(t *testing.T) {
 		{"another id", func(*v1.Secret) {}, "abcdee.0123456789abcdef", ""},
 		{"an id that is not the name's", set("token-id", "abcdee"), "abcdef.0123456789abcdef", ""},
 		{"upper case", func(*v1.Secret) {}, "ABCDEF.0123456789abcdef", ""},
+		{"with the authority's hash", func(*v1.Secret) {}, "abcdef.0123456789abcdef@sha256:" + strings.Repeat("0", 64), ""},
 		{"a line behind", func(*v1.Secret) {}, "abcdef.0123456789abcdef\n", ""},
 		{"for signing only", set("usage-bootstrap-authentication", "false"), "abcdef.0123456789abcdef", ""},
 		{"in time", set("expiration", "2026-11-30T12:00:01Z"), "abcdef.0123456789abcdef", "system:bootstrappers"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/jointoken"
 	"podo.dev/podo/internal/view"
 )
 
@@ -29,26 +29,18 @@ type Bootstrap struct {
 var _ authenticator.Token = (*Bootstrap)(nil)
 
 const (
-	bootstrapType = v1.SecretType("bootstrap.kubernetes.io/token")
-
-	bootstrapPrefix = "bootstrap-token-"
-	bootstrapUser   = "system:bootstrap:"
-	bootstrapGroup  = "system:bootstrappers"
-)
-
-var (
-	bootstrapToken  = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
-	bootstrapGroups = regexp.MustCompile(`\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`)
+	bootstrapUser  = "system:bootstrap:"
+	bootstrapGroup = "system:bootstrappers"
 )
 
 // AuthenticateToken implements authenticator.Token. Who has a token that is no good any more learns no more than a stranger.
 func (b *Bootstrap) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
-	parts := bootstrapToken.FindStringSubmatch(token)
-	if parts == nil {
-		return nil, false, nil
+	t, err := jointoken.Parse(token)
+	if err != nil || t.CAHash != "" { // the hash is for the machine, which keeps it to itself
+		return nil, false, nil //nolint:nilerr // it is another kind of token
 	}
-	id, secret := parts[1], parts[2]
-	e := b.View.Snapshot().Get(schema.GroupResource(client.Secrets), metav1.NamespaceSystem, bootstrapPrefix+id)
+	id, secret := t.ID, t.Secret
+	e := b.View.Snapshot().Get(schema.GroupResource(client.Secrets), metav1.NamespaceSystem, jointoken.SecretPrefix+id)
 	if e == nil {
 		return nil, false, nil
 	}
@@ -72,7 +64,7 @@ func bootstrapper(s *v1.Secret, id, secret string, now time.Time) (groups []stri
 	switch {
 	case s.DeletionTimestamp != nil:
 		return nil, "it is being deleted"
-	case s.Type != bootstrapType:
+	case s.Type != jointoken.SecretType:
 		return nil, "its type is another"
 	case subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(secret)) != 1:
 		return nil, "token-secret is another"
@@ -86,7 +78,7 @@ func bootstrapper(s *v1.Secret, id, secret string, now time.Time) (groups []stri
 	groups = []string{bootstrapGroup}
 	if extra := string(s.Data["auth-extra-groups"]); extra != "" {
 		for _, g := range strings.Split(extra, ",") {
-			if !bootstrapGroups.MatchString(g) {
+			if !jointoken.IsGroup(g) {
 				return nil, "auth-extra-groups names a group that is none of bootstrappers"
 			}
 			groups = append(groups, g)

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podo.dev/podo/internal/jointoken"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
@@ -22,7 +23,7 @@ func FuzzBootstrap(f *testing.F) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	good := func() *v1.Secret {
 		return &v1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: bootstrapPrefix + id}, Type: bootstrapType,
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: jointoken.SecretPrefix + id}, Type: jointoken.SecretType,
 			Data: map[string][]byte{"token-id": []byte(id), "token-secret": []byte(secret), "usage-bootstrap-authentication": []byte("true")},
 		}
 	}
@@ -36,7 +37,7 @@ func FuzzBootstrap(f *testing.F) {
 		s.Data["auth-extra-groups"], s.Data["expiration"] = []byte(groups), []byte(expires)
 		in, why := bootstrapper(s, id, secret, now)
 		for _, g := range in {
-			if g != bootstrapGroup && !bootstrapGroups.MatchString(g) {
+			if g != bootstrapGroup && !jointoken.IsGroup(g) {
 				t.Errorf("%q leads into %q", groups, g)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/jointoken"
 	"podo.dev/podo/internal/view"
 )
 
@@ -23,7 +24,7 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: "token-cleaner", View: v, Reconcile: k.reconcile, Logger: log,
 		Watches: []loop.Watch{{Resource: secrets, Keys: func(c view.Change) []view.Key {
-			if c.New == nil || c.New.Key.Namespace != metav1.NamespaceSystem || c.New.Object.(*v1.Secret).Type != Type {
+			if c.New == nil || c.New.Key.Namespace != metav1.NamespaceSystem || c.New.Object.(*v1.Secret).Type != jointoken.SecretType {
 				return nil
 			}
 			return []view.Key{c.New.Key}
