@@ -46,17 +46,25 @@ func (s *server) newServiceAddresses(ctx context.Context, _ client.Client) (*loo
 	})
 }
 
-// newKubernetesService acts as the server itself, as upstream's does.
-func (s *server) newKubernetesService(context.Context, client.Client) (*loop.Loop, error) {
+// runKubernetesService acts as the server itself, as upstream's does. Only an etcd of somebody else's can have other servers on it.
+func (s *server) runKubernetesService(ctx context.Context, ready func()) error {
 	services, err := netip.ParsePrefix(s.cfg.ServiceCIDR)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	node, err := netip.ParseAddr(s.cfg.NodeIP)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return kubernetesservice.New(s.control.view, local.Admin(s.control.verbs), kubernetesservice.Address{
+	var leases *kubernetesservice.Leases
+	if len(s.cfg.EtcdEndpoints) > 0 {
+		leases = &kubernetesservice.Leases{Store: s.control.store}
+	}
+	c, err := kubernetesservice.New(s.control.view, local.Admin(s.control.verbs), kubernetesservice.Address{
 		Inside: services.Addr().Next(), Server: netip.AddrPortFrom(node, uint16(s.cfg.HTTPSPort)),
-	}, s.log)
+	}, leases, s.log)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx, ready)
 }

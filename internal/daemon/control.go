@@ -142,7 +142,7 @@ func (s *server) controlComponents() []component.Component {
 	}
 	all = append(all, led(c.election, s.controllers())...)
 	return append(all,
-		component.Func("kubernetes-service", s.controller(s.newKubernetesService)),
+		component.Func("kubernetes-service", s.runKubernetesService),
 		component.Func("apiserver", s.runAPIServer),
 		component.Func("certificates", s.keepCertificates),
 	)

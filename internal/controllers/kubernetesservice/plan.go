@@ -2,12 +2,17 @@
 
 // Package kubernetesservice publishes the API server inside the cluster: the Service "kubernetes" in the namespace "default", at the first
 // address of services, with Endpoints and an EndpointSlice that say where it is. The Service is made when it is missing and then its
-// owner's; where it leads is kept right. One API server is published: this one.
+// owner's; where it leads is kept right.
+//
+// One server is published by itself. Several on one etcd tell each other of themselves, as upstream's do: each keeps a key with a lease
+// that it renews, and each publishes whom it finds there. A server that dies is gone when its lease is over, one that stops takes itself
+// away.
 package kubernetesservice
 
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -54,18 +59,48 @@ func (a Address) Service() *v1.Service {
 	}
 }
 
+// servers are those that are published: all have one port, since the objects say it of all.
+type servers struct {
+	addrs []netip.Addr // in order
+	port  uint16
+}
+
+// alone is this server by itself.
+func (a Address) alone() servers { return servers{[]netip.Addr{a.Server.Addr()}, a.Server.Port()} }
+
+// together are all that can be published together: of this server's family, and with the port of the first that tells its port. That all come to the same
+// result keeps them from writing against each other.
+func (a Address) together(all []netip.AddrPort) (out servers) {
+	all = slices.DeleteFunc(slices.Clone(all), func(s netip.AddrPort) bool { return s.Addr().Is4() != a.Server.Addr().Is4() })
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	for _, s := range all {
+		if out.port == 0 {
+			out.port = s.Port()
+		}
+	}
+	if out.port == 0 {
+		out.port = a.Server.Port()
+	}
+	for _, s := range all {
+		if s.Port() == out.port || s.Port() == 0 {
+			out.addrs = append(out.addrs, s.Addr())
+		}
+	}
+	return out
+}
+
 // Endpoints are the Endpoints. Nobody mirrors them: the EndpointSlice is made beside them.
-func (a Address) Endpoints() *v1.Endpoints {
+func (s servers) Endpoints() *v1.Endpoints {
 	e := &v1.Endpoints{ObjectMeta: meta(nil)}
-	a.repairEndpoints(e)
+	s.repairEndpoints(e)
 	return e
 }
 
-func (a Address) repairEndpoints(e *v1.Endpoints) (changed bool) {
-	want := []v1.EndpointSubset{{
-		Addresses: []v1.EndpointAddress{{IP: a.Server.Addr().String()}},
-		Ports:     []v1.EndpointPort{{Name: portName, Port: int32(a.Server.Port()), Protocol: v1.ProtocolTCP}},
-	}}
+func (s servers) repairEndpoints(e *v1.Endpoints) (changed bool) {
+	want := []v1.EndpointSubset{{Ports: []v1.EndpointPort{{Name: portName, Port: int32(s.port), Protocol: v1.ProtocolTCP}}}}
+	for _, addr := range s.addrs {
+		want[0].Addresses = append(want[0].Addresses, v1.EndpointAddress{IP: addr.String()})
+	}
 	if e.Labels[discoveryv1.LabelSkipMirror] == "true" && equality.Semantic.DeepEqual(e.Subsets, want) {
 		return false
 	}
@@ -78,30 +113,33 @@ func (a Address) repairEndpoints(e *v1.Endpoints) (changed bool) {
 }
 
 // Slice is the EndpointSlice.
-func (a Address) Slice() *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: meta(nil), AddressType: a.family()}
-	a.repairSlice(s)
-	return s
+func (s servers) Slice() *discoveryv1.EndpointSlice {
+	out := &discoveryv1.EndpointSlice{ObjectMeta: meta(nil), AddressType: s.family()}
+	s.repairSlice(out)
+	return out
 }
 
-func (a Address) family() discoveryv1.AddressType {
-	if a.Server.Addr().Is4() {
+func (s servers) family() discoveryv1.AddressType {
+	if s.addrs[0].Is4() {
 		return discoveryv1.AddressTypeIPv4
 	}
 	return discoveryv1.AddressTypeIPv6
 }
 
-func (a Address) repairSlice(s *discoveryv1.EndpointSlice) (changed bool) {
-	name, number, protocol, ready := portName, int32(a.Server.Port()), v1.ProtocolTCP, true
-	endpoints := []discoveryv1.Endpoint{{Addresses: []string{a.Server.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}}
+func (s servers) repairSlice(slice *discoveryv1.EndpointSlice) (changed bool) {
+	name, number, protocol, ready := portName, int32(s.port), v1.ProtocolTCP, true
+	var endpoints []discoveryv1.Endpoint
+	for _, addr := range s.addrs {
+		endpoints = append(endpoints, discoveryv1.Endpoint{Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
 	ports := []discoveryv1.EndpointPort{{Name: &name, Port: &number, Protocol: &protocol}}
-	if s.Labels[discoveryv1.LabelServiceName] == Name && equality.Semantic.DeepEqual(s.Endpoints, endpoints) && equality.Semantic.DeepEqual(s.Ports, ports) {
+	if slice.Labels[discoveryv1.LabelServiceName] == Name && equality.Semantic.DeepEqual(slice.Endpoints, endpoints) && equality.Semantic.DeepEqual(slice.Ports, ports) {
 		return false
 	}
-	if s.Labels == nil {
-		s.Labels = map[string]string{}
+	if slice.Labels == nil {
+		slice.Labels = map[string]string{}
 	}
-	s.Labels[discoveryv1.LabelServiceName] = Name
-	s.Endpoints, s.Ports = endpoints, ports
+	slice.Labels[discoveryv1.LabelServiceName] = Name
+	slice.Endpoints, slice.Ports = endpoints, ports
 	return true
 }
