@@ -50,10 +50,9 @@ type Filter interface {
 }
 
 // Score ranks a node that passed: Raw per node, then Normalize over all of them into 0..100 (nil: raw scores are that
-// already), then times Weight. A Static score depends on the node's object only. Skip tells that the shape has no use for it.
+// already), then times its weight. A Static score depends on the node's object only. Skip tells that the shape has no use for it.
 type Score interface {
 	Plugin
-	Weight() int64
 	Static() bool
 	Skip(s *Shape) bool
 	Raw(s *Shape, n *Node) int64
@@ -63,7 +62,6 @@ type Score interface {
 // Relation is a plug-in that judges a node by where other pods are.
 type Relation interface {
 	Plugin
-	Weight() int64
 	// Relate finds what concerns a pod (its Object is nil when any of its shape is meant); nil when nothing does.
 	Relate(c *Cluster, pod *Pod) Related
 }

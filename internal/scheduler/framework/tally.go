@@ -148,13 +148,21 @@ type tallies struct {
 // Holders are the placed pods that have a term, counted by domain.
 type Holders struct {
 	Term   *Term
-	Weight int64 // of a preference; 0: required anti-affinity
+	Kind   HoldingKind
+	Weight int64 // of a preference; negative for anti-affinity
 	Tally  *Tally
 	pods   int64
 }
 
-// hardWeight is what the required affinity of placed pods weighs as a preference for those that it means.
-const hardWeight = 1
+// HoldingKind is in what way a placed pod has a term.
+type HoldingKind string
+
+// The kinds.
+const (
+	RequiredAffinity     HoldingKind = "affinity"
+	RequiredAntiAffinity HoldingKind = "anti-affinity"
+	Preferred            HoldingKind = "preferred"
+)
 
 func newTallies(nodes func() []*Node) *tallies {
 	return &tallies{nodes: nodes, byKey: map[string]*Tally{}, holders: map[string]*Holders{}, namespaces: map[string]map[string]string{}}
@@ -223,7 +231,7 @@ func (t *tallies) account(n *Node, pod *Pod, sign int64) {
 		held := &r.held[i]
 		h := t.holders[held.key]
 		if h == nil {
-			h = &Holders{Term: held.term, Weight: held.weight, Tally: t.make(held.term.TopologyKey, holds(held.key), nil)}
+			h = &Holders{Term: held.term, Kind: held.kind, Weight: held.weight, Tally: t.make(held.term.TopologyKey, holds(held.key), nil)}
 			t.holders[held.key] = h
 		} else if first(r.held, i) { // the tally asks for all of the key at once
 			h.Tally.count(n, pod, sign)
@@ -245,7 +253,8 @@ func (t *tallies) forget(pod *Pod) {
 
 // held is a term of a pod as it concerns others.
 type held struct {
-	key    string // the term's and the weight
+	key    string // of all of it
+	kind   HoldingKind
 	weight int64
 	term   *Term
 }

@@ -95,17 +95,17 @@ func relationsOf(pod *v1.Pod, s *Shape) *Relations {
 
 // hold lists the terms as they concern others.
 func (r *Relations) hold() {
-	add := func(t *Term, weight int64) {
-		r.held = append(r.held, held{key: strconv.FormatInt(weight, 10) + "|" + t.Key, weight: weight, term: t})
+	add := func(kind HoldingKind, t *Term, weight int64) {
+		r.held = append(r.held, held{key: string(kind) + strconv.FormatInt(weight, 10) + "|" + t.Key, kind: kind, weight: weight, term: t})
 	}
 	for i := range r.AntiAffinity {
-		add(&r.AntiAffinity[i], 0)
+		add(RequiredAntiAffinity, &r.AntiAffinity[i], 0)
 	}
 	for i := range r.Affinity {
-		add(&r.Affinity[i], hardWeight)
+		add(RequiredAffinity, &r.Affinity[i], 0)
 	}
 	for i := range r.Preferred {
-		add(&r.Preferred[i].Term, r.Preferred[i].Weight)
+		add(Preferred, &r.Preferred[i].Term, r.Preferred[i].Weight)
 	}
 }
 
@@ -159,22 +159,26 @@ func spreads(pod *v1.Pod, s *Shape, action v1.UnsatisfiableConstraintAction) []S
 		}
 	}
 	var out []Spread
-	for _, c := range pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable != action {
-			continue
+	for i := range pod.Spec.TopologySpreadConstraints {
+		c := &pod.Spec.TopologySpreadConstraints[i]
+		if c.WhenUnsatisfiable == action {
+			out = append(out, spread(pod, s, c, keys, narrowed(selector(c.LabelSelector), c.MatchLabelKeys, pod.Labels)))
 		}
-		x := Spread{
-			TopologyKey: c.TopologyKey, MaxSkew: int64(c.MaxSkew), MinDomains: 1, Selector: narrowed(selector(c.LabelSelector), c.MatchLabelKeys, pod.Labels),
-			namespace: pod.Namespace, keys: keys, byAffinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
-			byTaints: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
-		}
-		if c.MinDomains != nil {
-			x.MinDomains = int(*c.MinDomains)
-		}
-		x.Key = x.key(s)
-		out = append(out, x)
 	}
 	return out
+}
+
+func spread(pod *v1.Pod, s *Shape, c *v1.TopologySpreadConstraint, keys []string, like labels.Selector) Spread {
+	x := Spread{
+		TopologyKey: c.TopologyKey, MaxSkew: int64(c.MaxSkew), MinDomains: 1, Selector: like,
+		namespace: pod.Namespace, keys: keys, byAffinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
+		byTaints: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
+	}
+	if c.MinDomains != nil {
+		x.MinDomains = int(*c.MinDomains)
+	}
+	x.Key = x.key(s)
+	return x
 }
 
 // narrowed adds the pod's own values of some labels to a selector.
@@ -195,11 +199,22 @@ func narrowed(s labels.Selector, keys []string, own map[string]string) labels.Se
 	return labels.SelectorFromSet(more).Add(requirements...)
 }
 
-// DefaultSpread is a constraint of upstream's defaults, for a pod whose like sel selects.
-func DefaultSpread(pod *v1.Pod, s *Shape, sel labels.Selector, topologyKey string, maxSkew int64) Spread {
-	x := Spread{TopologyKey: topologyKey, MaxSkew: maxSkew, MinDomains: 1, Selector: sel, namespace: pod.Namespace, byAffinity: true}
-	x.Key = x.key(s)
-	return x
+// DefaultSpreads are the constraints of an action in a list, for a pod whose like a selector selects. Only nodes with the labels of all
+// of them count when allKeys is set.
+func DefaultSpreads(pod *v1.Pod, s *Shape, list []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction, like labels.Selector, allKeys bool) []Spread {
+	var keys []string
+	for i := range list {
+		if list[i].WhenUnsatisfiable == action && allKeys {
+			keys = append(keys, list[i].TopologyKey)
+		}
+	}
+	var out []Spread
+	for i := range list {
+		if list[i].WhenUnsatisfiable == action {
+			out = append(out, spread(pod, s, &list[i], keys, like))
+		}
+	}
+	return out
 }
 
 // key is what the constraint counts: constraints that count the same share a Tally.

@@ -42,6 +42,8 @@ type memo struct {
 
 // Planner decides. It is for one goroutine.
 type Planner struct {
+	Percent int // of the nodes that are scored; 0: by their number
+
 	set     plugins.Set
 	static  []framework.Filter
 	dynamic []framework.Filter
@@ -75,13 +77,16 @@ func New(set plugins.Set, seed uint64) *Planner {
 	return p
 }
 
-// Sample is how many feasible nodes are enough out of n: all up to 100, then a share that falls from half to a twentieth.
-func Sample(n int) int {
+// Sample is how many feasible nodes are enough out of n: all up to 100, then percent of them, but at least 100. A percent of 0 stands for a
+// share that falls from half to a twentieth.
+func Sample(n, percent int) int {
 	if n < 100 {
 		return n
 	}
-	percent := max(50-n/125, 5)
-	return max(n*percent/100, 100)
+	if percent == 0 {
+		percent = max(50-n/125, 5)
+	}
+	return min(max(n*percent/100, 100), n)
 }
 
 // Schedule chooses a node for a pod; it changes nothing.
@@ -108,7 +113,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	if names, only := p.narrow(shape); only {
 		d = p.search(c, m, pod, named(c, names), len(names))
 	} else {
-		d = p.search(c, m, pod, c.Nodes, Sample(len(c.Nodes)))
+		d = p.search(c, m, pod, c.Nodes, Sample(len(c.Nodes), p.Percent))
 		p.start = (p.start + d.Evaluated) % len(c.Nodes)
 	}
 	if len(p.feasible) == 0 {
@@ -227,8 +232,8 @@ func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rej
 			return r
 		}
 	}
-	for _, f := range p.of {
-		if f != nil && f.Binding() {
+	for i, f := range p.of {
+		if f != nil && p.set.Relations[i].Filters && f.Binding() {
 			if r := f.Filter(n); r != nil {
 				return r
 			}
@@ -244,7 +249,7 @@ func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) (bound bool) 
 	for _, r := range p.set.Relations {
 		x := r.Relate(c, pod)
 		p.of = append(p.of, x)
-		bound = bound || x != nil && x.Binding()
+		bound = bound || x != nil && r.Filters && x.Binding()
 	}
 	return bound
 }
@@ -333,14 +338,12 @@ func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
 			}
 		}
 		s.Normalize(p.raw)
-		weight := s.Weight()
 		for i := range p.total {
-			p.total[i] += weight * p.raw[i]
+			p.total[i] += s.Weight * p.raw[i]
 		}
 	}
 	for k, r := range p.of {
-		if r != nil && r.Score(p.feasible, p.raw) {
-			weight := p.set.Relations[k].Weight()
+		if weight := p.set.Relations[k].Weight; r != nil && weight > 0 && r.Score(p.feasible, p.raw) {
 			for i := range p.total {
 				p.total[i] += weight * p.raw[i]
 			}

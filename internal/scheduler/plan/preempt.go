@@ -36,8 +36,10 @@ var (
 	notHelpful = &framework.Rejection{Reasons: []string{"Preemption is not helpful for scheduling"}}
 )
 
-// The number of candidates that are enough to choose from: a tenth of the nodes, but a hundred when there are as many.
-func enoughCandidates(nodes int) int { return min(max(nodes/10, 100), nodes) }
+// enoughCandidates is the number of nodes that are enough to choose from.
+func (p *Planner) enoughCandidates(nodes int) int {
+	return min(max(nodes*p.set.Preemption.Percent/100, p.set.Preemption.AtLeast), nodes)
+}
 
 // Preempt looks for the node where making room for the pod costs least. It is called after Schedule failed with d, before the cluster
 // changes, and changes nothing. now is the start of pods that have none yet.
@@ -56,7 +58,7 @@ func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis
 		why[notHelpful] = rest
 	}
 	var best candidate
-	found, harmless, enough := 0, 0, enoughCandidates(len(d.resolvable))
+	found, harmless, enough := 0, 0, p.enoughCandidates(len(d.resolvable))
 	offset := 0
 	if len(d.resolvable) > enough {
 		offset = p.rng.IntN(len(d.resolvable))

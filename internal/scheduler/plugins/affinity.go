@@ -1,12 +1,20 @@
 package plugins
 
 import (
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/timeline"
 )
 
 // NodeAffinity implements spec.nodeSelector and spec.affinity.nodeAffinity.
-type NodeAffinity struct{}
+type NodeAffinity struct {
+	// What the scheduler's configuration adds for all pods; nil: nothing.
+	Added          *nodeaffinity.NodeSelector
+	AddedPreferred *nodeaffinity.PreferredSchedulingTerms
+}
+
+var enforced = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't match scheduler-enforced node affinity"}, Unresolvable: true}
 
 var noMatch = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}, Unresolvable: true}
 
@@ -19,7 +27,10 @@ func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool) {
 }
 
 // Filter matches the required terms.
-func (NodeAffinity) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
+func (a NodeAffinity) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
+	if a.Added != nil && !a.Added.Match(n.Object) {
+		return enforced
+	}
 	if s.Required == nil {
 		return nil
 	}
@@ -33,12 +44,19 @@ func (NodeAffinity) Filter(s *framework.Shape, n *framework.Node) *framework.Rej
 // Explain has nothing to add: the selector is in the pod.
 func (NodeAffinity) Explain(*framework.Shape, *framework.Node) []timeline.Field { return nil }
 
-func (NodeAffinity) Weight() int64                { return 2 }
-func (NodeAffinity) Skip(s *framework.Shape) bool { return s.Preferred == nil }
+func (a NodeAffinity) Skip(s *framework.Shape) bool {
+	return s.Preferred == nil && a.AddedPreferred == nil
+}
 
 // Raw sums the weights of the preferred terms that match.
-func (NodeAffinity) Raw(s *framework.Shape, n *framework.Node) int64 {
-	return s.Preferred.Score(n.Object)
+func (a NodeAffinity) Raw(s *framework.Shape, n *framework.Node) (sum int64) {
+	if a.AddedPreferred != nil {
+		sum = a.AddedPreferred.Score(n.Object)
+	}
+	if s.Preferred != nil {
+		sum += s.Preferred.Score(n.Object)
+	}
+	return sum
 }
 
 // Normalize makes more better.

@@ -11,8 +11,7 @@ import (
 // pile up on the one node that came to it first.
 type ImageLocality struct{}
 
-func (ImageLocality) Name() string  { return "ImageLocality" }
-func (ImageLocality) Weight() int64 { return 1 }
+func (ImageLocality) Name() string { return "ImageLocality" }
 
 // Relate finds the images of the pod that make a difference: those that some nodes have and others have not.
 func (ImageLocality) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {

@@ -10,7 +10,12 @@ import (
 )
 
 // InterPodAffinity puts pods together and apart: by their own podAffinity and podAntiAffinity, and by that of pods which are placed.
-type InterPodAffinity struct{}
+type InterPodAffinity struct {
+	// HardWeight is what the required affinity of placed pods weighs as a preference for those that it means.
+	HardWeight int64
+	// OwnPreferencesOnly leaves the preferences of placed pods out for pods that have none themselves.
+	OwnPreferencesOnly bool
+}
 
 const interPodName = "InterPodAffinity"
 
@@ -20,22 +25,25 @@ var (
 	notWelcome  = &framework.Rejection{Plugin: interPodName, Reasons: []string{"node(s) didn't satisfy existing pods anti-affinity rules"}}
 )
 
-func (InterPodAffinity) Name() string  { return interPodName }
-func (InterPodAffinity) Weight() int64 { return 2 }
+func (InterPodAffinity) Name() string { return interPodName }
 
 // Relate finds the pod's terms and those of others that mean it.
-func (InterPodAffinity) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
-	out := &kinship{}
+func (a InterPodAffinity) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
+	out, r := &kinship{}, pod.Shape.Relations
 	if pod.Object != nil {
+		theirs := !a.OwnPreferencesOnly || r != nil && len(r.Preferred) > 0
 		for h := range c.Holders(pod.Object) {
-			if h.Weight == 0 {
+			switch {
+			case h.Kind == framework.RequiredAntiAffinity:
 				out.against = append(out.against, tallied{h.Term, h.Tally, 0})
-			} else {
+			case !theirs:
+			case h.Kind == framework.Preferred:
 				out.prefer = append(out.prefer, tallied{h.Term, h.Tally, h.Weight})
+			case a.HardWeight > 0:
+				out.prefer = append(out.prefer, tallied{h.Term, h.Tally, a.HardWeight})
 			}
 		}
 	}
-	r := pod.Shape.Relations
 	if r == nil {
 		if len(out.against)+len(out.prefer) == 0 {
 			return nil

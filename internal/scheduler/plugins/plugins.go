@@ -9,27 +9,49 @@ import (
 	"podo.dev/podo/internal/scheduler/framework"
 )
 
-// Set is what a scheduler decides with. Filters run in order, static ones first; scores in any order.
+// Set is what a scheduler decides with. Filters run in order, static ones first, and the relations after them; scores in any order.
 type Set struct {
 	PreEnqueue []framework.PreEnqueue
 	Sort       framework.QueueSort
 	PreFilters []framework.PreFilter
 	Filters    []framework.Filter
-	Scores     []framework.Score
-	Relations  []framework.Relation // after the Filters
+	Scores     []Score
+	Relations  []Relation
+	Preemption Preemption
+}
+
+// Score is a scoring plug-in with its weight.
+type Score struct {
+	framework.Score
+	Weight int64
+}
+
+// Relation is a plug-in about other pods. Filters tells whether it may reject; a Weight of 0 is no score.
+type Relation struct {
+	framework.Relation
+	Filters bool
+	Weight  int64
+}
+
+// Preemption is what DefaultPreemption may do. Of the nodes on which it could help, Percent are looked at, but as many as AtLeast.
+type Preemption struct {
+	Off              bool
+	Percent, AtLeast int
 }
 
 // Default is upstream's default profile as far as the plug-ins exist. like is described at PodTopologySpread; it may be nil.
 func Default(like func(*v1.Pod) labels.Selector) Set {
+	fit, affinity := NodeResourcesFit{}, NodeAffinity{}
 	return Set{
 		PreEnqueue: []framework.PreEnqueue{SchedulingGates{}},
 		Sort:       PrioritySort{},
-		PreFilters: []framework.PreFilter{NodeAffinity{}},
-		Filters: []framework.Filter{
-			NodeUnschedulable{}, NodeName{}, TaintToleration{}, NodeAffinity{}, NodePorts{}, NodeResourcesFit{},
+		PreFilters: []framework.PreFilter{affinity},
+		Filters:    []framework.Filter{NodeUnschedulable{}, NodeName{}, TaintToleration{}, affinity, NodePorts{}, fit},
+		Scores:     []Score{{TaintToleration{}, 3}, {affinity, 2}, {fit, 1}, {BalancedAllocation{}, 1}},
+		Relations: []Relation{
+			{PodTopologySpread{Like: like}, true, 2}, {InterPodAffinity{HardWeight: 1}, true, 2}, {ImageLocality{}, false, 1},
 		},
-		Scores:    []framework.Score{TaintToleration{}, NodeAffinity{}, NodeResourcesFit{}, BalancedAllocation{}},
-		Relations: []framework.Relation{PodTopologySpread{Like: like}, InterPodAffinity{}, ImageLocality{}},
+		Preemption: Preemption{Percent: 10, AtLeast: 100},
 	}
 }
 

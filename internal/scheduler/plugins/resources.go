@@ -12,7 +12,30 @@ import (
 
 // NodeResourcesFit keeps pods off nodes that have not enough left of what they ask for, and prefers those with most left
 // (LeastAllocated, cpu and memory alike).
-type NodeResourcesFit struct{}
+type NodeResourcesFit struct {
+	Strategy Strategy
+	// Ignored tells of extended resources that others look after; nil: none.
+	Ignored func(v1.ResourceName) bool
+}
+
+// Strategy is how NodeResourcesFit ranks nodes by their use of some resources.
+type Strategy struct {
+	// Of a resource's use in percent, what the pod adds included, the score is 0..100. nil: what would be left.
+	Score func(used int64) int64
+	// Beyond is the score of a node that is asked for more than it has.
+	Beyond int64
+	// LeaveOutZero leaves resources that score nothing out of the mean, which is rounded then.
+	LeaveOutZero bool
+	Resources    []Resource // default: cpu and memory alike
+}
+
+// Resource is a resource with its weight among others.
+type Resource struct {
+	Name   v1.ResourceName
+	Weight int64
+}
+
+var cpuAndMemory = []Resource{{v1.ResourceCPU, 1}, {v1.ResourceMemory, 1}}
 
 func (NodeResourcesFit) Name() string { return "NodeResourcesFit" }
 func (NodeResourcesFit) Static() bool { return false }
@@ -43,7 +66,7 @@ var shortOf = func() (out [2][combinations]*framework.Rejection) {
 }()
 
 // Filter compares what is asked for with what is left.
-func (NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
+func (f NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
 	bits, beyond := 0, 0
 	if int64(len(n.Pods))+1 > n.MaxPods {
 		bits |= shortPods
@@ -62,6 +85,9 @@ func (NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framework
 	check(shortEphemeral, want.Ephemeral, have.Ephemeral, used.Ephemeral)
 	var scalars []string
 	for _, x := range want.Scalars {
+		if f.Ignored != nil && f.Ignored(x.Name) {
+			continue
+		}
 		if total := have.Get(x.Name); x.Value > total-used.Get(x.Name) {
 			scalars = append(scalars, "Insufficient "+string(x.Name))
 			if x.Value > total {
@@ -102,51 +128,143 @@ func (NodeResourcesFit) Explain(s *framework.Shape, n *framework.Node) []timelin
 	return r.Fields
 }
 
-func (NodeResourcesFit) Weight() int64              { return 1 }
 func (NodeResourcesFit) Skip(*framework.Shape) bool { return false }
 func (NodeResourcesFit) Normalize([]int64)          {}
 
-// Raw is the mean share that would be left of cpu and memory, in percent, each rounded down. A resource that the node does not
-// have is left out.
-func (NodeResourcesFit) Raw(s *framework.Shape, n *framework.Node) int64 {
+// Raw is the mean over the resources. One that the node does not have is left out, as is an extended one that the pod does not ask for.
+func (f NodeResourcesFit) Raw(s *framework.Shape, n *framework.Node) int64 {
 	var sum, weight int64
-	left := func(want, have, used int64) {
-		if have == 0 {
-			return
-		}
-		weight++
-		if want+used <= have {
-			sum += (have - used - want) * framework.MaxScore / have
-		}
+	resources := f.Strategy.Resources
+	if resources == nil {
+		resources = cpuAndMemory
 	}
-	left(s.ScoreCPU, n.Allocatable.MilliCPU, n.UsedCPU)
-	left(s.ScoreMemory, n.Allocatable.Memory, n.UsedMemory)
-	if weight == 0 {
+	for _, r := range resources {
+		want, have, used := amounts(r.Name, s, n)
+		if have == 0 {
+			continue
+		}
+		var score int64
+		switch used += want; {
+		case used > have:
+			score = f.Strategy.Beyond
+		case f.Strategy.Score == nil:
+			score = (have - used) * framework.MaxScore / have
+		default:
+			score = f.Strategy.Score(used * framework.MaxScore / have)
+		}
+		if score == 0 && f.Strategy.LeaveOutZero {
+			continue
+		}
+		sum += score * r.Weight
+		weight += r.Weight
+	}
+	switch {
+	case weight == 0:
 		return 0
+	case f.Strategy.LeaveOutZero:
+		return int64(math.Round(float64(sum) / float64(weight)))
 	}
 	return sum / weight
 }
 
+// amounts are those that scores are made of. have is 0 for a resource that does not count.
+func amounts(name v1.ResourceName, s *framework.Shape, n *framework.Node) (want, have, used int64) {
+	switch name {
+	case v1.ResourceCPU:
+		return s.ScoreCPU, n.Allocatable.MilliCPU, n.UsedCPU
+	case v1.ResourceMemory:
+		return s.ScoreMemory, n.Allocatable.Memory, n.UsedMemory
+	case v1.ResourceEphemeralStorage:
+		return s.Requests.Ephemeral, n.Allocatable.Ephemeral, n.Used.Ephemeral
+	}
+	if want = s.Requests.Get(name); want == 0 {
+		return 0, 0, 0
+	}
+	return want, n.Allocatable.Get(name), n.Used.Get(name)
+}
+
 // BalancedAllocation prefers nodes whose cpu and memory the pod would bring to like shares: what counts is whether it makes their
 // balance better or worse.
-type BalancedAllocation struct{}
-
-func (BalancedAllocation) Name() string  { return "NodeResourcesBalancedAllocation" }
-func (BalancedAllocation) Static() bool  { return false }
-func (BalancedAllocation) Weight() int64 { return 1 }
-func (BalancedAllocation) Skip(s *framework.Shape) bool {
-	return s.Requests.MilliCPU == 0 && s.Requests.Memory == 0
+type BalancedAllocation struct {
+	Resources []v1.ResourceName // default: cpu and memory
 }
+
+func (BalancedAllocation) Name() string      { return "NodeResourcesBalancedAllocation" }
+func (BalancedAllocation) Static() bool      { return false }
 func (BalancedAllocation) Normalize([]int64) {}
 
-// Raw is about 75 when the pod changes nothing, up to 100 when it evens the shares out, down to 50 when it sets them apart.
-func (BalancedAllocation) Raw(s *framework.Shape, n *framework.Node) int64 {
-	after := balance(n, s.Requests.MilliCPU+n.Used.MilliCPU, s.Requests.Memory+n.Used.Memory)
-	before := balance(n, n.Used.MilliCPU, n.Used.Memory)
-	return framework.MaxScore/2 + (framework.MaxScore/2+after-before)/2
+// Skip leaves out pods that ask for nothing of the kind: they would all go to one node.
+func (b BalancedAllocation) Skip(s *framework.Shape) bool {
+	for _, name := range b.resources() {
+		if asked(name, s) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
-// balance is 100 less the standard deviation of the shares in use, in percent: 50 to 100. A node without one of the two is in balance.
+func (b BalancedAllocation) resources() []v1.ResourceName {
+	if b.Resources == nil {
+		return []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+	}
+	return b.Resources
+}
+
+func asked(name v1.ResourceName, s *framework.Shape) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return s.Requests.MilliCPU
+	case v1.ResourceMemory:
+		return s.Requests.Memory
+	case v1.ResourceEphemeralStorage:
+		return s.Requests.Ephemeral
+	}
+	return s.Requests.Get(name)
+}
+
+// Raw is about 75 when the pod changes nothing, up to 100 when it evens the shares out, down to 50 when it sets them apart.
+func (b BalancedAllocation) Raw(s *framework.Shape, n *framework.Node) int64 {
+	if b.Resources == nil { // nearly always
+		after := balance(n, s.Requests.MilliCPU+n.Used.MilliCPU, s.Requests.Memory+n.Used.Memory)
+		before := balance(n, n.Used.MilliCPU, n.Used.Memory)
+		return framework.MaxScore/2 + (framework.MaxScore/2+after-before)/2
+	}
+	var after, before []float64
+	share := func(used, have int64) float64 { return math.Min(1, float64(used)/float64(have)) }
+	for _, name := range b.Resources {
+		_, have, used := amounts(name, s, n)
+		switch name {
+		case v1.ResourceCPU:
+			used = n.Used.MilliCPU
+		case v1.ResourceMemory:
+			used = n.Used.Memory
+		}
+		if have > 0 {
+			after, before = append(after, share(used+asked(name, s), have)), append(before, share(used, have))
+		}
+	}
+	return framework.MaxScore/2 + (framework.MaxScore/2+evenness(after)-evenness(before))/2
+}
+
+// evenness is 100 less the standard deviation of shares, in percent.
+func evenness(shares []float64) int64 {
+	if len(shares) < 2 {
+		return framework.MaxScore
+	}
+	if len(shares) == 2 {
+		return int64((1 - math.Abs((shares[0]-shares[1])/2)) * framework.MaxScore)
+	}
+	var mean, sum float64
+	for _, x := range shares {
+		mean += x / float64(len(shares))
+	}
+	for _, x := range shares {
+		sum += (x - mean) * (x - mean)
+	}
+	return int64((1 - math.Sqrt(sum/float64(len(shares)))) * framework.MaxScore)
+}
+
+// balance is evenness for cpu and memory, without memory of its own. A node without one of the two is in balance.
 func balance(n *framework.Node, milliCPU, memory int64) int64 {
 	if n.Allocatable.MilliCPU == 0 || n.Allocatable.Memory == 0 {
 		return framework.MaxScore

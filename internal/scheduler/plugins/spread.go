@@ -15,6 +15,14 @@ type PodTopologySpread struct {
 	// Like selects the pods that belong together with one that has no constraints of its own: those of its Services and of its
 	// controller. They are preferred apart, by node and by zone. nil: no defaults.
 	Like func(pod *v1.Pod) labels.Selector
+	// Defaults are the constraints for these; nil: upstream's, which do without nodes' labels.
+	Defaults []v1.TopologySpreadConstraint
+}
+
+// systemDefaults are upstream's.
+var systemDefaults = []v1.TopologySpreadConstraint{
+	{TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.ScheduleAnyway, MaxSkew: 3},
+	{TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.ScheduleAnyway, MaxSkew: 5},
 }
 
 const spreadName = "PodTopologySpread"
@@ -26,36 +34,38 @@ var (
 	}
 )
 
-func (PodTopologySpread) Name() string  { return spreadName }
-func (PodTopologySpread) Weight() int64 { return 2 }
+func (PodTopologySpread) Name() string { return spreadName }
 
 // Relate finds the pod's constraints, or the default ones.
 func (p PodTopologySpread) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
-	r := pod.Shape.Relations
-	out := &spreading{allKeys: true}
-	if r != nil && r.OwnConstraints {
-		for i := range r.Hard {
-			out.hard = append(out.hard, constraint{&r.Hard[i], c.Counted(&r.Hard[i], pod.Shape), selfMatch(&r.Hard[i], r.Labels)})
-		}
-		for i := range r.Soft {
-			out.soft = append(out.soft, constraint{&r.Soft[i], c.Counted(&r.Soft[i], pod.Shape), 0})
-		}
-		return out
+	if r := pod.Shape.Relations; r != nil && r.OwnConstraints {
+		return newSpreading(c, pod.Shape, r.Hard, r.Soft, r.Labels, true)
 	}
-	if p.Like == nil || pod.Object == nil {
+	list := p.Defaults
+	if list == nil {
+		list = systemDefaults
+	}
+	if p.Like == nil || pod.Object == nil || len(list) == 0 {
 		return nil
 	}
 	like := p.Like(pod.Object)
 	if like == nil || like.Empty() {
 		return nil
 	}
-	out.allKeys = false
-	for _, d := range []struct {
-		key     string
-		maxSkew int64
-	}{{v1.LabelHostname, 3}, {v1.LabelTopologyZone, 5}} {
-		x := framework.DefaultSpread(pod.Object, pod.Shape, like, d.key, d.maxSkew)
-		out.soft = append(out.soft, constraint{&x, c.Counted(&x, pod.Shape), 0})
+	allKeys := p.Defaults != nil
+	of := func(action v1.UnsatisfiableConstraintAction) []framework.Spread {
+		return framework.DefaultSpreads(pod.Object, pod.Shape, list, action, like, allKeys || action == v1.DoNotSchedule)
+	}
+	return newSpreading(c, pod.Shape, of(v1.DoNotSchedule), of(v1.ScheduleAnyway), pod.Object.Labels, allKeys)
+}
+
+func newSpreading(c *framework.Cluster, s *framework.Shape, hard, soft []framework.Spread, own labels.Set, allKeys bool) *spreading {
+	out := &spreading{allKeys: allKeys}
+	for i := range hard {
+		out.hard = append(out.hard, constraint{&hard[i], c.Counted(&hard[i], s), selfMatch(&hard[i], own)})
+	}
+	for i := range soft {
+		out.soft = append(out.soft, constraint{&soft[i], c.Counted(&soft[i], s), 0})
 	}
 	return out
 }

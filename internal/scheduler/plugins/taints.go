@@ -33,7 +33,6 @@ func (TaintToleration) Explain(s *framework.Shape, n *framework.Node) []timeline
 	return []timeline.Field{{Key: "taint", Value: t.ToString()}}
 }
 
-func (TaintToleration) Weight() int64              { return 3 }
 func (TaintToleration) Skip(*framework.Shape) bool { return false }
 
 // Raw counts the untolerated PreferNoSchedule taints.
