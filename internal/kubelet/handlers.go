@@ -111,6 +111,32 @@ func (h *handlers) HandlePodCleanups() {
 			h.endOrphan(c)
 		}
 	}
+	h.sweepCgroups()
+}
+
+// sweepCgroups removes cgroups of pods that nobody knows: a kubelet that was killed may have made them, or not have removed them. What
+// is listed first and unknown afterwards is nobody's.
+func (h *handlers) sweepCgroups() {
+	if !h.r.sweep.TryLock() {
+		return // the last time still goes on
+	}
+	go func() {
+		defer h.r.sweep.Unlock()
+		uids, err := h.k.cfg.Cgroups.Pods()
+		if err != nil {
+			h.k.cfg.Log.Warn("cannot look for cgroups that pods left behind", "err", err)
+			return
+		}
+		for _, uid := range uids {
+			if h.r.ctx.Err() != nil || h.r.workers.Known(uid) || h.k.pods.Get(uid) != nil {
+				continue
+			}
+			h.k.cfg.Log.Info("removing the cgroup of a pod that nobody knows", "uid", uid)
+			if err := h.k.cfg.Cgroups.Remove(h.r.ctx, uid); err != nil {
+				h.k.cfg.Log.Warn("cannot remove the cgroup of a pod that nobody knows", "uid", uid, "err", err)
+			}
+		}
+	}()
 }
 
 // endOrphan gives what runs without a pod a worker that ends it. It is of this node, by its labels.

@@ -101,6 +101,8 @@ type running struct {
 	pleg    *pleg.Generator
 	saved   map[types.UID]*podlife.Saved // of pods that no worker has taken over yet; the sync loop's
 	synced  atomic.Bool
+	ctx     context.Context
+	sweep   sync.Mutex // held while cgroups are looked through
 }
 
 // New makes a Kubelet.
@@ -169,7 +171,7 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		}
 	}
 	obs := observe.New(k.cfg.Runtime)
-	r := &running{saved: saved}
+	r := &running{saved: saved, ctx: ctx}
 	c := &k.cfg
 	r.workers, err = worker.New(ctx, worker.Config{
 		Life: c.Life, Runtime: c.Runtime, Observer: obs, Admission: c.Admission, Volumes: c.Volumes, Images: c.Images, Cgroups: c.Cgroups,

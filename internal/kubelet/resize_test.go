@@ -31,6 +31,21 @@ func pending(r *kubelettest.Rig, pod string) string {
 	return ""
 }
 
+// A cgroup that a pod left is removed, and no other.
+func TestLeftCgroups(t *testing.T) {
+	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+		r.API.Create(newPod("p", "sleep inf"))
+		time.Sleep(time.Second)
+		r.Cgroups.Leave("nobody")
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		left, err := r.Cgroups.Pods()
+		if err != nil || len(left) != 1 || left[0] != r.API.Pod("p").UID {
+			t.Errorf("%v, %v", left, err)
+		}
+	})
+}
+
 // A resize for which there is no room waits, through a restart too, and is granted when a pod goes: at that moment, and to the one
 // whose turn it is.
 func TestDeferredResize(t *testing.T) {

@@ -158,7 +158,9 @@ func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) *worker.Rejection {
 }
 
 func requests(pod *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
 }
 
 func rank(name v1.ResourceName) int {

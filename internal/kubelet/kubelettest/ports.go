@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,6 +100,20 @@ func (f *Cgroups) Remove(_ context.Context, uid types.UID) error {
 	defer f.mu.Unlock()
 	delete(f.have, uid)
 	return nil
+}
+
+// Pods implements worker.Cgroups.
+func (f *Cgroups) Pods() ([]types.UID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.have)), nil
+}
+
+// Leave is a cgroup that a pod left behind.
+func (f *Cgroups) Leave(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.have[uid] = true
 }
 
 // Count is how many pods have a cgroup.

@@ -54,6 +54,8 @@ type Cgroups interface {
 	// Ensure makes it; keep leaves the limits of one that is there as they are.
 	Ensure(ctx context.Context, pod *v1.Pod, keep bool) (parent string, err error)
 	Remove(ctx context.Context, uid types.UID) error
+	// Pods are the pods that have one, known or not.
+	Pods() ([]types.UID, error)
 }
 
 // Specs (package spec) turns a pod into what the runtime is asked for.

@@ -170,9 +170,11 @@ func makeShape(pod *v1.Pod, nodeName string) *Shape {
 	if spec.Priority != nil {
 		s.Priority = *spec.Priority
 	}
-	s.Requests, _ = ResourcesOf(helper.PodRequests(pod, helper.PodResourcesOptions{UseStatusResources: true}))
+	s.Requests, _ = ResourcesOf(helper.PodRequests(pod, helper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}))
 	s.Requests.Scalars = slices.DeleteFunc(s.Requests.Scalars, func(x Scalar) bool { return x.Value == 0 })
-	nonZero := helper.PodRequests(pod, helper.PodResourcesOptions{UseStatusResources: true, NonMissingContainerRequests: missing(spec)})
+	nonZero := helper.PodRequests(pod, helper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true, NonMissingContainerRequests: missing(spec),
+	})
 	s.ScoreCPU, s.ScoreMemory = nonZero.Cpu().MilliValue(), nonZero.Memory().Value()
 	s.Ports = hostPorts(spec)
 	s.NeverPreempts = spec.PreemptionPolicy != nil && *spec.PreemptionPolicy == v1.PreemptNever
