@@ -55,10 +55,9 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func (e Entry) auth(server string) *runtimev1.AuthConfig {
-	return &runtimev1.AuthConfig{
-		Username: e.Username, Password: e.Password, ServerAddress: server, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken,
-	}
+// auth has no server address: that the entry fits has been found out, and a runtime would judge again, by rules of its own.
+func (e Entry) auth() *runtimev1.AuthConfig {
+	return &runtimev1.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
 }
 
 // hash is upstream's, so that its records of pulls are understood here and ours there.

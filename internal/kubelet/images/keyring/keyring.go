@@ -51,7 +51,7 @@ func (r *Ring) Add(from Source, config Config) {
 		if len(r.by[pattern]) == 0 {
 			r.patterns = append(r.patterns, pattern)
 		}
-		r.by[pattern] = append(r.by[pattern], Credential{Auth: e.auth(server), Hash: e.hash(), Source: from})
+		r.by[pattern] = append(r.by[pattern], Credential{Auth: e.auth(), Hash: e.hash(), Source: from})
 	}
 	slices.SortFunc(r.patterns, func(a, b string) int { return strings.Compare(b, a) })
 }

@@ -110,6 +110,9 @@ func TestHashIsUpstreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if auth := r.Lookup("r.example/x")[0].Auth; auth.ServerAddress != "" {
+		t.Errorf("the runtime is told of a server, %q, and would judge anew whether it fits", auth.ServerAddress)
+	}
 	// printf '{"username":"u","password":"p","email":"e"}' | sha256sum
 	const want = "2f4f03e762821dfdb66ecda497a8f7c477946b7cdc3e28bf1da2e9da1054c40d"
 	if got := r.Lookup("r.example/x")[0].Hash; got != want {
