@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -22,11 +23,27 @@ type registry struct {
 	server  *http.Server
 }
 
+// Who may see what is under private/ in the registry.
+const registryUser, registryPassword = "team", "s3cret"
+
+// guarded asks for the password where a repository is private.
+func guarded(inner http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if strings.HasPrefix(r.URL.Path, "/v2/private/") && (user != registryUser || password != registryPassword) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="e2e"`)
+			http.Error(w, "unauthorized", http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+}
+
 // registry start | stop | push LAYOUT REPO:TAG: $REGISTRY is its host:port, the same after stop and start.
 func cmdRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	c := of(ts)
 	if c.registry == nil {
-		c.registry = &registry{handler: ociregistry.New()}
+		c.registry = &registry{handler: guarded(ociregistry.New())}
 	}
 	switch args[0] {
 	case "start":
@@ -101,5 +118,18 @@ func (r *registry) push(folder, repoTag string) error {
 	if err != nil {
 		return err
 	}
-	return remote.Write(ref, image)
+	if !strings.HasPrefix(repoTag, "private/") {
+		return remote.Write(ref, image)
+	}
+	// The library shows credentials only to who asks at the registry's root, which stays open to runtimes.
+	return remote.Write(ref, image, remote.WithTransport(as{registryUser, registryPassword}))
+}
+
+// as is a transport that shows a user and password with every request.
+type as struct{ user, password string }
+
+func (a as) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.SetBasicAuth(a.user, a.password)
+	return http.DefaultTransport.RoundTrip(r)
 }
