@@ -86,6 +86,7 @@ func nodeFlags(f *pflag.FlagSet, c *daemon.NodeConfig) {
 	f.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the node (default: the host's name)")
 	f.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of the node (default: that of the default route)")
 	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
+	f.StringVar(&c.KubeletConfigDir, "kubelet-config-dir", c.KubeletConfigDir, "folder of further such files, *.conf, merged over it in the order of their names")
 	f.StringVar(&c.CredentialProviderConfig, "image-credential-provider-config", c.CredentialProviderConfig, "CredentialProviderConfig file, or a folder of such: which plug-ins know who to be at a registry")
 	f.StringVar(&c.CredentialProviderBinDir, "image-credential-provider-bin-dir", c.CredentialProviderBinDir, "folder of the credential provider plug-ins")
 	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")

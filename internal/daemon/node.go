@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 
 	"k8s.io/kubelet/config/v1beta1"
@@ -111,12 +110,9 @@ func toAPI(service netip.Addr, server netip.AddrPort) runtime.Redirect {
 
 // kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.
 func (p *process) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
-	var text []byte
-	if p.cfg.KubeletConfig != "" {
-		var err error
-		if text, err = os.ReadFile(p.cfg.KubeletConfig); err != nil {
-			return nil, fmt.Errorf("--kubelet-config: %w", err)
-		}
+	text, err := config.Read(p.cfg.KubeletConfig, p.cfg.KubeletConfigDir)
+	if err != nil {
+		return nil, err
 	}
 	c, err := config.Parse(text)
 	if err != nil {

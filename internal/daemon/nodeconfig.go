@@ -19,6 +19,7 @@ type NodeConfig struct {
 	NodeName                 string // empty: the host's name, lower case
 	NodeIP                   string // empty: the address of the default route's device
 	KubeletConfig            string // a KubeletConfiguration v1beta1 file
+	KubeletConfigDir         string // a folder of such, over it in the order of their names
 	CredentialProviderConfig string // a CredentialProviderConfig file or a folder of such
 	CredentialProviderBinDir string
 	ContainerRuntimeEndpoint string // empty: the embedded containerd
