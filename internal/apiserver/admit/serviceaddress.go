@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +39,9 @@ type ServiceAddresses struct {
 	Now   func() time.Time    // default time.Now
 	UID   func() types.UID    // default random
 	Rand  func(uint64) uint64 // a number below its argument; default random
+
+	once sync.Once // allocations are made at first use
+	*allocations
 }
 
 var (

@@ -53,6 +53,7 @@ func (p *ServiceAddresses) takeIPs(ctx context.Context, a *Attributes, s *v1.Ser
 		}
 		asked := ips[i]
 		ip, err := p.takeIP(ctx, a, s, asked)
+		p.countIP(asked != "", err)
 		var known apierrors.APIStatus
 		switch {
 		case err == nil:

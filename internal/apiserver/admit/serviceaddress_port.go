@@ -198,7 +198,8 @@ func (c *claims) takeAny(ctx context.Context, n *int32) error {
 }
 
 // take takes this very port.
-func (c *claims) take(ctx context.Context, n int32) error {
+func (c *claims) take(ctx context.Context, n int32) (err error) {
+	defer func() { c.p.countPort(true, err) }()
 	if r := c.p.Ports; n < r.First || n > r.Last {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", r)
 	}
@@ -216,7 +217,8 @@ func (c *claims) take(ctx context.Context, n int32) error {
 }
 
 // any takes a port that is free, from the upper band while that has one.
-func (c *claims) any(ctx context.Context, n *int32) error {
+func (c *claims) any(ctx context.Context, n *int32) (err error) {
+	defer func() { c.p.countPort(false, err) }()
 	r := c.p.Ports
 	ok, err := c.p.snapshots(ctx, func(now view.Snapshot) (bool, error) {
 		for _, part := range []NodePorts{{r.band(), r.Last}, {r.First, r.band() - 1}} {

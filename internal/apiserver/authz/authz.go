@@ -56,20 +56,26 @@ type Union []Named
 
 // Authorize implements Authorizer.
 func (l Union) Authorize(ctx context.Context, a *Attributes) (bool, string) {
+	_, ok, reason := l.Decide(ctx, a)
+	return ok, reason
+}
+
+// Decide is Authorize, and tells which of the authorizers has allowed it: "" where nobody had to be asked.
+func (l Union) Decide(ctx context.Context, a *Attributes) (by string, ok bool, reason string) {
 	if Superuser(a.User) {
-		return true, ""
+		return "", true, ""
 	}
 	var reasons []string
 	for _, z := range l {
 		ok, reason := z.Authorize(ctx, a)
 		if ok {
-			return true, reason
+			return z.Name, true, reason
 		}
 		if reason != "" {
 			reasons = append(reasons, z.Name+": "+reason)
 		}
 	}
-	return false, strings.Join(reasons, "\n")
+	return "", false, strings.Join(reasons, "\n")
 }
 
 // Superuser says that u may do anything.

@@ -143,5 +143,11 @@ func (o *objects) Collect(ch chan<- prometheus.Metric) {
 
 // Metrics are what the verbs measure.
 func (v *Verbs) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{v.store.duration, v.store.total, v.store.failed, v.store.objects}
+	out := append(v.c.Authorizer.Metrics(), v.store.duration, v.store.total, v.store.failed, v.store.objects)
+	for _, rule := range v.c.Admission {
+		if r, ok := rule.(interface{ Metrics() []prometheus.Collector }); ok {
+			out = append(out, r.Metrics()...)
+		}
+	}
+	return out
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authn"
 	"podo.dev/podo/internal/apiserver/tokens"
@@ -92,7 +94,8 @@ func newLocked(t testing.TB, policy *auditinternal.Policy, objs ...runtime.Objec
 	t.Helper()
 	vw, s := viewtest.New(t, append(objs, defaultNamespace())...)
 	issuer, accounts := identities(t, vw)
-	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All(), Tokens: issuer})
+	addresses := &admit.ServiceAddresses{View: vw, Store: s, CIDR: netip.MustParsePrefix("10.43.0.0/24"), Ports: admit.NodePorts{First: 30000, Last: 30099}}
+	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All(), Tokens: issuer, Admission: admit.Chain{addresses}})
 	if err != nil {
 		t.Fatal(err)
 	}

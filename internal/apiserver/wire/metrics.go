@@ -1,12 +1,19 @@
 package wire
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"podo.dev/podo/internal/apiserver/authn"
 )
 
 // metrics are the server's own, under upstream's names and labels.
@@ -18,6 +25,19 @@ type metrics struct {
 	inFlight    *prometheus.GaugeVec
 	watchEvents *prometheus.CounterVec
 	panics      prometheus.Counter
+	sli         *prometheus.HistogramVec
+	ended       *prometheus.CounterVec // by the server, before they were served
+	aborted     *prometheus.CounterVec
+	deprecated  *prometheus.GaugeVec
+	handshakes  prometheus.Counter
+	who         *prometheus.CounterVec
+	known       map[string]known // authentication, by its result
+}
+
+// known counts and times how it was found out who a request is from.
+type known struct {
+	attempts prometheus.Counter
+	duration prometheus.Observer
 }
 
 // whatLabels say what a request is about.
@@ -56,12 +76,79 @@ func newMetrics(r *prometheus.Registry, more []prometheus.Collector) (*metrics, 
 			Help: "Requests that panicked.",
 		}),
 	}
-	for _, c := range append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.panics) {
+	more = append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.panics)
+	for _, c := range append(more, m.further()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// further makes the metrics of requests that go wrong, of who they are from, and of how long those took that were served.
+func (m *metrics) further() []prometheus.Collector {
+	m.sli = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_request_sli_duration_seconds",
+		Help:    "How long requests took that were served, without waiting for others' webhooks; long-running ones excepted.",
+		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
+	}, whatLabels)
+	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_terminations_total", Help: "Requests that the server ended to protect itself.",
+	}, append(slices.Clone(whatLabels), "code"))
+	m.aborted = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_aborts_total", Help: "Requests that were cut, perhaps after a part of the answer was out.",
+	}, whatLabels[:6])
+	m.deprecated = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "apiserver_requested_deprecated_apis", Help: "Deprecated APIs that somebody has asked for.",
+	}, []string{"group", "version", "resource", "subresource", "removed_release"})
+	m.handshakes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "apiserver_tls_handshake_errors_total", Help: "Connections that were dropped with a TLS handshake error.",
+	})
+	m.who = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "authenticated_user_requests", Help: "Requests that are from somebody known, by who that is; most are \"other\".",
+	}, []string{"username"})
+	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "authentication_attempts", Help: "Attempts to find out who a request is from, by their result.",
+	}, []string{"result"})
+	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "authentication_duration_seconds", Help: "How long it took to find out who a request is from, by the result.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+	}, []string{"result"})
+	m.known = map[string]known{}
+	for _, result := range []string{"success", "failure", "error"} {
+		m.known[result] = known{attempts.WithLabelValues(result), duration.WithLabelValues(result)}
+	}
+	return []prometheus.Collector{m.sli, m.ended, m.aborted, m.deprecated, m.handshakes, m.who, attempts, duration}
+}
+
+// userNames are the users that are counted by their own name, as upstream has it: whoever can make up a name has no label of his own.
+var userNames = map[string]bool{"admin": true, "client": true, "kube_proxy": true, "kubelet": true, "system:serviceaccount:kube-system:default": true}
+
+// authenticated counts how it ended to find out who a request is from; u is nil when nobody can tell.
+func (m *metrics) authenticated(u user.Info, err error, took time.Duration) {
+	result := "success"
+	switch {
+	case errors.Is(err, authn.ErrUnauthorized):
+		result = "failure"
+	case err != nil:
+		result = "error"
+	default:
+		name := u.GetName()
+		if !userNames[name] {
+			name = "other"
+		}
+		m.who.WithLabelValues(name).Inc()
+	}
+	m.known[result].attempts.Inc()
+	m.known[result].duration.Observe(took.Seconds())
+}
+
+// auditMetrics are those that the library of the audit log keeps in a registry of its own.
+func auditMetrics() prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := legacyregistry.DefaultGatherer.Gather()
+		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "apiserver_audit_") }), err
+	})
 }
 
 // observe counts a request that has ended. What a client can make up (an unknown resource or method) has no label of its own.
@@ -72,10 +159,15 @@ func (m *metrics) observe(c *call, long bool, start time.Time, now func() time.T
 		dry = "All"
 	}
 	m.total.WithLabelValues(append(what[:len(what):len(what)], strconv.Itoa(c.w.code), dry)...).Inc()
+	if c.kind != nil && c.kind.Deprecated != "" {
+		m.deprecated.WithLabelValues(what[1], what[2], what[3], what[4], "").Set(1)
+	}
 	if long {
 		return
 	}
-	m.duration.WithLabelValues(append(what[:len(what):len(what)], dry)...).Observe(now().Sub(start).Seconds())
+	took := now().Sub(start).Seconds()
+	m.duration.WithLabelValues(append(what[:len(what):len(what)], dry)...).Observe(took)
+	m.sli.WithLabelValues(what...).Observe(took)
 	if c.r.Method == http.MethodGet && c.info.Resource != "" {
 		m.sizes.WithLabelValues(what...).Observe(float64(c.size))
 	}

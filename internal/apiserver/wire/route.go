@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/version"
 )
@@ -25,7 +26,7 @@ func (s *Server) route() error {
 		return err
 	}
 	s.routes["/version"], s.routes["/version/"] = v, v
-	s.routes["/metrics"] = promhttp.HandlerFor(s.c.Metrics, promhttp.HandlerOpts{})
+	s.routes["/metrics"] = promhttp.HandlerFor(prometheus.Gatherers{s.c.Metrics, auditMetrics()}, promhttp.HandlerOpts{})
 	for _, name := range []string{"healthz", "livez", "readyz"} {
 		s.routes["/"+name] = s.health(name)
 		s.below = append(s.below, Handler{"/" + name + "/", s.health(name)})

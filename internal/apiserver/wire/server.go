@@ -3,15 +3,19 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,7 +207,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 			return context.WithValue(context.Background(), closingKey{}, closing)
 		},
 		ConnContext: authn.ConnContext,
-		ErrorLog:    slog.NewLogLogger(s.c.Logger.Handler(), slog.LevelDebug), // handshakes that strangers break off
+		ErrorLog:    log.New(s, "", 0),
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: concurrentStreams},
 	}
 	done := make(chan error, 1)
@@ -224,6 +228,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 	s.kubelets.CloseIdleConnections()
 	s.proxies.CloseIdleConnections()
 	return nil
+}
+
+// Write takes what the HTTP server has to say of connections, which is of handshakes that strangers break off.
+func (s *Server) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		s.metrics.handshakes.Inc()
+	}
+	s.c.Logger.Debug(strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 // ServeHTTP is the path of every request: who, what, may they, then the answer. A panic ends its own request only.
@@ -254,7 +267,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if s.c.Audit != nil {
 		c.r = c.r.WithContext(audit.Prepare(c.r.Context()))
 	}
+	asked := time.Now()
 	u, err := s.authn.User(c.r)
+	s.metrics.authenticated(u, err, time.Since(asked))
 	c.audit(u, start, long)
 	if err != nil {
 		c.fail(apierrors.NewUnauthorized(err.Error()))
@@ -267,6 +282,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if !long && c.info.Resource != "" {
 		if !s.flight.enter(c.r.Context()) {
 			tooMany(w)
+			s.metrics.ended.WithLabelValues(append(c.what(), strconv.Itoa(http.StatusTooManyRequests))...).Inc()
 			return
 		}
 		defer s.flight.leave()
@@ -300,6 +316,9 @@ func (s *Server) rescue(c *call) {
 		return
 	}
 	c.audited.Panicked(p)
+	if what := c.what(); c.w.code != 0 {
+		s.metrics.aborted.WithLabelValues(what[:6]...).Inc()
+	}
 	if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is panicked with
 		panic(p)
 	}

@@ -22,18 +22,26 @@ type Authorizer struct {
 	authz.Union
 	RBAC      *rbac.Authorizer
 	byDefault defaults
+	measures  *measures
 }
+
+// The names of the authorizers.
+const (
+	nodeName    = "node"
+	rbacName    = "rbac"
+	defaultName = "default policy"
+)
 
 // New makes an Authorizer.
 func New(v *view.View) *Authorizer {
 	p := policy.Default()
-	z := &Authorizer{RBAC: rbac.FromView(v)}
+	z := &Authorizer{RBAC: rbac.FromView(v), measures: newMeasures()}
 	fixed := rbac.NewFixed(p.ClusterRoles, p.ClusterRoleBindings, p.Roles, p.RoleBindings)
 	z.byDefault.rbac = rbac.New(func() rbac.Source { return fixed })
 	z.Union = authz.Union{
-		{Name: "node", Authorizer: &node.Authorizer{View: v, Rules: p.ClusterRole("system:node").Rules}},
-		{Name: "rbac", Authorizer: z.RBAC},
-		{Name: "default policy", Authorizer: &z.byDefault},
+		{Name: nodeName, Authorizer: &node.Authorizer{View: v, Rules: p.ClusterRole("system:node").Rules}},
+		{Name: rbacName, Authorizer: z.RBAC},
+		{Name: defaultName, Authorizer: &z.byDefault},
 	}
 	return z
 }
