@@ -42,6 +42,7 @@ func percent(live, room uint64) int {
 type keeper struct {
 	room uint64
 	set  func(percent int)
+	free func() // gives the system what is not used
 	live func() uint64
 	now  func() time.Time
 
@@ -57,7 +58,10 @@ func Keep() {
 	if os.Getenv("GOGC") != "" || unix.Sysinfo(&machine) != nil {
 		return
 	}
-	k := &keeper{room: room(uint64(machine.Totalram) * uint64(machine.Unit)), set: func(p int) { debug.SetGCPercent(p) }, live: liveBytes, now: time.Now}
+	k := &keeper{
+		room: room(uint64(machine.Totalram) * uint64(machine.Unit)),
+		set:  func(p int) { debug.SetGCPercent(p) }, free: debug.FreeOSMemory, live: liveBytes, now: time.Now,
+	}
 	onCollection(k.collected)
 }
 
@@ -81,13 +85,21 @@ func (k *keeper) collected() {
 }
 
 func (k *keeper) calmed() {
+	if k.rest() {
+		k.free() // collects too; the lock is not held
+	}
+}
+
+// rest says whether a busy time is over.
+func (k *keeper) rest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.now().Sub(k.last) < calmAfter {
-		return // a collection came between; it has set the timer anew
+		return false // a collection came between; it has set the timer anew
 	}
 	k.busy = false
 	k.set(atRest)
+	return true
 }
 
 func liveBytes() uint64 {

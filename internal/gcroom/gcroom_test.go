@@ -32,12 +32,15 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+const freed = -1
+
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set []int
 		k := &keeper{
 			room: 200, live: func() uint64 { return 50 }, now: time.Now,
-			set: func(p int) { set = append(set, p) },
+			set:  func(p int) { set = append(set, p) },
+			free: func() { set = append(set, freed) },
 		}
 		expect := func(what string, want ...int) {
 			t.Helper()
@@ -58,10 +61,10 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(calmAfter - time.Millisecond)
 		expect("still busy: it collects seldom because it has room", 400, 400)
 		time.Sleep(time.Millisecond)
-		expect("calm", 400, 400, 100)
+		expect("calm", 400, 400, 100, freed)
 		time.Sleep(time.Hour)
 		k.collected()
-		expect("at rest again", 400, 400, 100)
+		expect("at rest again", 400, 400, 100, freed)
 	})
 }
 

@@ -134,7 +134,10 @@ func (b *bench) read(ctx context.Context) error {
 		}
 		b.book.Spread(fmt.Sprintf("watch.%d.last", watchers), took)
 	}
-	return b.memory(fmt.Sprintf("holding.%d.objects.pss", b.objects))
+	if err := b.memory(fmt.Sprintf("holding.%d.objects.pss", b.objects)); err != nil {
+		return err
+	}
+	return b.cached(ctx)
 }
 
 // list: to the last byte as client-go asks for it, without compression, and decoded.

@@ -63,7 +63,7 @@ func (n *numbers) Set(text string) error {
 }
 
 func flags() *options {
-	o := &options{batches: numbers{10, 50, 100}, watchers: numbers{100}, nodes: numbers{1000, 5000}, only: regexp.MustCompile("")}
+	o := &options{batches: numbers{10, 50, 100}, watchers: numbers{100, 500}, nodes: numbers{1000, 5000}, only: regexp.MustCompile("")}
 	flag.StringVar(&o.podo, "podo", "bin/podo", "the binary to measure; empty: none, and no floor")
 	flag.StringVar(&o.images, "images", "bin/images", "folder with busybox.tar")
 	flag.StringVar(&o.peer, "peer", "", "folder with upstream's programs (make peer) to measure too")

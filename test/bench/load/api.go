@@ -148,9 +148,18 @@ func (l *Lister) Raw(ctx context.Context, accept, encoding string) (took time.Du
 	return took, size, err
 }
 
-// Decoded lists as a program does.
+// Pods lists as a program does.
+func (l *Lister) Pods(ctx context.Context) ([]v1.Pod, error) {
+	list, err := l.client.pods().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// Decoded is how long that takes.
 func (l *Lister) Decoded(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	_, err := l.client.pods().List(ctx, metav1.ListOptions{})
+	_, err := l.Pods(ctx)
 	return time.Since(began), err
 }
