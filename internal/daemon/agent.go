@@ -199,7 +199,7 @@ func (a *agent) kubelet(ctx context.Context, ready func()) error {
 	serving := a.certs.ServerTLS()
 	serving.ClientCAs, serving.ClientAuth = a.certs.Authority(), tls.VerifyClientCertIfGiven
 	who := delegate.New(a.api, a.cfg.NodeName, time.Now)
-	c := cluster{client: a.api, view: a.view, serving: serving, authenticate: who.Authenticate, authorize: who.Authorize}
+	c := cluster{client: a.api, view: a.view, serving: serving, authenticate: who.Authenticate, authorize: who.Authorize, metrics: a.certs.Collectors()}
 	return a.runKubelet(ctx, c, func() error { ready(); return nil })
 }
 

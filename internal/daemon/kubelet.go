@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,6 +65,7 @@ type cluster struct {
 	serving      *tls.Config // of the kubelet's own server: its certificate, and who vouches for its clients
 	authenticate func(*http.Request) (user.Info, bool, error)
 	authorize    func(ctx context.Context, u user.Info, verb, subresource, path string) (bool, error)
+	metrics      []prometheus.Collector // of how the node keeps its place in the cluster
 }
 
 // kubeletRun is one run of the kubelet: its modules, made anew each time, and what they share.

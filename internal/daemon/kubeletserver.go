@@ -111,7 +111,7 @@ func (k *kubeletRun) metrics() []prometheus.Collector {
 		}
 		return float64(n)
 	})
-	return []prometheus.Collector{name, pods, containerStates{k}}
+	return append([]prometheus.Collector{name, pods, containerStates{k}}, k.cluster.metrics...)
 }
 
 // containerStates counts the containers by their state, as the pods' statuses tell it.

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/view"
@@ -23,6 +25,8 @@ const (
 	Secret           Kind = "secret"
 	Claim            Kind = "persistentvolumeclaims"
 	PersistentVolume Kind = "persistentvolumes" // they have no namespace
+	// TrustBundle is told of without a name: who shows bundles looks at all that it selects.
+	TrustBundle Kind = "clustertrustbundles"
 )
 
 // Ref names an object.
@@ -36,6 +40,7 @@ var resources = map[Kind]schema.GroupResource{
 	Secret:           {Resource: "secrets"},
 	Claim:            {Resource: "persistentvolumeclaims"},
 	PersistentVolume: {Resource: "persistentvolumes"},
+	TrustBundle:      {Group: certificatesv1.GroupName, Resource: "clustertrustbundles"},
 }
 
 // Reader reads from a view.
@@ -78,6 +83,26 @@ func (r Reader) PersistentVolume(name string) (*v1.PersistentVolume, error) {
 		return nil, notFound(PersistentVolume, name)
 	}
 	return e.Object.(*v1.PersistentVolume), nil
+}
+
+// TrustBundle returns a bundle of trust anchors, or the API's NotFound error.
+func (r Reader) TrustBundle(name string) (*certificatesv1.ClusterTrustBundle, error) {
+	e := r.v.Snapshot().Get(resources[TrustBundle], "", name)
+	if e == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: certificatesv1.GroupName, Resource: "clustertrustbundle"}, name)
+	}
+	return e.Object.(*certificatesv1.ClusterTrustBundle), nil
+}
+
+// TrustBundles are those of a signer that the selector selects.
+func (r Reader) TrustBundles(signer string, selector labels.Selector) []*certificatesv1.ClusterTrustBundle {
+	var out []*certificatesv1.ClusterTrustBundle
+	for e := range r.v.Snapshot().All(resources[TrustBundle], "", view.Key{}) {
+		if b := e.Object.(*certificatesv1.ClusterTrustBundle); b.Spec.SignerName == signer && selector.Matches(labels.Set(b.Labels)) {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // Services are those of a namespace, and the API server's.
@@ -134,12 +159,18 @@ func (r Reader) follow(ctx context.Context, resync func(), changed func([]Ref)) 
 			kind = Claim
 		case <-watches[PersistentVolume].Ready():
 			kind = PersistentVolume
+		case <-watches[TrustBundle].Ready():
+			kind = TrustBundle
 		}
 		changes, _, err := watches[kind].Next(ctx)
 		if err != nil {
 			return err
 		}
 		refs := make([]Ref, 0, len(changes))
+		if kind == TrustBundle && len(changes) > 0 {
+			changed([]Ref{{Kind: TrustBundle}})
+			continue
+		}
 		for _, c := range changes {
 			e := c.New
 			if e == nil {

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,7 +32,28 @@ type api struct {
 	secrets map[string]*v1.Secret
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
+	bundles map[string]*certificatesv1.ClusterTrustBundle
 	told    func([]objects.Ref)
+}
+
+func (a *api) TrustBundle(name string) (*certificatesv1.ClusterTrustBundle, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.bundles[name]; x != nil {
+		return x, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundle"}, name)
+}
+
+func (a *api) TrustBundles(signer string, selector labels.Selector) (out []*certificatesv1.ClusterTrustBundle) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, b := range a.bundles {
+		if b.Spec.SignerName == signer && selector.Matches(labels.Set(b.Labels)) {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 func (a *api) PersistentVolumeClaim(ns, name string) (*v1.PersistentVolumeClaim, error) {

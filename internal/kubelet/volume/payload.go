@@ -7,19 +7,23 @@ import (
 	"io/fs"
 	"path"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"podo.dev/podo/internal/kubelet/downward"
 	"podo.dev/podo/internal/kubelet/objects"
 )
 
-// Objects are the ConfigMaps and Secrets that volumes show, and the claims that lead to volumes of the cluster.
+// Objects are the ConfigMaps, Secrets and trust anchors that volumes show, and the claims that lead to volumes of the cluster.
 type Objects interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, error)
 	Secret(namespace, name string) (*v1.Secret, error)
 	PersistentVolumeClaim(namespace, name string) (*v1.PersistentVolumeClaim, error)
 	PersistentVolume(name string) (*v1.PersistentVolume, error)
+	TrustBundle(name string) (*certificatesv1.ClusterTrustBundle, error)
+	TrustBundles(signer string, selector labels.Selector) []*certificatesv1.ClusterTrustBundle
 }
 
 // Token asks for a service account's token for a pod.
@@ -52,6 +56,9 @@ func refs(namespace string, v *v1.Volume) []objects.Ref {
 			}
 			if s.Secret != nil {
 				add(objects.Secret, s.Secret.Name)
+			}
+			if s.ClusterTrustBundle != nil {
+				out = append(out, objects.Ref{Kind: objects.TrustBundle})
 			}
 		}
 	}
@@ -182,10 +189,10 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Proj
 		case s.ServiceAccountToken != nil && m.token != nil:
 			var token string
 			if token, err = m.token(ctx, pod, s.ServiceAccountToken); err == nil {
-				p[path.Clean(s.ServiceAccountToken.Path)] = tokenFile(pod, token, def)
+				p[path.Clean(s.ServiceAccountToken.Path)] = ownFile(pod, []byte(token), def)
 			}
 		case s.ClusterTrustBundle != nil:
-			err = errors.New("clusterTrustBundle as a source of a projected volume is not supported yet")
+			err = m.trustBundle(p, pod, s.ClusterTrustBundle, def)
 		case s.PodCertificate != nil:
 			err = errors.New("podCertificate as a source of a projected volume is not supported yet")
 		default:
@@ -198,10 +205,10 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Proj
 	return errors.Join(errs...)
 }
 
-// tokenFile is readable by the user that all containers run as, when there is one, and by the pod's group, when it has one; by nobody
+// ownFile is readable by the user that all containers run as, when there is one, and by the pod's group, when it has one; by nobody
 // else then.
-func tokenFile(pod *v1.Pod, token string, def fs.FileMode) file {
-	f := file{data: []byte(token), mode: def, uid: oneUser(pod)}
+func ownFile(pod *v1.Pod, data []byte, def fs.FileMode) file {
+	f := file{data: data, mode: def, uid: oneUser(pod)}
 	if f.uid != nil || fsGroup(pod) != nil { // the group's bits come with its ownership
 		f.mode = 0o600
 	}

@@ -1,5 +1,5 @@
 // Package follow keeps a node's view of the cluster by API watches, with what the Node authorizer grants a kubelet and no more: the pods
-// bound to the node, its Node, Services and RuntimeClasses as they come; Secrets and ConfigMaps one by one while a pod of the node refers
+// bound to the node, its Node, Services, RuntimeClasses and trust bundles as they come; Secrets and ConfigMaps one by one while a pod of the node refers
 // to them, each by a watch of that single object; claims and their volumes by reading, for which alone there is a right.
 //
 //	pod seen ──► what it refers to is asked for ──► all of it there, or Patience over ──► pod in the view
@@ -73,6 +73,7 @@ var (
 	nodeKind     = schema.GroupResource{Resource: "nodes"}
 	serviceKind  = schema.GroupResource{Resource: "services"}
 	runtimeKind  = schema.GroupResource{Group: "node.k8s.io", Resource: "runtimeclasses"}
+	bundleKind   = schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}
 	anywhere     = func(view.Key) bool { return true }
 	fieldOfNode  = "spec.nodeName="
 	fieldOfName  = "metadata.name="
@@ -102,11 +103,13 @@ func (f *Follower) Run(ctx context.Context, ready func()) error {
 		newSink(part{f.c.Feed, nodeKind, own}),
 		newSink(part{f.c.Feed, serviceKind, anywhere}),
 		newSink(part{f.c.Feed, runtimeKind, anywhere}),
+		newSink(part{f.c.Feed, bundleKind, anywhere}),
 	}
 	f.reflect(podKind, "", fieldOfNode+f.c.Node, &v1.Pod{}, whole[0])
 	f.reflect(nodeKind, "", fieldOfName+f.c.Node, &v1.Node{}, whole[1])
 	f.reflect(serviceKind, "", "", &v1.Service{}, whole[2])
 	f.reflect(runtimeKind, "", "", nil, whole[3])
+	f.reflect(bundleKind, "", "", nil, whole[4])
 	for _, s := range whole {
 		select {
 		case <-s.synced:
