@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plan"
@@ -13,7 +14,6 @@ import (
 
 // Metrics are the scheduler's, under upstream's names and labels. One outlives the runs of its scheduler.
 type Metrics struct {
-	profile       string
 	attempts      *prometheus.CounterVec
 	attemptTook   *prometheus.HistogramVec
 	decided       prometheus.Histogram
@@ -27,8 +27,8 @@ type Metrics struct {
 	cache         *prometheus.GaugeVec
 }
 
-// NewMetrics makes the metrics of the scheduler that pods know by this name.
-func NewMetrics(profile string) *Metrics {
+// NewMetrics makes them. A profile is what pods name in spec.schedulerName.
+func NewMetrics() *Metrics {
 	const ns = "scheduler"
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Name: name, Help: help}, labels)
@@ -44,7 +44,6 @@ func NewMetrics(profile string) *Metrics {
 	}
 	exp := prometheus.ExponentialBuckets
 	return &Metrics{
-		profile:     profile,
 		attempts:    counter("schedule_attempts_total", "Attempts to place a pod, by how they ended: scheduled, unschedulable, error.", "result", "profile"),
 		attemptTook: hist("scheduling_attempt_duration_seconds", "How long attempts took, the binding included.", exp(0.001, 2, 15), "result", "profile"),
 		decided:     one("scheduling_algorithm_duration_seconds", "How long deciding took.", exp(0.001, 2, 15)),
@@ -87,9 +86,9 @@ const (
 	failed        = "error"
 )
 
-func (m *Metrics) attempt(result string, took time.Duration) {
-	m.attempts.WithLabelValues(result, m.profile).Inc()
-	m.attemptTook.WithLabelValues(result, m.profile).Observe(took.Seconds())
+func (m *Metrics) attempt(pod *v1.Pod, result string, took time.Duration) {
+	m.attempts.WithLabelValues(result, pod.Spec.SchedulerName).Inc()
+	m.attemptTook.WithLabelValues(result, pod.Spec.SchedulerName).Observe(took.Seconds())
 }
 
 func (m *Metrics) bound(attempts int, waited time.Duration) {
@@ -121,8 +120,8 @@ func (m *Metrics) look(q *queue.Queue, c *framework.Cluster) {
 }
 
 // rejectedBy counts an unschedulable pod for the plug-ins that rejected it, or (-1) no longer.
-func (m *Metrics) rejectedBy(plugins []string, n float64) {
+func (m *Metrics) rejectedBy(pod *v1.Pod, plugins []string, n float64) {
 	for _, p := range plugins {
-		m.unschedulable.WithLabelValues(p, m.profile).Add(n)
+		m.unschedulable.WithLabelValues(p, pod.Spec.SchedulerName).Add(n)
 	}
 }

@@ -24,8 +24,8 @@ import (
 //	                 ▲                     │ a deletion failed                 │ somebody of higher priority took the room
 //	                 └─────────────────────┴───────────────────────────────────┘ it is tried again, another node perhaps
 func (r *run) makeRoom(pod *framework.Pod, d *plan.Diagnosis, now time.Time) plan.Preemption {
-	uid := pod.Object.UID
-	if d.Nodes == 0 {
+	uid, planner := pod.Object.UID, r.planner[pod.Object.Spec.SchedulerName]
+	if d.Nodes == 0 || !planner.Preempts() {
 		return plan.Preemption{}
 	}
 	if r.preempting[uid] {
@@ -34,7 +34,7 @@ func (r *run) makeRoom(pod *framework.Pod, d *plan.Diagnosis, now time.Time) pla
 	if why := plan.Eligible(pod, r.cluster.NominatedTo(uid), d); why != "" {
 		return plan.Preemption{Text: why}
 	}
-	room := r.planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
+	room := planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
 	if room.Node == nil || len(r.preempting) >= cap(r.out.cleared) {
 		r.cluster.Denominate(uid)
 		return plan.Preemption{Text: room.Text}

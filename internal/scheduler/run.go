@@ -19,7 +19,7 @@ type run struct {
 	config  Config
 	cluster *framework.Cluster
 	queue   *queue.Queue
-	planner *plan.Planner
+	planner map[string]*plan.Planner // by the profile's name
 	out     *outbox
 	nodes   *view.Watcher
 	pods    *view.Watcher
@@ -30,10 +30,20 @@ type run struct {
 
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	r := &run{
-		config: c, cluster: framework.NewCluster(), planner: plan.New(c.Plugins, c.Seed), out: out,
+		config: c, cluster: framework.NewCluster(), planner: map[string]*plan.Planner{}, out: out,
 		preempting: map[types.UID]bool{},
 	}
-	r.queue = queue.New(queue.Config{PreEnqueue: c.Plugins.PreEnqueue, Less: c.Plugins.Sort.Less, Moved: r.tellMoved})
+	gates := gates{}
+	for i := range c.Profiles.Profiles {
+		p := &c.Profiles.Profiles[i]
+		r.planner[p.Name] = plan.New(p.Set, c.Seed)
+		r.planner[p.Name].Percent = p.Percent
+		gates[p.Name] = p.Set.PreEnqueue
+	}
+	r.queue = queue.New(queue.Config{
+		PreEnqueue: []framework.PreEnqueue{gates}, Less: c.Profiles.Profiles[0].Set.Sort.Less, Moved: r.tellMoved,
+		FirstBackoff: c.Profiles.FirstBackoff, MaxBackoff: c.Profiles.MaxBackoff,
+	})
 	var err error
 	if r.nodes, err = c.View.Watch(nodes, snapshot.Rev()); err != nil {
 		return r, err
@@ -55,6 +65,21 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 		r.setPod(e.Object.(*v1.Pod), now)
 	}
 	return r, nil
+}
+
+// gates keeps pods out of the queue as their profile says.
+type gates map[string][]framework.PreEnqueue
+
+func (gates) Name() string { return "profile" }
+
+// PreEnqueue implements framework.PreEnqueue.
+func (g gates) PreEnqueue(pod *v1.Pod) *framework.Rejection {
+	for _, p := range g[pod.Spec.SchedulerName] {
+		if r := p.PreEnqueue(pod); r != nil {
+			return r
+		}
+	}
+	return nil
 }
 
 func (r *run) close() {
@@ -203,7 +228,7 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 	case pod.DeletionTimestamp != nil:
 		// Never bound from here on: if it is assumed, its bind is under way and the API server decides.
 		r.forgetWaiting(pod, now)
-	case pod.Spec.SchedulerName == r.config.SchedulerName:
+	case r.planner[pod.Spec.SchedulerName] != nil:
 		known := r.queue.Item(pod.UID) != nil
 		r.queue.Set(pod, r.cluster.Shape, now)
 		if item := r.queue.Item(pod.UID); !known && pod.Status.NominatedNodeName != "" {
@@ -215,7 +240,7 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 // forgetWaiting ends a pod's waiting. Room that was held for it may be another's.
 func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
 	if i := r.queue.Item(pod.UID); i != nil && i.State == queue.Unschedulable {
-		r.config.Metrics.rejectedBy(i.RejectedBy, -1)
+		r.config.Metrics.rejectedBy(i.Pod.Object, i.RejectedBy, -1)
 	}
 	r.queue.Delete(pod.UID)
 	if held := r.cluster.Denominate(pod.UID); held != nil {
@@ -239,7 +264,7 @@ func (r *run) wake(why string, on *framework.Node, now time.Time) {
 		return
 	}
 	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
-		switch r.planner.Helps(r.cluster, s, on) {
+		switch r.planner[s.SchedulerName].Helps(r.cluster, s, on) {
 		case plan.Room:
 			return anyItem
 		case plan.Victims:
@@ -263,7 +288,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 		r.queue.Retry(item, "bind not settled", now)
 		return
 	}
-	d := r.planner.Schedule(r.cluster, item.Pod)
+	d := r.planner[pod.Spec.SchedulerName].Schedule(r.cluster, item.Pod)
 	r.config.Metrics.decided.Observe(time.Since(now).Seconds())
 	rec := timeline.New(now, timeline.RefOf(pod), timeline.Attempt)
 	if d.Node != nil {
@@ -282,9 +307,9 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	}
 	r.config.Append(rec)
 	item.RejectedBy = d.Diagnosis.Plugins()
-	r.config.Metrics.rejectedBy(item.RejectedBy, 1)
+	r.config.Metrics.rejectedBy(pod, item.RejectedBy, 1)
 	r.queue.Rejected(item, now)
-	r.config.Metrics.attempt(unschedulable, time.Since(now))
+	r.config.Metrics.attempt(pod, unschedulable, time.Since(now))
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message(room.Text), nominate: r.waitsOn(pod.UID)})
 }
 
@@ -293,11 +318,11 @@ func (r *run) settle(res bindResult) {
 	r.out.inFlight--
 	now, item := time.Now(), res.job.item
 	if res.err == nil {
-		r.config.Metrics.attempt(scheduled, now.Sub(res.job.since))
+		r.config.Metrics.attempt(res.job.pod, scheduled, now.Sub(res.job.since))
 		r.config.Metrics.bound(item.Attempts, now.Sub(item.Since))
 		return // the view will show it bound, or gone
 	}
-	r.config.Metrics.attempt(failed, now.Sub(res.job.since))
+	r.config.Metrics.attempt(res.job.pod, failed, now.Sub(res.job.since))
 	pod := res.job.pod
 	was := r.cluster.PlacedAs(pod.UID)
 	freed := r.cluster.Forget(pod.UID)
@@ -314,7 +339,7 @@ func (r *run) settle(res bindResult) {
 func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Time) {
 	r.config.Metrics.moved(i.State, eventOf(from))
 	if from == queue.Unschedulable {
-		r.config.Metrics.rejectedBy(i.RejectedBy, -1)
+		r.config.Metrics.rejectedBy(i.Pod.Object, i.RejectedBy, -1)
 	}
 	if i.State == queue.InFlight {
 		return // the attempt's record tells

@@ -20,7 +20,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler/framework"
-	"podo.dev/podo/internal/scheduler/plugins"
+	"podo.dev/podo/internal/scheduler/profile"
 	"podo.dev/podo/internal/timeline"
 	"podo.dev/podo/internal/view"
 )
@@ -33,10 +33,9 @@ type Config struct {
 	Append timeline.Append      // default: Discard
 	Logger *slog.Logger         // default: none
 
-	// SchedulerName selects the pods by spec.schedulerName. Default "default-scheduler".
-	SchedulerName string
-	Plugins       plugins.Set // default: plugins.Default
-	Metrics       *Metrics    // default: ones that nobody sees
+	// Profiles are whose pods are placed, by spec.schedulerName, and how. Default: profile.Default.
+	Profiles profile.Config
+	Metrics  *Metrics // default: ones that nobody sees
 	// Budgets are those that pods have now; default: there are none.
 	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.
@@ -59,15 +58,11 @@ func (c *Config) Validate() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.SchedulerName == "" {
-		c.SchedulerName = v1.DefaultSchedulerName
-	}
-	if c.Plugins.Sort == nil {
-		v := c.View
-		c.Plugins = plugins.Default(func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) })
+	if c.Profiles.Profiles == nil {
+		c.Profiles = profile.Default(Like(c.View))
 	}
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics(c.SchedulerName)
+		c.Metrics = NewMetrics()
 	}
 	if c.Budgets == nil {
 		c.Budgets = func() []framework.Budget { return nil }
@@ -82,6 +77,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("scheduler: want 1 <= Binders <= MaxInFlight, have %d and %d", c.Binders, c.MaxInFlight)
 	}
 	return nil
+}
+
+// Like finds in a view the pods that belong together with one, for profile.Read.
+func Like(v *view.View) profile.Like {
+	return func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) }
 }
 
 // Scheduler is a component.

@@ -22,6 +22,7 @@ import (
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
+	"podo.dev/podo/internal/scheduler/profile"
 	"podo.dev/podo/internal/timeline"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
@@ -34,6 +35,8 @@ type world struct {
 	admin   client.Client
 	client  *faulty // the scheduler's
 	metrics *scheduler.Metrics
+	// profiles are read at start; none: the default.
+	profiles profile.Config
 
 	mu      sync.Mutex
 	records []timeline.Record
@@ -50,7 +53,7 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 		t.Fatal(err)
 	}
 	w.view, w.admin = v, local.Admin(vs)
-	w.client, w.metrics = &faulty{Client: local.Scheduler(vs)}, scheduler.NewMetrics("default-scheduler")
+	w.client, w.metrics = &faulty{Client: local.Scheduler(vs)}, scheduler.NewMetrics()
 	return w
 }
 
@@ -78,7 +81,7 @@ func (w *world) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, rea
 // start runs the scheduler until the returned function is called, at the latest until the test ends.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics})
+	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics, Profiles: w.profiles})
 	if err != nil {
 		w.t.Fatal(err)
 	}

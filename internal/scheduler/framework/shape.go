@@ -29,6 +29,7 @@ type Shape struct {
 	SoftTolerations []v1.Toleration // those that concern PreferNoSchedule
 	Priority        int32
 	NeverPreempts   bool
+	SchedulerName   string // whose profile places it
 	// Relations is nil when the pod says nothing about other pods.
 	Relations *Relations
 
@@ -141,7 +142,8 @@ func shapeKey(pod *v1.Pod, nodeName string) string {
 		P    *v1.PreemptionPolicy     `json:",omitempty"`
 		Y    *int32                   `json:",omitempty"`
 		L    any                      `json:",omitempty"`
-	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority, relationKey(pod)})
+		Z    string                   `json:",omitempty"`
+	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority, relationKey(pod), spec.SchedulerName})
 	return string(key)
 }
 
@@ -166,7 +168,7 @@ func relationKey(pod *v1.Pod) any {
 
 func makeShape(pod *v1.Pod, nodeName string) *Shape {
 	spec := &pod.Spec
-	s := &Shape{NodeName: nodeName, Tolerations: spec.Tolerations}
+	s := &Shape{NodeName: nodeName, Tolerations: spec.Tolerations, SchedulerName: spec.SchedulerName}
 	if spec.Priority != nil {
 		s.Priority = *spec.Priority
 	}

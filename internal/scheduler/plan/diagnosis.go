@@ -122,7 +122,7 @@ func (d *Diagnosis) Plugins() (out []string) {
 func (r Reason) words() string { return fmt.Sprintf("%d %s", r.Count, r.Text) }
 
 // Message is the text of FailedScheduling and of the PodScheduled condition, in upstream's words. preemption tells what came of
-// making room.
+// making room; "" says nothing of it.
 func (d *Diagnosis) Message(preemption string) string {
 	if d.Nodes == 0 {
 		return "no nodes available to schedule pods"
@@ -131,7 +131,11 @@ func (d *Diagnosis) Message(preemption string) string {
 	for i, r := range d.Reasons {
 		words[i] = r.words()
 	}
-	return fmt.Sprintf("0/%d nodes are available: %s. preemption: %s", d.Nodes, strings.Join(words, ", "), preemption)
+	out := fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(words, ", "))
+	if preemption != "" {
+		out += " preemption: " + preemption
+	}
+	return out
 }
 
 // Fields tell the diagnosis in a timeline record: a field a plug-in, its reasons folded, with the numbers at one node.

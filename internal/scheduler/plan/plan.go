@@ -295,7 +295,7 @@ func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framewo
 	if p.occupied(pod, n) == nil {
 		return Room
 	}
-	if shape.NeverPreempts {
+	if shape.NeverPreempts || !p.Preempts() {
 		return NoHelp
 	}
 	lower := lowerPriority(pod, n)

@@ -36,6 +36,9 @@ var (
 	notHelpful = &framework.Rejection{Reasons: []string{"Preemption is not helpful for scheduling"}}
 )
 
+// Preempts tells whether pods may have others leave at all.
+func (p *Planner) Preempts() bool { return !p.set.Preemption.Off }
+
 // enoughCandidates is the number of nodes that are enough to choose from.
 func (p *Planner) enoughCandidates(nodes int) int {
 	return min(max(nodes*p.set.Preemption.Percent/100, p.set.Preemption.AtLeast), nodes)

@@ -65,6 +65,8 @@ type Config struct {
 	Less       func(a, b *framework.Pod) bool
 	// Moved is told of every change of State. It must not call back.
 	Moved func(i *Item, from State, why string, now time.Time)
+	// FirstBackoff doubles with each attempt up to MaxBackoff. Defaults: upstream's, 1 s and 10 s.
+	FirstBackoff, MaxBackoff time.Duration
 }
 
 // Queue is described at State.
@@ -85,6 +87,9 @@ type Queue struct {
 // New makes an empty Queue.
 func New(c Config) *Queue {
 	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]map[*Item]struct{}{}, counts: map[State]int{}}
+	if q.config.FirstBackoff == 0 {
+		q.config.FirstBackoff, q.config.MaxBackoff = FirstBackoff, MaxBackoff
+	}
 	if q.config.Moved == nil {
 		q.config.Moved = func(*Item, State, string, time.Time) {}
 	}
@@ -100,7 +105,7 @@ func New(c Config) *Queue {
 		return a.seq < b.seq
 	}
 	ready := func(a, b *Item) bool {
-		if x, y := a.ready(), b.ready(); !x.Equal(y) {
+		if x, y := q.ready(a), q.ready(b); !x.Equal(y) {
 			return x.Before(y)
 		}
 		return a.seq < b.seq
@@ -295,7 +300,7 @@ func (q *Queue) wakeParked(i *Item, why string, now time.Time) {
 }
 
 func (q *Queue) wake(i *Item, why string, now time.Time) {
-	if i.ready().After(now) {
+	if q.ready(i).After(now) {
 		q.move(i, Backoff, why, now)
 		heap.Push(&q.back, i)
 		return
@@ -320,18 +325,18 @@ func (q *Queue) unpark(i *Item) {
 func (q *Queue) Related() bool { return q.related > 0 }
 
 // ready is when a pod's back-off is over.
-func (i *Item) ready() time.Time {
-	d := FirstBackoff
-	for n := 1; n < i.Attempts && d < MaxBackoff; n++ {
+func (q *Queue) ready(i *Item) time.Time {
+	d := q.config.FirstBackoff
+	for n := 1; n < i.Attempts && d < q.config.MaxBackoff; n++ {
 		d *= 2
 	}
-	return i.tried.Add(min(d, MaxBackoff))
+	return i.tried.Add(min(d, q.config.MaxBackoff))
 }
 
 // flush moves what has waited long enough.
 func (q *Queue) flush(now time.Time) {
 	for _, h := range []*itemHeap{&q.back, &q.errs} {
-		for h.Len() > 0 && !h.items[0].ready().After(now) {
+		for h.Len() > 0 && !q.ready(h.items[0]).After(now) {
 			q.enqueue(heap.Pop(h).(*Item), "back-off over", now)
 		}
 	}
@@ -351,7 +356,7 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 		return time.Time{}, true
 	}
 	if q.errs.Len() > 0 {
-		at, ok = q.errs.items[0].ready(), true
+		at, ok = q.ready(q.errs.items[0]), true
 	}
 	if e := q.parked.Front(); e != nil {
 		if t := e.Value.(*Item).tried.Add(FlushInterval); !ok || t.Before(at) {
