@@ -65,6 +65,7 @@ func (k *kubeletRun) buildServer() error {
 			"/stats/summary":    http.HandlerFunc(usage.ServeSummary),
 			"/metrics/resource": usage.Resource(),
 			"/metrics/cadvisor": usage.Containers(),
+			"/metrics/probes":   k.probes.Metrics(),
 		},
 	})
 	return err

@@ -183,6 +183,50 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A log that is removed while somebody follows it is told to its end, and ends with its container.
+func TestFollowOfALogThatIsRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "0.log")
+	write(t, path, entry(1, "stdout", "F", "a"))
+	held, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0) // the runtime's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	out, done, ended := newSink(), make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- new(Reader).Read(t.Context(), path, Options{Follow: true, Tail: -1, Limit: -1}, ended, out, out)
+	}()
+	out.until(t, "a\n")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.WriteString(entry(2, "stdout", "F", "b")); err != nil {
+		t.Fatal(err)
+	}
+	close(ended)
+	out.until(t, "a\nb\n")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// What is no entry is left out, and hides nothing of what is: neither zeros of a machine that went down, nor lines cut in the middle.
+func TestDamagedLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	write(t, path, entry(1, "stdout", "F", "one"), strings.Repeat("\x00", 5000)+"\n", "2026-01-02T03:04:05Z stdo\n", "\n",
+		"2026-13-02T03:04:05Z stdout F no such month\n", entry(2, "stdout", "F", "two"), "2026-01-02T03:04:05Z nowhere F x\n", entry(3, "stderr", "F", "three"), "cut")
+	for tail, want := range map[int64]string{-1: "one\ntwo\nthree\n", 1: "three\n"} {
+		var out bytes.Buffer
+		if err := new(Reader).Read(t.Context(), path, Options{Tail: tail, Limit: -1}, nil, &out, &out); err != nil || out.String() != want {
+			t.Errorf("tail %d: %q %v, want %q", tail, out.String(), err, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(entry(1, "stdout", "P:x", "text")))
 	f.Add([]byte("2026-01-02T03:04:05Z stdout F"))

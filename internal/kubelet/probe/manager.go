@@ -45,9 +45,10 @@ func (c *Config) Validate() error {
 
 // Manager runs probes. It implements worker.Probes.
 type Manager struct {
-	cfg Config
-	ctx context.Context // the process's
-	wg  sync.WaitGroup
+	cfg     Config
+	ctx     context.Context // the process's
+	wg      sync.WaitGroup
+	metrics metrics
 
 	mu   sync.Mutex
 	live map[string]*instance // by container id
@@ -68,7 +69,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Manager{cfg: cfg, ctx: ctx, live: map[string]*instance{}}, nil
+	return &Manager{cfg: cfg, ctx: ctx, metrics: newMetrics(), live: map[string]*instance{}}, nil
 }
 
 // Wait returns when no probe runs any more, after ctx ended.
@@ -150,6 +151,7 @@ func (m *Manager) run(ctx context.Context, i *instance, kind podlife.Probe, p *v
 	period := time.Duration(max(p.PeriodSeconds, 1)) * time.Second
 	timer := time.NewTimer(m.first(i, p, period))
 	defer timer.Stop()
+	defer m.metrics.forget(i.target, kind)
 	var t tally
 	for {
 		select {
@@ -181,6 +183,7 @@ func (m *Manager) first(i *instance, p *v1.Probe, period time.Duration) time.Dur
 func (m *Manager) once(ctx context.Context, i *instance, kind podlife.Probe, p *v1.Probe, t *tally) (done bool) {
 	var res Result
 	var err error
+	begin := time.Now()
 	for range attempts {
 		if res, err = m.cfg.Checker.Check(ctx, p, i.target); err == nil || ctx.Err() != nil {
 			break
@@ -189,7 +192,8 @@ func (m *Manager) once(ctx context.Context, i *instance, kind podlife.Probe, p *
 	if ctx.Err() != nil {
 		return true
 	}
-	name := map[podlife.Probe]string{podlife.Startup: "Startup", podlife.Liveness: "Liveness", podlife.Readiness: "Readiness"}[kind]
+	name := title(kind)
+	m.metrics.add(i.target, kind, res, err, time.Since(begin))
 	tell := func(reason, message string) {
 		m.cfg.Event(i.target.Pod, i.target.Container.Name, v1.EventTypeWarning, reason, message)
 	}

@@ -69,6 +69,12 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("container %q not found in pod %q", container, name), http.StatusNotFound)
 		return
 	}
+	if opts.Stream != nil && *opts.Stream != v1.LogStreamAll {
+		// PodLogsQuerySplitStreams is off by default.
+		http.Error(w, fmt.Sprintf("unable to return the given log stream: %q. Please enable PodLogsQuerySplitStreams feature gate in kubelet", *opts.Stream),
+			http.StatusBadRequest)
+		return
+	}
 	full, err := logContainer(pod, container, opts.Previous)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -237,11 +237,14 @@ func TestLogsAreServedAndFollowedToTheEnd(t *testing.T) {
 	state(runtimev1.ContainerState_CONTAINER_RUNNING)
 	for query, want := range map[string]string{
 		"": "one\ntwo\n", "?tailLines=1": "two\n", "?tailLines=1&timestamps": "2026-01-02T03:04:05.500000000Z two\n", "?limitBytes=2": "on",
-		"?sinceTime=2026-01-02T03:04:06Z": "", "?stream=Stderr": "",
+		"?sinceTime=2026-01-02T03:04:06Z": "", "?stream=All": "one\ntwo\n",
 	} {
 		if code, body := g.get("system:masters", "/containerLogs/ns/p/a"+query); code != 200 || body != want {
 			t.Errorf("%s: %d %q", query, code, body)
 		}
+	}
+	if code, body := g.get("system:masters", "/containerLogs/ns/p/a?stream=Stderr"); code != 400 || !strings.Contains(body, "Please enable PodLogsQuerySplitStreams") {
+		t.Errorf("a stream alone: %d %q", code, body)
 	}
 	client, err := rest.HTTPClientFor(g.config("system:masters"))
 	if err != nil {
