@@ -60,7 +60,7 @@ func newRoot() *cobra.Command {
 	}
 	root.PersistentFlags().String("data-dir", defaultDataDir(), "folder in which the server keeps everything")
 	root.AddGroup(&cobra.Group{ID: "cluster", Title: "The cluster:"}, &cobra.Group{ID: "pods", Title: "Pods and images:"})
-	for _, c := range []*cobra.Command{newUp(), newDown(), newStatus(), newServer(), newAgent(), newToken(), newReset()} {
+	for _, c := range []*cobra.Command{newUp(), newDown(), newStatus(), newServer(), newAgent(), newToken(), newKeys(), newReset()} {
 		c.GroupID = "cluster"
 		root.AddCommand(c)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ import (
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
+	"podo.dev/podo/internal/scheduler/profile"
 	"podo.dev/podo/internal/store/etcd"
 	"podo.dev/podo/internal/timeline/recorder"
 	"podo.dev/podo/internal/view"
@@ -48,6 +50,7 @@ type control struct {
 	store      stored
 	election   *etcd.Election
 	metrics    *scheduler.Metrics
+	profiles   profile.Config
 	view       *view.View
 	identity   identity
 	verbs      *verbs.Verbs
@@ -98,7 +101,10 @@ func (s *server) buildControl() (err error) {
 	if err != nil {
 		return err
 	}
-	c.metrics = scheduler.NewMetrics(v1.DefaultSchedulerName)
+	c.metrics = scheduler.NewMetrics()
+	if c.profiles, err = s.schedulerProfiles(); err != nil {
+		return err
+	}
 	if err := s.buildIdentity(); err != nil {
 		return err
 	}
@@ -143,6 +149,7 @@ func (s *server) controlComponents() []component.Component {
 	all = append(all, led(c.election, s.controllers())...)
 	return append(all,
 		component.Func("kubernetes-service", s.runKubernetesService),
+		component.Func("token-keys", s.reloadTokenKeys),
 		component.Func("apiserver", s.runAPIServer),
 		component.Func("certificates", s.keepCertificates),
 	)
@@ -307,6 +314,23 @@ func (s *server) checks() []wire.Check {
 	return all
 }
 
+// schedulerProfiles are those of the configured file, or upstream's default one.
+func (s *server) schedulerProfiles() (profile.Config, error) {
+	like := scheduler.Like(s.control.view)
+	if s.cfg.SchedulerConfig == "" {
+		return profile.Default(like), nil
+	}
+	text, err := os.ReadFile(s.cfg.SchedulerConfig)
+	if err != nil {
+		return profile.Config{}, fmt.Errorf("--scheduler-config: %w", err)
+	}
+	c, err := profile.Read(text, like)
+	if err != nil {
+		return profile.Config{}, fmt.Errorf("--scheduler-config %s: %w", s.cfg.SchedulerConfig, err)
+	}
+	return c, nil
+}
+
 func (s *server) runScheduler(ctx context.Context, ready func()) error {
 	user := local.Scheduler(s.control.verbs)
 	sched, err := scheduler.New(scheduler.Config{
@@ -315,7 +339,7 @@ func (s *server) runScheduler(ctx context.Context, ready func()) error {
 		Events: events.New(ctx, user, v1.DefaultSchedulerName, "", s.log),
 		Append: s.timeline.Append,
 		Logger: s.log.With("component", "scheduler"),
-		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics,
+		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics, Profiles: s.control.profiles,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,13 +38,15 @@ func serve(ctx context.Context, cfg Config, version string, boot *BootReport, lo
 	if err := ofServer(Dirs{Root: cfg.DataDir}); err != nil {
 		return err
 	}
+	hangup, stop := hangups()
+	defer stop()
 	p, lock, err := newProcess(cfg.NodeConfig, version, boot, log)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	cfg.NodeConfig = p.cfg
-	s := &server{process: p, cfg: cfg}
+	s := &server{process: p, cfg: cfg, hangup: hangup}
 	checked := boot.Begin("host checked")
 	if err := preflight(cfg, lookPath); err != nil {
 		return err
@@ -65,6 +68,7 @@ type server struct {
 	cfg     Config
 	certs   *pki.Bundle
 	control control
+	hangup  chan os.Signal // the keys of tokens have changed
 }
 
 // build makes every part; nothing runs yet.

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // TokenKeys are the keys of ServiceAccount tokens. Tokens outlive a key's time as the signing one, so that the public halves of
@@ -23,56 +25,97 @@ type TokenKeys struct {
 // earlier key is kept, but private ones that an operator put there (EC, RSA or PKCS#8) do as well.
 const tokenKeysFile = "service-account.pem"
 
+// TokenKeyFile is the folder with the keys.
+type TokenKeyFile struct{ Dir string }
+
 // TokenKeys reads the keys, or makes the first one.
-func (b *Bundle) TokenKeys() (TokenKeys, error) {
-	path := filepath.Join(b.cfg.Dir, tokenKeysFile)
-	data, err := readOptional(path)
+func (b *Bundle) TokenKeys() (TokenKeys, error) { return TokenKeyFile{b.cfg.Dir}.Read() }
+
+// RotateTokenKey makes a new key that signs from now on.
+func (b *Bundle) RotateTokenKey() (TokenKeys, error) { return TokenKeyFile{b.cfg.Dir}.Rotate() }
+
+func (f TokenKeyFile) path() string { return filepath.Join(f.Dir, tokenKeysFile) }
+
+// Read reads the keys, or makes the first one.
+func (f TokenKeyFile) Read() (TokenKeys, error) {
+	data, err := readOptional(f.path())
 	if err != nil {
 		return TokenKeys{}, err
 	}
 	if data == nil {
-		return b.RotateTokenKey()
+		return f.Rotate()
 	}
+	return f.parse(data)
+}
+
+func (f TokenKeyFile) parse(data []byte) (TokenKeys, error) {
 	keys, err := parseTokenKeys(data)
 	if err != nil {
-		return TokenKeys{}, fmt.Errorf("%s is damaged (%w): restore it from a backup, or remove it (every ServiceAccount token then ends)", path, err)
+		return TokenKeys{}, fmt.Errorf("%s is damaged (%w): restore it from a backup, or remove it (every ServiceAccount token then ends)", f.path(), err)
 	}
 	return keys, nil
 }
 
-// RotateTokenKey makes a new key that signs from now on, and keeps the others for verification. Who has keys already goes on with these
-// until it reads them anew.
-func (b *Bundle) RotateTokenKey() (TokenKeys, error) {
-	path := filepath.Join(b.cfg.Dir, tokenKeysFile)
-	old, err := readOptional(path)
+// Rotate makes a new key that signs from now on, and keeps the others for verification. Who has keys already goes on with these until it
+// reads them anew.
+func (f TokenKeyFile) Rotate() (TokenKeys, error) {
+	var earlier TokenKeys
+	old, err := readOptional(f.path())
+	if err == nil && old != nil {
+		earlier, err = f.parse(old)
+	}
 	if err != nil {
 		return TokenKeys{}, err
-	}
-	var earlier TokenKeys
-	if old != nil {
-		if earlier, err = parseTokenKeys(old); err != nil {
-			return TokenKeys{}, fmt.Errorf("%s is damaged: %w", path, err)
-		}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return TokenKeys{}, err
 	}
-	data, err := KeyPEM(key)
+	keys := TokenKeys{Signer: key, Verify: append([]crypto.PublicKey{key.Public()}, earlier.Verify...)}
+	return keys, f.write(keys)
+}
+
+// Forget takes away the keys that is names; the signing one stays.
+func (f TokenKeyFile) Forget(is func(crypto.PublicKey) bool) (TokenKeys, error) {
+	keys, err := f.Read()
 	if err != nil {
-		return TokenKeys{}, err
+		return keys, err
 	}
-	for _, public := range earlier.Verify {
+	if is(keys.Signer.Public()) {
+		return keys, errors.New("this key signs tokens: rotate first")
+	}
+	left := slices.DeleteFunc(slices.Clone(keys.Verify), is)
+	if len(left) == len(keys.Verify) {
+		return keys, errors.New("there is no such key")
+	}
+	keys.Verify = left
+	return keys, f.write(keys)
+}
+
+// write writes the signing key and the public halves of the others.
+func (f TokenKeyFile) write(keys TokenKeys) error {
+	der, err := x509.MarshalPKCS8PrivateKey(keys.Signer)
+	if err != nil {
+		return err
+	}
+	data := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	own, err := x509.MarshalPKIXPublicKey(keys.Signer.Public())
+	if err != nil {
+		return err
+	}
+	for _, public := range keys.Verify {
 		der, err := x509.MarshalPKIXPublicKey(public)
 		if err != nil {
-			return TokenKeys{}, err
+			return err
 		}
-		data = append(data, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})...)
+		if !bytes.Equal(der, own) {
+			data = append(data, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})...)
+		}
 	}
-	if err := WriteFile(path, data, 0o600); err != nil {
-		return TokenKeys{}, fmt.Errorf("writing the key of ServiceAccount tokens: %w", err)
+	if err := WriteFile(f.path(), data, 0o600); err != nil {
+		return fmt.Errorf("writing the key of ServiceAccount tokens: %w", err)
 	}
-	return TokenKeys{Signer: key, Verify: append([]crypto.PublicKey{key.Public()}, earlier.Verify...)}, nil
+	return nil
 }
 
 func parseTokenKeys(data []byte) (keys TokenKeys, err error) {

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/rsa"
@@ -64,5 +65,33 @@ func TestTokenKeysAreKeptAndRotated(t *testing.T) {
 	}
 	if _, err := b.TokenKeys(); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
 		t.Errorf("a damaged file must be told with advice, got %v", err)
+	}
+}
+
+func TestAnEarlierTokenKeyIsForgotten(t *testing.T) {
+	f := TokenKeyFile{Dir: t.TempDir()}
+	first, err := f.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(key any) func(crypto.PublicKey) bool {
+		return func(public crypto.PublicKey) bool { return public.(*ecdsa.PublicKey).Equal(key) }
+	}
+	if _, err := f.Forget(is(first.Signer.Public())); err == nil {
+		t.Error("the key that signs was forgotten")
+	}
+	second, err := f.Rotate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Forget(is(first.Signer.Public())); err != nil {
+		t.Fatal(err)
+	}
+	left, err := f.Read()
+	if err != nil || len(left.Verify) != 1 || !second.Signer.Public().(*ecdsa.PublicKey).Equal(left.Signer.Public()) {
+		t.Errorf("left are %v: %v", left, err)
+	}
+	if _, err := f.Forget(is(first.Signer.Public())); err == nil {
+		t.Error("a key was forgotten twice")
 	}
 }

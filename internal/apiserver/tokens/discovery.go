@@ -52,25 +52,25 @@ func (k *Keys) Discovery(issuer, address string) (configurationHandler, keysHand
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, nil, fmt.Errorf("issuer URL may not include a query or a fragment, got: %s", issuer)
 	}
-	c := configuration{
-		Issuer: issuer, KeysURI: (&url.URL{Scheme: "https", Host: address, Path: KeysPath}).String(),
-		ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
-	}
-	set := struct {
-		Keys []webKey `json:"keys"`
-	}{}
-	for _, key := range k.verify {
-		if !slices.Contains(c.Algorithms, key.method.Alg()) {
-			c.Algorithms = append(c.Algorithms, key.method.Alg())
-		}
-		set.Keys = append(set.Keys, key.web())
-	}
-	slices.Sort(c.Algorithms)
-	if configurationHandler, err = document("application/json", c); err != nil {
-		return nil, nil, err
-	}
-	keysHandler, err = document("application/jwk-set+json", set)
-	return configurationHandler, keysHandler, err
+	keysURI := (&url.URL{Scheme: "https", Host: address, Path: KeysPath}).String()
+	return document("application/json", func() any {
+			c := configuration{Issuer: issuer, KeysURI: keysURI, ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"}}
+			for _, key := range k.now.Load().verify {
+				if !slices.Contains(c.Algorithms, key.method.Alg()) {
+					c.Algorithms = append(c.Algorithms, key.method.Alg())
+				}
+			}
+			slices.Sort(c.Algorithms)
+			return c
+		}), document("application/jwk-set+json", func() any {
+			set := struct {
+				Keys []webKey `json:"keys"`
+			}{}
+			for _, key := range k.now.Load().verify {
+				set.Keys = append(set.Keys, key.web())
+			}
+			return set
+		}), nil
 }
 
 func (key *Key) web() webKey {
@@ -92,15 +92,16 @@ func (key *Key) web() webKey {
 	return w
 }
 
-// document answers with content, which others may keep for an hour.
-func document(contentType string, content any) (http.Handler, error) {
-	b, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
-	}
+// document answers with what content is at the time, which others may keep for an hour.
+func document(contentType string, content func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := json.Marshal(content())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Cache-Control", "public, max-age=3600")
 		_, _ = w.Write(b) // the client has gone: nobody to tell
-	}), nil
+	})
 }

@@ -10,13 +10,17 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/golang-jwt/jwt/v5"
 	"k8s.io/utils/lru"
 )
 
-// Keys sign tokens and verify them. They never change: a rotation makes new ones.
-type Keys struct {
+// Keys sign tokens and verify them. A rotation replaces all of them at once; whoever is at work goes on with those that it has.
+type Keys struct{ now atomic.Pointer[keySet] }
+
+// keySet never changes.
+type keySet struct {
 	signer crypto.Signer
 	signs  Key
 	verify []Key // the newest first
@@ -38,7 +42,27 @@ const remembered = 4096
 
 // NewKeys makes Keys that sign with signer and verify with all of verify; signer's own key is among these or added in front.
 func NewKeys(signer crypto.Signer, verify ...crypto.PublicKey) (*Keys, error) {
-	k := &Keys{signer: signer, good: lru.New(remembered)}
+	k := &Keys{}
+	return k, k.Replace(signer, verify...)
+}
+
+// Replace makes k those keys from now on. Tokens of a key that is not among them are no good any more.
+func (k *Keys) Replace(signer crypto.Signer, verify ...crypto.PublicKey) error {
+	set, err := newKeySet(signer, verify)
+	if err == nil {
+		k.now.Store(set)
+	}
+	return err
+}
+
+// KeyID is what tokens call a key by.
+func KeyID(public crypto.PublicKey) (string, error) {
+	key, err := newKey(public)
+	return key.ID, err
+}
+
+func newKeySet(signer crypto.Signer, verify []crypto.PublicKey) (*keySet, error) {
+	k := &keySet{signer: signer, good: lru.New(remembered)}
 	var err error
 	if k.signs, err = newKey(signer.Public()); err != nil {
 		return nil, err
@@ -95,7 +119,9 @@ func newKey(public crypto.PublicKey) (Key, error) {
 }
 
 // sign makes a token of claims.
-func (k *Keys) sign(c *claims) (string, error) {
+func (k *Keys) sign(c *claims) (string, error) { return k.now.Load().sign(c) }
+
+func (k *keySet) sign(c *claims) (string, error) {
 	t := jwt.NewWithClaims(k.signs.method, c)
 	t.Header = map[string]any{"alg": k.signs.method.Alg(), "kid": k.signs.ID}
 	return t.SignedString(k.signer)
@@ -104,7 +130,9 @@ func (k *Keys) sign(c *claims) (string, error) {
 var errNoKeys = errors.New("invalid signature, no keys found")
 
 // read returns the claims of a token that one of the keys signed. They are shared and read-only.
-func (k *Keys) read(token string) (*claims, error) {
+func (k *Keys) read(token string) (*claims, error) { return k.now.Load().read(token) }
+
+func (k *keySet) read(token string) (*claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := k.good.Get(hash); ok {
 		return c.(*claims), nil

@@ -294,7 +294,7 @@ func TestKeysAndIssuers(t *testing.T) {
 	}
 	// The stranger calls their key by our key's name.
 	forger := keysOf(t, strange)
-	forger.signs.ID = keysOf(t, first).signs.ID
+	forger.now.Load().signs.ID = keysOf(t, first).now.Load().signs.ID
 	w.with(forger, issuer)
 	forged = w.token(request("", "", ""))
 	w.with(keysOf(t, first), issuer)
@@ -494,7 +494,7 @@ func TestDiscovery(t *testing.T) {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
 	ec, r := set.Keys[0], set.Keys[1]
-	if ec["kty"] != "EC" || ec["crv"] != "P-256" || ec["alg"] != "ES256" || ec["use"] != "sig" || len(ec["x"]) != 43 || len(ec["y"]) != 43 || ec["kid"] != k.signs.ID {
+	if ec["kty"] != "EC" || ec["crv"] != "P-256" || ec["alg"] != "ES256" || ec["use"] != "sig" || len(ec["x"]) != 43 || len(ec["y"]) != 43 || ec["kid"] != k.now.Load().signs.ID {
 		t.Errorf("the EC key is %v", ec)
 	}
 	if r["kty"] != "RSA" || r["alg"] != "RS256" || r["e"] != "AQAB" || len(r["n"]) != 342 {
@@ -504,6 +504,52 @@ func TestDiscovery(t *testing.T) {
 		if _, _, err := k.Discovery(bad, "x"); err == nil {
 			t.Errorf("the issuer %q can be discovered", bad)
 		}
+	}
+}
+
+// A rotation: tokens of the key before stay good and both keys are published, until the old one is taken away.
+func TestKeysAreReplaced(t *testing.T) {
+	first, second := ecKey(t), ecKey(t)
+	k := keysOf(t, first)
+	old, err := k.sign(&claims{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.read(old); err != nil {
+		t.Fatal(err)
+	}
+	_, published, err := k.Discovery("https://us", "us:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		w := httptest.NewRecorder()
+		published.ServeHTTP(w, nil)
+		return strings.Count(w.Body.String(), `"kid"`)
+	}
+	if err := k.Replace(second, second.Public(), first.Public()); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := k.sign(&claims{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{"old": old, "new": fresh} {
+		if _, err := k.read(token); err != nil {
+			t.Errorf("the %s one: %v", name, err)
+		}
+	}
+	if id, err := KeyID(second.Public()); err != nil || k.now.Load().signs.ID != id || count() != 2 {
+		t.Errorf("%s signs, %d keys are published, %v", k.now.Load().signs.ID, count(), err)
+	}
+	if err := k.Replace(second, second.Public()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.read(old); err == nil || count() != 1 {
+		t.Errorf("after its key has gone the old one is read: %v; %d keys are published", err, count())
+	}
+	if _, err := k.read(fresh); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"context"
+	"crypto"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"podo.dev/podo/internal/apiserver/tokens"
+	"podo.dev/podo/internal/pki"
+)
+
+// The keys of ServiceAccount tokens are changed in their file by the command line; a running server is told by SIGHUP, and reads them anew.
+
+// TokenKey is a key of ServiceAccount tokens.
+type TokenKey struct {
+	ID    string
+	Signs bool // new tokens; the others are for tokens that were made before
+}
+
+// TokenKeys are the keys of a data directory.
+func TokenKeys(dataDir string) ([]TokenKey, error) {
+	f, _, err := tokenKeyFile(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := f.Read()
+	if err != nil {
+		return nil, err
+	}
+	return named(keys)
+}
+
+// RotateTokenKey makes a new key that signs from now on. told says that a running server knows.
+func RotateTokenKey(dataDir string) (all []TokenKey, told bool, err error) {
+	return changeTokenKeys(dataDir, pki.TokenKeyFile.Rotate)
+}
+
+// ForgetTokenKey takes a key away that does not sign any more: tokens that it has signed are no good from then on.
+func ForgetTokenKey(dataDir, id string) (all []TokenKey, told bool, err error) {
+	return changeTokenKeys(dataDir, func(f pki.TokenKeyFile) (pki.TokenKeys, error) {
+		return f.Forget(func(public crypto.PublicKey) bool {
+			is, err := tokens.KeyID(public)
+			return err == nil && is == id
+		})
+	})
+}
+
+func tokenKeyFile(dataDir string) (f pki.TokenKeyFile, pid int, err error) {
+	dirs, err := existing(dataDir)
+	if err != nil {
+		return f, 0, err
+	}
+	if err := ofServer(dirs); err != nil {
+		return f, 0, err
+	}
+	pid, err = Running(dirs)
+	return pki.TokenKeyFile{Dir: dirs.PKI()}, pid, err
+}
+
+func changeTokenKeys(dataDir string, change func(pki.TokenKeyFile) (pki.TokenKeys, error)) (all []TokenKey, told bool, err error) {
+	f, pid, err := tokenKeyFile(dataDir)
+	if err != nil {
+		return nil, false, err
+	}
+	keys, err := change(f)
+	if err != nil {
+		return nil, false, err
+	}
+	if pid != 0 {
+		if err := unix.Kill(pid, unix.SIGHUP); err != nil {
+			return nil, false, err
+		}
+	}
+	all, err = named(keys)
+	return all, pid != 0, err
+}
+
+func named(keys pki.TokenKeys) (out []TokenKey, err error) {
+	signs, err := tokens.KeyID(keys.Signer.Public())
+	if err != nil {
+		return nil, err
+	}
+	for _, public := range keys.Verify {
+		id, err := tokens.KeyID(public)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, TokenKey{ID: id, Signs: id == signs})
+	}
+	return out, nil
+}
+
+// hangups are from before the data directory is locked, which is how others find this process: a signal that came too early would end it.
+func hangups() (hangup chan os.Signal, stop func()) {
+	hangup = make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
+	return hangup, func() { signal.Stop(hangup) }
+}
+
+// reloadTokenKeys reads the keys anew when it is told to. A file that cannot be read changes nothing.
+func (s *server) reloadTokenKeys(ctx context.Context, ready func()) error {
+	log := s.log.With("component", "token-keys")
+	reload := func() error {
+		keys, err := s.certs.TokenKeys()
+		if err != nil {
+			return err
+		}
+		return s.control.identity.keys.Replace(keys.Signer, keys.Verify...)
+	}
+	if err := reload(); err != nil { // what was missed before
+		return err
+	}
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.hangup:
+			if err := reload(); err != nil {
+				log.Error("the keys of ServiceAccount tokens could not be read anew: those of before go on", "err", err)
+				continue
+			}
+			log.Info("the keys of ServiceAccount tokens were read anew")
+		}
+	}
+}
