@@ -96,6 +96,7 @@ func clusterTrustBundleKind() *Kind {
 		PrepareForCreate: func(runtime.Object) {},
 		Validate:         func(obj runtime.Object) field.ErrorList { return certificates.ValidateBundle(of(obj)) },
 		Updates: map[string]Update{"": {
+			Prepare: func(_, _ runtime.Object) {},
 			Validate: func(obj, old runtime.Object) field.ErrorList {
 				return certificates.ValidateBundleUpdate(of(obj), of(old))
 			},

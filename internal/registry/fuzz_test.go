@@ -54,7 +54,7 @@ func FuzzKind(f *testing.F) {
 			if rules.Prepare != nil {
 				rules.Prepare(changed, old)
 			}
-			k.CheckUpdate(rules, changed, old)
+			k.CheckUpdate(rules.At(time.Time{}), changed, old)
 		}
 		for _, part := range k.Parts {
 			scaled := obj.DeepCopyObject()

@@ -148,7 +148,7 @@ func TestUpdates(t *testing.T) {
 		for sub, rules := range k.Updates {
 			was, is := old.DeepCopyObject(), obj.DeepCopyObject()
 			rules.Prepare(is, old)
-			errs := k.CheckUpdate(rules, is, old)
+			errs := k.CheckUpdate(rules.At(time.Time{}), is, old)
 			if !reflect.DeepEqual(was, old) {
 				t.Fatalf("%q changed the old object:\n%s\nfrom:\n%s", sub, text(old), text(was))
 			}
@@ -164,7 +164,7 @@ func TestUpdates(t *testing.T) {
 			if !equality.Semantic.DeepEqual(again, is) {
 				t.Fatalf("%q is not stable:\n%s\nfrom:\n%s", sub, text(again), text(is))
 			}
-			if errs := k.CheckUpdate(rules, again, is); len(errs) > 0 {
+			if errs := k.CheckUpdate(rules.At(time.Time{}), again, is); len(errs) > 0 {
 				t.Fatalf("%q refuses what it accepted: %v\n%s", sub, errs.ToAggregate(), text(is))
 			}
 		}
@@ -283,7 +283,7 @@ func FuzzPod(f *testing.F) {
 		for _, rules := range k.Updates {
 			obj := pod.DeepCopy()
 			rules.Prepare(obj, old)
-			k.CheckUpdate(rules, obj, old)
+			k.CheckUpdate(rules.At(time.Time{}), obj, old)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -157,7 +158,7 @@ func PodRequestColumns(name metav1.TableColumnDefinition) []metav1.TableColumnDe
 	}
 }
 
-// PodRequestRow is described at PodRequestColumns. Upstream fills the last column where it is asked for more, which no client can.
+// PodRequestRow is described at PodRequestColumns.
 func PodRequestRow(r *v1.PodCertificateRequest) []any {
 	state := "Pending"
 	for _, c := range r.Status.Conditions {
@@ -166,5 +167,5 @@ func PodRequestRow(r *v1.PodCertificateRequest) []any {
 			state = c.Type
 		}
 	}
-	return []any{r.Name, r.Spec.PodName, r.Spec.ServiceAccountName, string(r.Spec.NodeName), r.Spec.SignerName, state}
+	return []any{r.Name, r.Spec.PodName, r.Spec.ServiceAccountName, string(r.Spec.NodeName), r.Spec.SignerName, state, labels.FormatLabels(r.Spec.UnverifiedUserAnnotations)}
 }
