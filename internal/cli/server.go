@@ -65,6 +65,7 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the external etcd")
 	f.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
 	f.StringVar(&c.AdmissionControlConfigFile, "admission-control-config-file", c.AdmissionControlConfigFile, "AdmissionConfiguration v1 file: what PodSecurity holds pods to where a namespace does not say, and what needs a ResourceQuota")
+	f.StringVar(&c.SchedulerConfig, "scheduler-config", c.SchedulerConfig, "KubeSchedulerConfiguration v1 file: profiles, plug-ins, weights")
 	f.BoolVar(&c.DisableScheduler, "disable-scheduler", c.DisableScheduler, "run no scheduler: pods wait for one of your own to bind them")
 	f.StringVar(&c.TokenAuthFile, "token-auth-file", c.TokenAuthFile, "CSV file of static bearer tokens: token,user,uid,\"group1,group2\"")
 	f.StringSliceVar(&c.ServiceAccountIssuers, "service-account-issuer", c.ServiceAccountIssuers, "issuer of ServiceAccount tokens; further ones are accepted, not used")

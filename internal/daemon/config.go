@@ -35,6 +35,7 @@ type Config struct {
 	EtcdCertFile               string
 	EtcdKeyFile                string
 	AdmissionControlConfigFile string   // an AdmissionConfiguration v1 file
+	SchedulerConfig            string   // a KubeSchedulerConfiguration v1 file
 	DisableScheduler           bool     // pods wait until somebody else binds them
 	TokenAuthFile              string   // CSV: token, user, UID, groups
 	ServiceAccountIssuers      []string // the first issues tokens, all are accepted
