@@ -149,6 +149,7 @@ func (s *server) controlComponents() []component.Component {
 	all = append(all, led(c.election, s.controllers())...)
 	return append(all,
 		component.Func("kubernetes-service", s.runKubernetesService),
+		component.Func("token-keys", s.reloadTokenKeys),
 		component.Func("apiserver", s.runAPIServer),
 		component.Func("certificates", s.keepCertificates),
 	)
