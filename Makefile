@@ -93,6 +93,11 @@ unit: ## unit and property tests and lifecycle scripts, with the race detector (
 sim: ## simulate a cluster with faults; SEED=n replays one
 	go test -race -count=1 -timeout 20m ./internal/sim -seed=$(SEED) -steps=$(STEPS)
 
+.PHONY: long
+long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, and simulations of twenty nodes (SEED=n)
+	cd internal/podlife && go test -count=1 -timeout 60m -run 'TestInvariants|TestRestartChangesNothing' -rapid.checks=100000
+	go test -count=1 -timeout 60m ./internal/sim -run TestManyNodes -seed=$(SEED) -steps=$(STEPS)
+
 .PHONY: e2e
 e2e: build images ## stories on real containers: needs root (RUN=regexp for some)
 	@tools/deps nftables strace

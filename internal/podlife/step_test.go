@@ -686,3 +686,23 @@ func TestBackoffCeiling(t *testing.T) {
 		t.Fatal(c.pull)
 	}
 }
+
+// A pod whose sandbox cannot even be described says so of the sandbox, not of its images.
+func TestSandboxThatCannotBeDescribed(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.fail = func(e Effect) *Failure {
+		switch e.(type) {
+		case CreateSandbox, PullImage:
+			return &Failure{Message: "FQDN is too long"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(time.Minute)
+	if st := w.cstatus("m"); st.State.Waiting == nil || st.State.Waiting.Reason != "ContainerCreating" {
+		t.Fatalf("%+v", st)
+	}
+	if !told(w, "FailedCreatePodSandBox", "Failed to create pod sandbox: FQDN is too long") || told(w, "Failed", "Error: ") {
+		t.Fatalf("%+v", w.events)
+	}
+}

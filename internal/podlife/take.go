@@ -75,6 +75,11 @@ func (m *mover) takeImage(e ImageReady) {
 		c.Stage = Waiting
 		return
 	}
+	if e.Fail.Reason == "" { // it was not tried, for a reason that is not the image's
+		c.Stage = Waiting
+		c.retry.failed(m.cfg, e.Fail, m.now)
+		return
+	}
 	c.Reason, c.Message = e.Fail.Reason, e.Fail.Message
 	m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+c.Reason)
 	switch e.Fail.Reason {

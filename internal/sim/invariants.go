@@ -53,6 +53,8 @@ func (w *World) check() {
 	w.everyPodExplained(s)
 	w.noneForgotten(s)
 	w.boundOnce(s)
+	w.workloadsKept(s)
+	w.shutNodesEmpty(s)
 	w.oneInstance()
 	if w.real {
 		w.statusAgrees(s)
@@ -162,6 +164,9 @@ func (w *World) boundOnce(s view.Snapshot) {
 func (w *World) empty() {
 	w.t.Helper()
 	w.note("delete everything")
+	w.giveUpWorkloads()
+	time.Sleep(settle)
+	synctest.Wait()
 	for _, p := range pods(w.View.Snapshot()) {
 		w.must(w.admin.Delete(w.ctx(), client.Pods.At(p.Namespace, p.Name), deleteNow))
 	}

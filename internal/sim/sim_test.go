@@ -3,6 +3,7 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,46 +21,45 @@ func seeds() []uint64 {
 	return []uint64{1, 2, 3, 4}
 }
 
+// play runs a world through what may happen to it, with a quiet point now and then.
+func play(t *testing.T, o Options, steps int, actions ...[]action) {
+	t.Run(fmt.Sprint("seed=", o.Seed), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(t, o)
+			defer w.Stop()
+			time.Sleep(time.Minute)
+			all := slices.Concat(actions...)
+			for i := range steps {
+				w.step(all)
+				if i%60 == 59 {
+					w.quietPoint()
+				}
+			}
+			w.quietPoint()
+			w.empty()
+		})
+	})
+}
+
 // TestControlPlane simulates scheduler and controllers over model kubelets.
 func TestControlPlane(t *testing.T) {
 	for _, s := range seeds() {
-		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := New(t, Options{Seed: s, Nodes: 4})
-				defer w.Stop()
-				time.Sleep(time.Minute)
-				actions := append(append([]action{}, users...), fate...)
-				for i := range *steps {
-					w.step(actions)
-					if i%60 == 59 {
-						w.quietPoint()
-					}
-				}
-				w.quietPoint()
-				w.empty()
-			})
-		})
+		play(t, Options{Seed: s, Nodes: 4}, *steps, users, owners, fate)
 	}
 }
 
 // TestCluster simulates everything: real kubelets on fake runtimes too.
 func TestCluster(t *testing.T) {
 	for _, s := range seeds() {
-		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := New(t, Options{Seed: s, Nodes: 2, Real: true})
-				defer w.Stop()
-				time.Sleep(time.Minute)
-				actions := append(append(append([]action{}, users...), fate...), mishaps...)
-				for i := range *steps {
-					w.step(actions)
-					if i%60 == 59 {
-						w.quietPoint()
-					}
-				}
-				w.quietPoint()
-				w.empty()
-			})
-		})
+		play(t, Options{Seed: s, Nodes: 2, Real: true}, *steps, users, owners, fate, mishaps)
 	}
+}
+
+// TestManyNodes is TestCluster on twenty nodes.
+func TestManyNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("twenty nodes take a while")
+	}
+	seed := seeds()[0]
+	play(t, Options{Seed: seed, Nodes: 20, Real: true}, *steps, users, owners, fate, mishaps)
 }

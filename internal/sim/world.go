@@ -18,16 +18,20 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/garbage"
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/replicas"
 	"podo.dev/podo/internal/controllers/rootca"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
+	"podo.dev/podo/internal/controllers/tainteviction"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
 	"podo.dev/podo/internal/store/mem"
@@ -123,7 +127,16 @@ func (w *World) bootControl() {
 	w.must(err)
 	ca, err := rootca.New(w.View, c, []byte("sim"), nil)
 	w.must(err)
-	w.control = []*proc{w.process(ns), w.process(accounts), w.process(ca), w.process(life), w.process(gc)}
+	told := &record.FakeRecorder{} // nobody listens
+	garbage, err := garbage.New(garbage.Config{View: w.View, Client: c, Events: told, Kinds: registry.All()})
+	w.must(err)
+	taints, err := tainteviction.New(tainteviction.Config{View: w.View, Client: c, Events: told})
+	w.must(err)
+	rcs, err := replicas.New(replicas.Config{Kind: replicas.ReplicationControllers, View: w.View, Client: c, Events: told})
+	w.must(err)
+	w.control = []*proc{
+		w.process(ns), w.process(accounts), w.process(ca), w.process(life), w.process(gc), w.process(garbage), w.process(taints), w.process(rcs),
+	}
 	for _, p := range append(w.control, w.scheduler) {
 		p.start()
 	}

@@ -55,7 +55,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 			return n.bounded(n.early, pullLimit, false, func(ctx context.Context) podlife.Event {
 				sandbox, err := conf()
 				if err != nil {
-					return podlife.ImageReady{Container: x.Container, Fail: failure(err, "ImageInspectError")}
+					return podlife.ImageReady{Container: x.Container, Fail: failure(err, "")} // the sandbox tells of it
 				}
 				ref, err := c.Images.Ensure(ctx, pod, spec, sandbox)
 				return podlife.ImageReady{Container: x.Container, Ref: ref, Fail: failure(err, "ErrImagePull")}
