@@ -32,6 +32,9 @@ func kubeconfigPath(cmd *cobra.Command) (path, from string) {
 func cluster(cmd *cobra.Command) (*rest.Config, error) {
 	path, from := kubeconfigPath(cmd)
 	if from == "--data-dir" {
+		if a, err := daemon.Agent(dataDir(cmd)); err == nil && a != nil {
+			return nil, fmt.Errorf("%s is an agent's, whose node may not do this: ask on the server (%s), or name its kubeconfig with --kubeconfig", dataDir(cmd), a.Server)
+		}
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("no cluster in %s (%w): start one with `podo up`, or name one with --kubeconfig or --data-dir", dataDir(cmd), err)
 		}
