@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -202,6 +203,8 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, contentType str
 // chunk is how many bytes of small pieces are gathered for one write.
 const chunk = 64 << 10
 
+var chunks = sync.Pool{New: func() any { b := make([]byte, 0, chunk); return &b }}
+
 func write(w io.Writer, b *body) error {
 	if len(b.pieces) < 4 {
 		for _, p := range b.pieces {
@@ -211,7 +214,9 @@ func write(w io.Writer, b *body) error {
 		}
 		return nil
 	}
-	buf := make([]byte, 0, chunk)
+	shared := chunks.Get().(*[]byte)
+	defer chunks.Put(shared)
+	buf := (*shared)[:0]
 	for _, p := range b.pieces {
 		if len(buf)+len(p) > chunk {
 			if _, err := w.Write(buf); err != nil {
