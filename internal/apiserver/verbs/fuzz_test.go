@@ -29,7 +29,7 @@ var patchSeeds = map[types.PatchType][]string{
 		`[{"op":"add","path":"/spec/containers/99999999999999999999","value":1}]`, `{}`,
 	},
 	types.MergePatchType:          {`{"metadata":{"labels":null}}`, `{"spec":[]}`, `[]`, `null`, `{"kind":"Node"}`, `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1e999999"}}}]}}`},
-	types.StrategicMergePatchType: {`{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, `{"$retainKeys":["a"]}`, `{"spec":{"$setElementOrder/containers":[{"name":"c"}]}}`, `{"spec":{"containers":[{"$patch":"replace"}]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]}}`, `{"$patch":1}`, `{"spec":{"containers":[1]}}`},
+	types.StrategicMergePatchType: {`{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, `{"$retainKeys":["a"]}`, `{"spec":{"$setElementOrder/containers":[{"name":"c"}]}}`, `{"spec":{"containers":[{"$patch":"replace"}]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]}}`, `{"$patch":1}`, `{"spec":{"volumes":[{"name":{}},{"name":{}}]}}`, `{"spec":{"containers":[{"name":{}}]}}`, `{"spec":{"containers":[1]}}`},
 	types.ApplyYAMLPatchType: {
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: j}]}\n", "apiVersion: v1\nkind: Pod\nspec: {containers: [{image: j}]}", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c},{name: c}]}",
 		"a: &a [*a]", "a: &a {b: &b [1,2]}\nc: [*a,*a]", "---\n---\n", "{", "apiVersion: v1\nkind: Pod\nstatus: {podIPs: [{ip: 1}]}", "apiVersion: v1\nkind: Pod\nspec: null",

@@ -284,7 +284,7 @@ func (p *Patch) compileStrategic() (applied, error) {
 		if err != nil {
 			return patched{}, apierrors.NewBadRequest(err.Error())
 		}
-		merged, err := strategicpatch.StrategicMergeMapPatch(original, patch, k.NewServed())
+		merged, err := mergeStrategic(original, patch, k.NewServed())
 		if err != nil {
 			return patched{}, strategicError(err)
 		}
@@ -298,6 +298,16 @@ func (p *Patch) compileStrategic() (applied, error) {
 		r.obj.GetObjectKind().SetGroupVersionKind(k.GVK) // whatever the patch says that it is
 		return r, nil
 	}, nil
+}
+
+// mergeStrategic is the library's merge, which panics on some patches: where a list's key is no text or number.
+func mergeStrategic(original, patch map[string]any, of runtime.Object) (merged map[string]any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = apierrors.NewBadRequest(fmt.Sprintf("the patch cannot be merged: %v", p))
+		}
+	}()
+	return strategicpatch.StrategicMergeMapPatch(original, patch, of)
 }
 
 func strategicError(err error) error {

@@ -33,6 +33,7 @@ import (
 	"podo.dev/podo/internal/apiserver/tokens"
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
@@ -63,8 +64,9 @@ const nodeOne = "system:node:n1|system:nodes"
 // locked is a server with a few roles, and what it has written down.
 type locked struct {
 	http.Handler
-	mu  sync.Mutex
-	log bytes.Buffer
+	store store.Store
+	mu    sync.Mutex
+	log   bytes.Buffer
 }
 
 func (l *locked) Write(b []byte) (int, error) {
@@ -105,7 +107,7 @@ func newLocked(t testing.TB, policy *auditinternal.Policy, objs ...runtime.Objec
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &locked{}
+	l := &locked{store: s}
 	c := Config{
 		Verbs: vb, Kinds: registry.All(), Authn: who, ClientCAs: x509.NewCertPool(), Kubelets: &tls.Config{},
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil },

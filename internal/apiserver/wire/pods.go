@@ -92,16 +92,26 @@ func (c *call) bind(u user.Info) error {
 
 // evict deletes a pod as an eviction asks.
 func (c *call) evict(u user.Info) error {
+	var create metav1.CreateOptions
+	create.Kind = "CreateOptions"
+	if err := params(c.r.URL.Query(), &create, metavalidation.ValidateCreateOptions); err != nil {
+		return err
+	}
 	e := &policyv1.Eviction{}
-	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, metav1.FieldValidationIgnore); err != nil {
+	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, create.FieldValidation); err != nil {
 		return err
 	}
 	if e.Name != "" && e.Name != c.info.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	o := e.DeleteOptions
-	if o == nil {
-		o = &metav1.DeleteOptions{}
+	switch {
+	case o == nil:
+		o = &metav1.DeleteOptions{DryRun: create.DryRun}
+	case len(o.DryRun) == 0:
+		o.DryRun = create.DryRun
+	case len(create.DryRun) > 0 && !slices.Equal(o.DryRun, create.DryRun):
+		return fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", create.DryRun, o.DryRun) //nolint:staticcheck // upstream's text
 	}
 	if err := c.s.c.Verbs.Evict(c.r.Context(), u, c.info.Namespace, c.info.Name, o, c.options(o.DryRun)); err != nil {
 		return err
