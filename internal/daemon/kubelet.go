@@ -410,7 +410,7 @@ func (k *kubeletRun) buildKubelet() error {
 		life.BackoffMax = p.Duration
 	}
 	k.kubelet, err = kubelet.New(kubelet.Config{
-		Node: p.cfg.NodeName, Life: life, Runtime: p.node.runtime,
+		Node: p.cfg.NodeName, Life: life, Runtime: k.linking(),
 		Sources:     k.sources(),
 		Mirror:      func(name types.NamespacedName) { k.mirrors.Wake(name) },
 		Checkpoints: checkpoints, Reporter: k.status,
@@ -470,8 +470,9 @@ func appArmor() bool {
 
 func (k *kubeletRun) buildHousekeeping() (err error) {
 	p, c := k.p, k.p.node.config
+	linking := k.linking()
 	k.gc, err = containergc.New(containergc.Config{
-		Runtime: p.node.runtime, Log: k.log().of("containergc"), Node: p.cfg.NodeName, Pods: k.kubelet.Collectable,
+		Runtime: linking, SweepLinks: linking.links.Sweep, Log: k.log().of("containergc"), Node: p.cfg.NodeName, Pods: k.kubelet.Collectable,
 		LogRoot: ownLogs(p.dirs, c.PodLogsDir), Policy: containergc.DefaultPolicy(),
 	})
 	if err != nil {

@@ -38,8 +38,10 @@ type Config struct {
 	Pods func() (pods map[types.UID]bool, complete bool)
 	// LogRoot holds a directory namespace_name_uid for each pod and belongs to this node alone; "" leaves logs alone.
 	LogRoot string
-	Policy  Policy
-	Every   time.Duration // default a minute
+	// SweepLinks removes links to logs that have gone; nil: there are none.
+	SweepLinks func() error
+	Policy     Policy
+	Every      time.Duration // default a minute
 }
 
 // Validate fills in defaults and says what is missing.
@@ -124,6 +126,9 @@ func (c *Collector) Collect(ctx context.Context) error {
 		if err := os.RemoveAll(filepath.Join(c.cfg.LogRoot, dir)); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if c.cfg.SweepLinks != nil {
+		errs = append(errs, c.cfg.SweepLinks())
 	}
 	if n := len(t.containers) + len(t.sandboxes) + len(t.logDirs); n > 0 {
 		c.cfg.Log.Debug("removed what was dead", "containers", len(t.containers), "sandboxes", len(t.sandboxes), "logs", len(t.logDirs))
