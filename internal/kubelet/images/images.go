@@ -116,7 +116,7 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 	}
 	credentials := sync.OnceValues(func() ([]keyring.Credential, error) { return m.credentials(ctx, pod, repo) })
 	if have != nil && c.ImagePullPolicy != v1.PullAlways {
-		must, err := m.mustPull(image, have.Id, credentials)
+		must, err := m.mustPull(image, have, credentials)
 		if err != nil {
 			return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err), &podlife.Failure{Reason: "ErrImagePull", Message: err.Error()})
 		}
@@ -140,11 +140,13 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 	return m.pull(ctx, pod, c, pullRequest{spec: spec, had: have.GetId(), auths: auths, sandbox: sandbox})
 }
 
-func (m *Manager) mustPull(image, ref string, mine func() ([]keyring.Credential, error)) (bool, error) {
+func (m *Manager) mustPull(image string, have *runtimev1.Image, mine func() ([]keyring.Credential, error)) (bool, error) {
 	if m.c.Records == nil {
 		return false, nil
 	}
-	return m.c.Records.MustPull(image, ref, mine)
+	name := WholeName(image)
+	named := slices.Contains(have.RepoTags, name) || slices.Contains(have.RepoDigests, name)
+	return m.c.Records.MustPull(image, have.Id, named, mine)
 }
 
 // EnsureVolume is Ensure for an image that is mounted as a volume. It returns the image's whole name: containerd finds images that

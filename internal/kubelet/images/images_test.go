@@ -426,7 +426,7 @@ func TestAnImageThatCameUnseen(t *testing.T) {
 	if _, err := n.Ensure(context.Background(), &v1.Pod{}, wants("x", v1.PullIfNotPresent), nil); err == nil {
 		t.Fatal("the answer was to be lost")
 	}
-	if must, err := n.c.Records.MustPull("x:latest", "sha256:late", nil); err != nil || !must {
+	if must, err := n.c.Records.MustPull("x:latest", "sha256:late", true, nil); err != nil || !must {
 		t.Errorf("the image is free for all: %v %v", must, err)
 	}
 }

@@ -162,22 +162,31 @@ func (r *Records) forgetIntent(image string) {
 	delete(r.intents, image)
 }
 
-// MustPull tells whether a pod that wants an image that is there must pull it, to show that it may. mine are the pod's credentials for
-// the image; they are asked for only when they matter.
-func (r *Records) MustPull(image, ref string, mine func() ([]keyring.Credential, error)) (bool, error) {
+// MustPull tells whether a pod that wants an image that is there must pull it, to show that it may. named says that the runtime has it
+// under this very name, and does not only know its content or id. mine are the pod's credentials for the image; they are asked for only
+// when they matter.
+//
+// A name that the kubelet never pulled is one that somebody else gave the image (podo image import), also when the same content was
+// pulled under another: it stays theirs. Upstream goes by the content alone, so that a pull elsewhere takes an imported image from
+// the pods that have it.
+func (r *Records) MustPull(image, ref string, named bool, mine func() ([]keyring.Credential, error)) (bool, error) {
+	name, err := bare(image)
 	r.mu.Lock()
 	known := r.images[ref]
 	_, begun := r.intents[image]
 	damaged := r.damaged[fileName(ref)]
 	r.mu.Unlock()
-	if !r.policy.verifies(image, known != nil || begun || damaged) {
+	var by v1beta1.ImagePullCredentials
+	ok := false
+	if known != nil && err == nil {
+		by, ok = known.CredentialMapping[name]
+	}
+	if !r.policy.verifies(image, ok || begun || damaged || known != nil && !named) {
 		return false, nil
 	}
-	name, err := bare(image)
 	if known == nil || err != nil {
 		return true, nil
 	}
-	by, ok := known.CredentialMapping[name]
 	switch {
 	case ok && by.NodePodsAccessible:
 		return false, nil
@@ -248,7 +257,7 @@ func (r *Records) Keep(refs []string, listed time.Time) {
 	}
 }
 
-// record merges what an image was opened with into its record; nil creates the record only, so that whoever comes must show that he may.
+// record merges what an image was opened with into its record; nil is that nobody knows, so that whoever comes must show that he may.
 func (r *Records) record(image, ref string, by *v1beta1.ImagePullCredentials) error {
 	name, err := bare(image)
 	if err != nil {
@@ -259,18 +268,18 @@ func (r *Records) record(image, ref string, by *v1beta1.ImagePullCredentials) er
 	if known != nil {
 		next = known.DeepCopy()
 	}
-	if by != nil {
-		if next.CredentialMapping == nil {
-			next.CredentialMapping = map[string]v1beta1.ImagePullCredentials{}
-		}
-		merged, changed := merge(next.CredentialMapping[name], *by)
-		if known != nil && !changed {
-			return nil
-		}
-		next.CredentialMapping[name] = merged
-	} else if known != nil {
+	if by == nil {
+		by = &v1beta1.ImagePullCredentials{}
+	}
+	if next.CredentialMapping == nil {
+		next.CredentialMapping = map[string]v1beta1.ImagePullCredentials{}
+	}
+	old, pulled := next.CredentialMapping[name]
+	merged, changed := merge(old, *by)
+	if pulled && !changed {
 		return nil
 	}
+	next.CredentialMapping[name] = merged
 	next.LastUpdatedTime = metav1.Time{Time: r.now()}
 	if err := r.pulled.write(ref, next); err != nil {
 		return err

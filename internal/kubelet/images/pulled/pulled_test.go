@@ -40,7 +40,7 @@ func account(ns, name, uid string) keyring.Credential {
 
 func must(t *testing.T, r *Records, mine ...keyring.Credential) bool {
 	t.Helper()
-	pull, err := r.MustPull(image, ref, func() ([]keyring.Credential, error) { return mine, nil })
+	pull, err := r.MustPull(image, ref, true, func() ([]keyring.Credential, error) { return mine, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +89,11 @@ func TestASecretsImageIsNotFreeForAll(t *testing.T) {
 		t.Error("what was learnt is not on disk")
 	}
 	// Another name of the same image has other rules.
-	if other, _ := r.MustPull("mirror.example/a:1", ref, func() ([]keyring.Credential, error) { return []keyring.Credential{mine}, nil }); !other {
-		t.Error("another registry's name of the same image must be pulled")
+	if other, _ := r.MustPull("mirror.example/a:1", ref, false, func() ([]keyring.Credential, error) { return []keyring.Credential{mine}, nil }); !other {
+		t.Error("another registry's name, or an id, of the same image must be pulled")
+	}
+	if imported, _ := r.MustPull("imported/a:1", ref, true, nil); imported {
+		t.Error("a name that somebody imported the same image under is still theirs")
 	}
 	// Pulled without credentials it is everyone's.
 	pull(t, r, nil)
