@@ -44,12 +44,11 @@ func (k *Kind) CheckUpdate(rules Update, obj, old runtime.Object) field.ErrorLis
 	m := accessor(obj)
 	var e check.Errors
 	// The name cannot change, so that one made under an older rule must stay good enough: it only has to fit in a path.
-	valid := apivalidation.ValidateNameFunc(nameInPath)
-	if k.ValidNameOf != nil {
-		valid = k.ValidNameOf(obj) // what it depends on may change
-	}
-	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, valid, metaPath))
+	e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
 	e.Add(apivalidation.ValidateObjectMetaAccessorUpdate(m, accessor(old), metaPath))
+	if k.ValidNameOf != nil { // what it depends on may change
+		e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, k.ValidNameOf(obj), metaPath))
+	}
 	if k.ValidName != nil {
 		k.finalizers(&e, m)
 	}

@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/certificates/v1"
+	"k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -310,7 +311,8 @@ func StampConditions(r, old *v1.CertificateSigningRequest, at time.Time) {
 
 // RequestColumns and RequestRow make `kubectl get csr`.
 func RequestColumns(name, age metav1.TableColumnDefinition) []metav1.TableColumnDefinition {
-	spec, status := v1.CertificateSigningRequestSpec{}.SwaggerDoc(), v1.CertificateSigningRequestStatus{}.SwaggerDoc()
+	// The texts are still those of the beta version.
+	spec, status := v1beta1.CertificateSigningRequestSpec{}.SwaggerDoc(), v1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return []metav1.TableColumnDefinition{
 		name, age,
 		{Name: "SignerName", Type: "string", Description: spec["signerName"]},
