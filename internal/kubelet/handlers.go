@@ -89,6 +89,9 @@ func (h *handlers) HandlePodReconcile(pods []*v1.Pod) { h.HandlePodUpdates(pods)
 // HandlePodSyncs passes on what the runtime has of a pod, and ends what belongs to no pod.
 func (h *handlers) HandlePodSyncs(c pleg.Change) {
 	if !h.r.workers.Send(c.UID, podlife.Observation{Observed: c.Observed}) {
+		if c.Observed.At.IsZero() { // a part: the whole is what can be ended
+			c.Observed, _ = h.r.pleg.Get(c.UID)
+		}
 		h.endOrphan(c)
 	}
 }

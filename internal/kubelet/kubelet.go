@@ -190,7 +190,7 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	r.pleg, err = pleg.New(pleg.Config{
-		Runtime: c.Runtime, Inspect: obs.Pod, Node: c.Node, Log: c.Log, MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
+		Runtime: c.Runtime, Inspect: obs.Pod, Read: obs.Event, Node: c.Node, Log: c.Log, MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
 	})
 	if err != nil {
 		return nil, err

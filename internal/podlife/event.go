@@ -88,7 +88,7 @@ type (
 		Fail          *Failure
 	}
 	// Observation is everything that the runtime has of this pod. At is when the question was asked: what became known
-	// later is not contradicted by it.
+	// later is not contradicted by it. A zero At is a part of what the runtime has: what it does not name is not known to be gone.
 	// Asked says that it answers an Observe; others come when the runtime tells of a change.
 	Observation struct {
 		Observed Observed

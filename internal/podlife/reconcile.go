@@ -76,6 +76,9 @@ func (m *mover) reconcileSandboxes(o Observed) {
 		m.Sandbox = SandboxLost
 		m.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
+	if o.At.IsZero() {
+		return
+	}
 	m.sweeps = slices.DeleteFunc(m.sweeps, func(w sweep) bool { // somebody else removed it
 		return w.sandbox && w.stage == sweepStopped && !slices.ContainsFunc(o.Sandboxes, func(sb SandboxInfo) bool { return sb.ID == w.id })
 	})

@@ -80,15 +80,33 @@ func (o *Observer) Sandbox(ctx context.Context, id string) (podlife.SandboxInfo,
 	if err != nil {
 		return podlife.SandboxInfo{}, err
 	}
-	s := r.GetStatus()
-	info := podlife.SandboxInfo{ID: id, Attempt: s.GetMetadata().GetAttempt(), Ready: s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY}
+	return sandboxInfo(r.GetStatus()), nil
+}
+
+func sandboxInfo(s *runtimev1.PodSandboxStatus) podlife.SandboxInfo {
+	info := podlife.SandboxInfo{ID: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), Ready: s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY}
 	if ip := s.GetNetwork().GetIp(); ip != "" {
 		info.IPs = append(info.IPs, ip)
 		for _, more := range s.GetNetwork().GetAdditionalIps() {
 			info.IPs = append(info.IPs, more.GetIp())
 		}
 	}
-	return info, nil
+	return info
+}
+
+// Event is what an event of the runtime's tells of a pod: the sandbox that it happened in and all its containers. Of the pod's other
+// sandboxes it says nothing, hence its At is zero.
+func (o *Observer) Event(ctx context.Context, e *runtimev1.ContainerEventResponse) podlife.Observed {
+	var out podlife.Observed
+	box := e.GetPodSandboxStatus()
+	if box == nil {
+		return out
+	}
+	out.Sandboxes = append(out.Sandboxes, sandboxInfo(box))
+	for _, st := range e.GetContainersStatuses() {
+		out.Containers = append(out.Containers, *o.instance(ctx, st, box.GetId()))
+	}
+	return out
 }
 
 // Container is one container, with its termination message when it has ended.
@@ -97,8 +115,12 @@ func (o *Observer) Container(ctx context.Context, id, sandbox string) (*podlife.
 	if err != nil {
 		return nil, err
 	}
+	return o.instance(ctx, st, sandbox), nil
+}
+
+func (o *Observer) instance(ctx context.Context, st *runtimev1.ContainerStatus, sandbox string) *podlife.Instance {
 	in := &podlife.Instance{
-		ID: id, SandboxID: sandbox, Name: st.GetLabels()[labels.ContainerName], Attempt: attempt(st),
+		ID: st.GetId(), SandboxID: sandbox, Name: st.GetLabels()[labels.ContainerName], Attempt: attempt(st),
 		Hash: st.GetAnnotations()[labels.ContainerHash], CreatedAt: at(st.GetCreatedAt()), StartedAt: at(st.GetStartedAt()),
 		FinishedAt: at(st.GetFinishedAt()), ExitCode: st.GetExitCode(), Reason: st.GetReason(), Image: st.GetImage().GetImage(),
 		ImageRef: st.GetImageRef(), User: user(st.GetUser()), Resources: resources(st.GetResources().GetLinux()),
@@ -112,7 +134,7 @@ func (o *Observer) Container(ctx context.Context, id, sandbox string) (*podlife.
 		in.State = podlife.InstanceExited
 		in.Message = o.message(ctx, st)
 	}
-	return in, nil
+	return in
 }
 
 func attempt(st *runtimev1.ContainerStatus) uint32 {

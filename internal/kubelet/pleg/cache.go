@@ -3,12 +3,86 @@ package pleg
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"podo.dev/podo/internal/kubelet/labels"
 	"podo.dev/podo/internal/podlife"
 )
+
+// whole tells whether the runtime was asked for everything it has of the pod, or has listed just that.
+func (k *known) whole() bool { return !k.observed.At.IsZero() }
+
+// seen tells whether the cache knows of a pod.
+func (g *Generator) seen(uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cache[uid] != nil
+}
+
+// note takes into the cache what is now known of one sandbox. Should the pod have others that were never told of, the next relist
+// sees the difference.
+func (g *Generator) note(owner labels.Owner, part podlife.Observed) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k := &known{owner: owner, at: time.Now()}
+	if old := g.cache[owner.UID]; old != nil {
+		k.at, k.observed.At = old.at, old.observed.At
+		k.observed.Sandboxes = slices.DeleteFunc(slices.Clone(old.observed.Sandboxes), func(b podlife.SandboxInfo) bool {
+			return slices.ContainsFunc(part.Sandboxes, func(n podlife.SandboxInfo) bool { return n.ID == b.ID })
+		})
+		k.observed.Containers = slices.DeleteFunc(slices.Clone(old.observed.Containers), func(c podlife.Instance) bool {
+			return slices.ContainsFunc(part.Sandboxes, func(n podlife.SandboxInfo) bool { return n.ID == c.SandboxID })
+		})
+	}
+	k.observed.Sandboxes = append(k.observed.Sandboxes, part.Sandboxes...)
+	k.observed.Containers = append(k.observed.Containers, part.Containers...)
+	k.print = printOf(k.observed)
+	g.cache[owner.UID] = k
+}
+
+// removed takes a container or a sandbox out of the cache; false when it was thought to run, or is not known: then something happened
+// that was not told of.
+func (g *Generator) removed(uid types.UID, id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k := g.cache[uid]
+	if k == nil {
+		return true // all of it is gone already
+	}
+	o := podlife.Observed{At: k.observed.At}
+	found := false
+	for _, b := range k.observed.Sandboxes {
+		if b.ID != id {
+			o.Sandboxes = append(o.Sandboxes, b)
+			continue
+		}
+		if found = true; b.Ready {
+			return false
+		}
+	}
+	for _, c := range k.observed.Containers {
+		switch {
+		case c.ID != id && c.SandboxID != id:
+			o.Containers = append(o.Containers, c)
+		case c.State != podlife.InstanceExited && c.State != podlife.InstanceCreated:
+			return false
+		default:
+			found = true
+		}
+	}
+	if !found {
+		return false
+	}
+	if len(o.Sandboxes) == 0 && len(o.Containers) == 0 {
+		delete(g.cache, uid)
+		return true
+	}
+	g.cache[uid] = &known{owner: k.owner, print: printOf(o), observed: o, at: k.at}
+	return true
+}
 
 // Changes is where changes are told.
 func (g *Generator) Changes() <-chan Change { return g.out }
@@ -32,7 +106,7 @@ func (g *Generator) Get(uid types.UID) (podlife.Observed, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.cache[uid]
-	if k == nil || k.print == "" {
+	if k == nil || !k.whole() {
 		return podlife.Observed{}, false
 	}
 	return k.observed, true
@@ -44,7 +118,7 @@ func (g *Generator) All() []Change {
 	defer g.mu.Unlock()
 	out := make([]Change, 0, len(g.cache))
 	for uid, k := range g.cache {
-		if k.print == "" {
+		if !k.whole() {
 			continue
 		}
 		out = append(out, Change{UID: uid, Owner: k.owner, Observed: k.observed})
@@ -60,7 +134,7 @@ func (g *Generator) NewerThan(ctx context.Context, uid types.UID, t time.Time) (
 		k, newer, listed := g.cache[uid], g.newer, g.listed
 		g.mu.Unlock()
 		switch {
-		case k != nil && k.print != "" && k.at.After(t):
+		case k != nil && k.whole() && k.at.After(t):
 			return k.observed, nil
 		case k == nil && listed.After(t):
 			return podlife.Observed{At: listed}, nil

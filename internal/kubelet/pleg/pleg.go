@@ -2,7 +2,9 @@
 // that changes. The runtime's event stream comes first; a slow relist repairs what the stream missed and proves that the
 // runtime answers. The relist is adaptive: the less it finds to repair, the rarer it gets.
 //
-//	stream stands: an event ─► inspect that pod ─► cache ─► tell
+//	stream stands: a container ended ─► what the event says of it ─► cache ─► tell
+//	               a sandbox ended ─► inspect that pod ─► cache ─► tell
+//	               created, started, removed ─► cache: the worker knows from its own calls
 //	               relist every MinRelist, doubling up to MaxRelist while it finds nothing, back to MinRelist when it does
 //	stream broken: relist every Fallback until it stands again; the moment it stands, once more
 package pleg
@@ -33,10 +35,14 @@ type Runtime interface {
 // Inspect asks the runtime for everything it has of one pod.
 type Inspect func(ctx context.Context, uid types.UID) (podlife.Observed, error)
 
+// Read is what an event itself tells of its pod: one sandbox and its containers (At is zero).
+type Read func(ctx context.Context, e *runtimev1.ContainerEventResponse) podlife.Observed
+
 // Config is what a Generator needs.
 type Config struct {
 	Runtime Runtime
 	Inspect Inspect
+	Read    Read
 	Node    string // whose containers these are: the label of package labels
 	Log     *slog.Logger
 	// Defaults: 10 s, 2 min, 1 s, 2 min (of one call) and 3 min (without a relist that succeeded).
@@ -45,8 +51,8 @@ type Config struct {
 
 // Validate fills in defaults and says what is missing.
 func (c *Config) Validate() error {
-	if c.Runtime == nil || c.Inspect == nil || c.Node == "" || c.Log == nil {
-		return errors.New("pleg: Runtime, Inspect, Node and Log must be set")
+	if c.Runtime == nil || c.Inspect == nil || c.Read == nil || c.Node == "" || c.Log == nil {
+		return errors.New("pleg: Runtime, Inspect, Read, Node and Log must be set")
 	}
 	c.MinRelist, c.MaxRelist = cmp.Or(c.MinRelist, 10*time.Second), cmp.Or(c.MaxRelist, 2*time.Minute)
 	c.Fallback, c.CallTimeout = cmp.Or(c.Fallback, time.Second), cmp.Or(c.CallTimeout, 2*time.Minute)
@@ -54,7 +60,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Change is what the runtime now has of a pod.
+// Change is what the runtime now has of a pod; a part of it, the one that changed, when Observed.At is zero.
 type Change struct {
 	UID      types.UID
 	Owner    labels.Owner // namespace and name, for pods that no source knows
@@ -80,9 +86,9 @@ type Generator struct {
 // known is one pod's entry.
 type known struct {
 	owner    labels.Owner
-	print    string // of identities and states: what a listing is compared with; "" when it was never inspected
-	observed podlife.Observed
-	at       time.Time // the question was asked
+	print    string           // of identities and states: what a listing is compared with
+	observed podlife.Observed // At is zero while it is of events only
+	at       time.Time        // the question was asked
 }
 
 // New makes a Generator.
@@ -193,8 +199,8 @@ func (g *Generator) Stream() string {
 	return g.stream
 }
 
-// react inspects the pod that an event is about. What a worker learns from its own calls (created, started) is not asked
-// about; it is only marked, so that a relist misses the pod should the runtime lose it before anything else happened.
+// react takes in what an event says. Each carries the whole state of its sandbox, so that the runtime is asked again only where that does
+// not do: for a sandbox that ended, and for what went while it was thought to run.
 func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventResponse) {
 	owner, ok := labels.Read(e.GetPodSandboxStatus().GetLabels())
 	if !ok && len(e.GetContainersStatuses()) > 0 {
@@ -204,20 +210,28 @@ func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventRespon
 		return
 	}
 	owner.Container = ""
+	box := e.GetPodSandboxStatus()
 	switch e.GetContainerEventType() {
 	case runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT:
-		g.mu.Lock()
-		if g.cache[owner.UID] == nil {
-			g.cache[owner.UID] = &known{owner: owner, at: time.Now()}
+		g.note(owner, g.cfg.Read(ctx, e))
+	case runtimev1.ContainerEventType_CONTAINER_STOPPED_EVENT:
+		if box != nil && box.GetState() == runtimev1.PodSandboxState_SANDBOX_READY && box.GetId() != e.GetContainerId() && g.seen(owner.UID) {
+			g.ask(ctx, owner, e)
+			return
 		}
-		g.mu.Unlock()
+		g.ask(ctx, owner, nil)
+	case runtimev1.ContainerEventType_CONTAINER_DELETED_EVENT:
+		if !g.removed(owner.UID, e.GetContainerId()) {
+			g.ask(ctx, owner, nil)
+		}
 	default:
-		g.ask(ctx, owner)
+		g.ask(ctx, owner, nil)
 	}
 }
 
-// ask inspects a pod in a goroutine of its own, one at a time for each pod: what arrives meanwhile makes it ask once more.
-func (g *Generator) ask(ctx context.Context, owner labels.Owner) {
+// ask inspects a pod in a goroutine of its own, one at a time for each pod: what arrives meanwhile makes it ask once more. An event that
+// says enough is told instead of the first inspection.
+func (g *Generator) ask(ctx context.Context, owner labels.Owner, e *runtimev1.ContainerEventResponse) {
 	g.mu.Lock()
 	_, busy := g.asking[owner.UID] // true there: once more
 	g.asking[owner.UID] = busy
@@ -229,14 +243,13 @@ func (g *Generator) ask(ctx context.Context, owner labels.Owner) {
 	go func() {
 		defer g.wg.Done()
 		for again := true; again; {
-			select {
-			case g.slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			err := g.inspect(ctx, owner)
-			<-g.slots
-			if err != nil && ctx.Err() == nil {
+			var err error
+			if e != nil {
+				o := g.cfg.Read(ctx, e)
+				g.note(owner, o)
+				g.tell(ctx, Change{UID: owner.UID, Owner: owner, Observed: o})
+				e = nil
+			} else if err = g.inTurn(ctx, owner); err != nil && ctx.Err() == nil {
 				g.cfg.Log.Warn("cannot ask the runtime about a pod; the next relist will", "pod", owner.Namespace+"/"+owner.Pod, "err", err)
 			}
 			g.mu.Lock()
@@ -248,6 +261,24 @@ func (g *Generator) ask(ctx context.Context, owner labels.Owner) {
 			g.mu.Unlock()
 		}
 	}()
+}
+
+// inTurn inspects a pod when there is a slot.
+func (g *Generator) inTurn(ctx context.Context, owner labels.Owner) error {
+	select {
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
+		return g.inspect(ctx, owner)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *Generator) tell(ctx context.Context, c Change) {
+	select {
+	case g.out <- c:
+	case <-ctx.Done():
+	}
 }
 
 // inspect asks about one pod and tells.
@@ -268,9 +299,6 @@ func (g *Generator) inspect(ctx context.Context, owner labels.Owner) error {
 	close(g.newer)
 	g.newer = make(chan struct{})
 	g.mu.Unlock()
-	select {
-	case g.out <- Change{UID: owner.UID, Owner: owner, Observed: o}:
-	case <-ctx.Done():
-	}
+	g.tell(ctx, Change{UID: owner.UID, Owner: owner, Observed: o})
 	return nil
 }

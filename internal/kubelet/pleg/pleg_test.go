@@ -30,7 +30,8 @@ type rig struct {
 func start(t *testing.T) *rig {
 	r := &rig{t: t, rt: fake.New()}
 	r.rt.Offer(fake.Image{Name: "busybox", Local: true})
-	g, err := pleg.New(pleg.Config{Runtime: r.rt, Inspect: observe.New(r.rt).Pod, Node: "n", Log: slog.New(slog.DiscardHandler)})
+	obs := observe.New(r.rt)
+	g, err := pleg.New(pleg.Config{Runtime: r.rt, Inspect: obs.Pod, Read: obs.Event, Node: "n", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +111,34 @@ func TestEvents(t *testing.T) {
 		}
 		if o, ok := r.g.Get(uid); !ok || o.Containers[0].State != podlife.InstanceExited {
 			t.Errorf("%v %+v", ok, o)
+		}
+	})
+}
+
+// A pod's whole life costs no question but the one about the end of its sandbox: events carry the rest, also into the cache.
+func TestEventsSayEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		uid := r.run("n", "p", "sleep 3; exit 4")
+		asked := r.rt.Calls("ContainerStatus")
+		c, ok := r.next(time.Minute)
+		if !ok || !c.Observed.At.IsZero() || c.Observed.Containers[0].State != podlife.InstanceExited {
+			t.Fatalf("%v %+v", ok, c)
+		}
+		time.Sleep(5 * time.Minute) // relists find in the cache what they list
+		if n := r.rt.Calls("ContainerStatus") - asked; n != 0 {
+			t.Errorf("%d questions about a container whose events told all", n)
+		}
+		box := c.Observed.Sandboxes[0].ID
+		if err := errors.Join(r.rt.StopPodSandbox(t.Context(), box), r.rt.RemovePodSandbox(t.Context(), box)); err != nil {
+			t.Fatal(err)
+		}
+		if c, ok = r.next(time.Second); !ok || c.Observed.At.IsZero() {
+			t.Errorf("the end of the sandbox: %v %+v", ok, c)
+		}
+		synctest.Wait()
+		if o, ok := r.g.Get(uid); ok {
+			t.Errorf("after the removal: %+v", o)
 		}
 	})
 }

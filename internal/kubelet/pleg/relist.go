@@ -47,8 +47,11 @@ func (g *Generator) relist(ctx context.Context) (repaired int, err error) {
 	g.mu.Lock()
 	for uid, p := range parts {
 		k := g.cache[uid]
-		if k == nil || k.print != joined(p) {
+		switch {
+		case k == nil || k.print != joined(p):
 			differ = append(differ, owners[uid])
+		case k.at.Before(at): // so it is
+			k.at, k.observed.At = at, at
 		}
 		if k != nil && lost(k.print, p) {
 			repaired++

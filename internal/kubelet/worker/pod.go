@@ -112,7 +112,8 @@ func supersedes(old, ev podlife.Event) bool {
 		return ok
 	case podlife.Observation:
 		o, ok := old.(podlife.Observation)
-		return ok && !o.Asked && !e.Asked && o.Fail == nil && e.Fail == nil
+		whole := !o.Observed.At.IsZero() && !e.Observed.At.IsZero()
+		return ok && whole && !o.Asked && !e.Asked && o.Fail == nil && e.Fail == nil
 	}
 	return false
 }
