@@ -282,6 +282,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if !long && c.info.Resource != "" {
 		if !s.flight.enter(c.r.Context()) {
 			tooMany(w)
+			c.kind = s.c.Verbs.Kind(c.info.ref().Resource) // as above
 			s.metrics.ended.WithLabelValues(append(c.what(), strconv.Itoa(http.StatusTooManyRequests))...).Inc()
 			return
 		}
