@@ -100,6 +100,9 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 	last := time.NewTimer(life - min(bookmarkEnd, life/2))
 	defer last.Stop()
 	closing, _ := ctx.Value(closingKey{}).(chan struct{})
+	// A client that does not read is cut off, so that it holds no more than a buffer for no longer than this.
+	writing := newPatience(c.s.patience, func() { _ = out.SetWriteDeadline(time.Now()) }) // tests' writers know no deadlines
+	defer writing.end()
 	var buf []byte
 	var told int64
 	for {
@@ -127,16 +130,14 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 		if len(buf) == 0 {
 			continue
 		}
-		// A client that does not read is cut off, so that it holds no more than this much for no longer than this.
-		_ = out.SetWriteDeadline(time.Now().Add(c.s.patience)) // tests' writers know no deadlines
+		writing.begin()
 		if _, err := c.w.Write(buf); err != nil {
 			return
 		}
 		if err := out.Flush(); err != nil {
 			return
 		}
-		// HTTP/2 resets a stream whose deadline passes, also when nothing waits to be written: an idle watch has none.
-		_ = out.SetWriteDeadline(time.Time{})
+		writing.end()
 		if cap(buf) > 4*flushFrom {
 			buf = nil // after a burst, do not keep its memory for a watch that may be idle for long
 		}
