@@ -39,6 +39,7 @@ var groups = []struct {
 	{"footprint", footprint},
 	{"quiet", quiet},
 	{"crowd", crowd},
+	{"deletion", deletion},
 	{"probes", probes},
 	{"kill", kill},
 	{"api", api},
