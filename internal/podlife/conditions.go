@@ -38,7 +38,7 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	out := s.foreign()
 	out = append(out, s.resizeConditions()...)
 	add := func(c v1.PodCondition) {
-		c.ObservedGeneration = s.Pod.Generation
+		c.ObservedGeneration = s.observed
 		out = append(out, c)
 	}
 	switch s.Stop.Why {

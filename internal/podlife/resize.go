@@ -43,7 +43,9 @@ func (s *State) Given() *v1.Pod { return s.given }
 // takePod takes the pod as it is wanted now.
 func (s *State) takePod(p *v1.Pod) {
 	s.Pod = p
-	s.given = s.Granted.Over(p)
+	if s.given = s.Granted.Over(p); s.given == p {
+		s.observed = p.Generation
+	}
 	s.syncContainers()
 }
 
@@ -58,6 +60,7 @@ func (m *mover) takeAllocated(e Allocated) {
 	if m.Stage > Running {
 		return
 	}
+	m.observed = e.Pod.Generation
 	if e.Reason == "" {
 		m.grant(e.Pod)
 		m.Pending, m.resizeRetry = nil, retry{}

@@ -158,6 +158,7 @@ func (s *State) restoreGrant(saved *Saved) {
 			}
 		}
 	}
+	s.observed = s.Pod.Status.ObservedGeneration
 	s.takePod(s.Pod)
 }
 

@@ -91,8 +91,14 @@ func TestResizeInPlace(t *testing.T) {
 	w.until(time.Second)
 	w.delay = func(Effect) time.Duration { return time.Second }
 	w.step(Desired{Pod: asks(w.state.Pod, 0, resources("200m", "2Mi"))})
+	if st := w.status(); st.ObservedGeneration != 1 {
+		t.Errorf("generation %d is told of before it is judged", st.ObservedGeneration)
+	}
 	w.until(2500 * time.Millisecond) // granted, and on its way
 	st := w.status()
+	if st.ObservedGeneration != 2 {
+		t.Errorf("generation %d is told", st.ObservedGeneration)
+	}
 	if c := condition(st, v1.PodResizeInProgress); c == nil || c.ObservedGeneration != 2 || c.Reason != "" {
 		t.Errorf("while it goes on: %+v", c)
 	}

@@ -199,6 +199,7 @@ type State struct {
 	Pending, Progress *Resize  // the conditions PodResizePending and PodResizeInProgress
 
 	given       *v1.Pod // Pod with Granted over it
+	observed    int64   // the generation that is told: a pod that asks for other resources is told of with the verdict on them
 	asked       int64   // the generation for which Allocate was last asked
 	cgroupAsked *Grant  // what the cgroup is being made for
 	cgroupOf    *Grant  // what it is set to

@@ -14,7 +14,7 @@ import (
 // reports knows what was reported before. Conditions that others own are passed on as the pod has them.
 func Status(s State) v1.PodStatus {
 	out := v1.PodStatus{
-		Phase: s.phase(), ObservedGeneration: s.Pod.Generation, QOSClass: QOS(s.Pod), StartTime: timeOf(s.Start),
+		Phase: s.phase(), ObservedGeneration: s.observed, QOSClass: QOS(s.Pod), StartTime: timeOf(s.Start),
 		NominatedNodeName: s.Pod.Status.NominatedNodeName, ResourceClaimStatuses: s.Pod.Status.ResourceClaimStatuses,
 	}
 	if s.Reject != nil {
