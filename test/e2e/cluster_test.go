@@ -63,6 +63,7 @@ func TestStories(t *testing.T) {
 			"kill9":    cmdKill9,
 			"gone":     cmdGone,
 			"same":     cmdSame,
+			"traces":   cmdTraces,
 			"registry": cmdRegistry,
 			"within":   cmdWithin,
 			"until":    cmdUntil,
@@ -100,6 +101,7 @@ func setup(t *testing.T, env *testscript.Env, podo string) error {
 	c := &cluster{dir: dir, podo: podo, https: ports[0], kubelet: ports[1], podCIDR: fmt.Sprintf("10.%d.%d.0/24", 90+n/200, n%200)}
 	c.fault = t.Errorf
 	env.Values[clusterKey{}] = c
+	env.Values[tracesKey{}] = &map[string]int{}
 	images, err := filepath.Abs("../../bin/images")
 	if err != nil {
 		return err
