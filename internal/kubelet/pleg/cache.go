@@ -44,11 +44,14 @@ func (g *Generator) note(owner labels.Owner, part podlife.Observed) {
 }
 
 // removed takes a container or a sandbox out of the cache; false when it was thought to run, or is not known: then something happened
-// that was not told of.
+// that was not told of. False too while the pod is being inspected, whose answer may still have what was removed.
 func (g *Generator) removed(uid types.UID, id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.cache[uid]
+	if _, asking := g.asking[uid]; asking {
+		return false
+	}
 	if k == nil {
 		return true // all of it is gone already
 	}
