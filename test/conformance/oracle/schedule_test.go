@@ -149,7 +149,7 @@ func (c cluster) differ(ctx context.Context, theirs []fwk.Plugin) []Difference {
 						up = verdict(s.Code() == fwk.UnschedulableAndUnresolvable, s.Reasons())
 					}
 				}
-				for _, mine := range plugins.Default().Filters {
+				for _, mine := range plugins.Default(nil).Filters {
 					if mine.Name() != plugin.Name() {
 						continue
 					}
@@ -198,7 +198,7 @@ func (c cluster) differScores(ctx context.Context, plugin fwk.ScorePlugin, infos
 	}
 	ours := make([]int64, len(infos))
 	found := false
-	for _, mine := range plugins.Default().Scores {
+	for _, mine := range plugins.Default(nil).Scores {
 		if mine.Name() != plugin.Name() {
 			continue
 		}
