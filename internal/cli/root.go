@@ -53,7 +53,8 @@ func newRoot() *cobra.Command {
   podo kubectl get pods -A             use it (any stock kubectl works too: export KUBECONFIG=$(podo kubeconfig --path))
   podo timeline pod/NAME               see every stage of a pod's life, with times
   podo why pod/NAME                    see why a pod is not running
-  podo agent --server ... --token ...  make another machine a node of it
+  podo token create                    print the command that makes another machine a node of it
+  podo agent --server ... --token ...  that command
   podo down                            stop everything; the next up brings it back`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
