@@ -1,6 +1,6 @@
 // Package follow keeps a node's view of the cluster by API watches, with what the Node authorizer grants a kubelet and no more: the pods
-// bound to the node, its Node, Services, RuntimeClasses and trust bundles as they come; Secrets and ConfigMaps one by one while a pod of the node refers
-// to them, each by a watch of that single object; claims and their volumes by reading, for which alone there is a right.
+// bound to the node, its Node, Services, RuntimeClasses and trust bundles as they come; Secrets and ConfigMaps one by one while a pod of
+// the node refers to them, each by a watch of that single object; claims and their volumes by reading, for which alone there is a right.
 //
 //	pod seen ──► what it refers to is asked for ──► all of it there, or Patience over ──► pod in the view
 //	pod gone ──► out of the view, and with it what nobody else refers to
@@ -96,21 +96,18 @@ func (f *Follower) Run(ctx context.Context, ready func()) error {
 		clear(f.references)
 		clear(f.pods)
 	}()
-	own := func(k view.Key) bool { return k.Name == f.c.Node }
-	pods := newSink(podSink{f})
-	whole := []*sink{
-		pods,
-		newSink(part{f.c.Feed, nodeKind, own}),
-		newSink(part{f.c.Feed, serviceKind, anywhere}),
-		newSink(part{f.c.Feed, runtimeKind, anywhere}),
-		newSink(part{f.c.Feed, bundleKind, anywhere}),
+	var all []*sink
+	whole := func(r schema.GroupResource, fields string, sample runtime.Object, t taker) {
+		all = append(all, newSink(t))
+		f.reflect(r, "", fields, sample, all[len(all)-1])
 	}
-	f.reflect(podKind, "", fieldOfNode+f.c.Node, &v1.Pod{}, whole[0])
-	f.reflect(nodeKind, "", fieldOfName+f.c.Node, &v1.Node{}, whole[1])
-	f.reflect(serviceKind, "", "", &v1.Service{}, whole[2])
-	f.reflect(runtimeKind, "", "", nil, whole[3])
-	f.reflect(bundleKind, "", "", nil, whole[4])
-	for _, s := range whole {
+	as := func(r schema.GroupResource, within func(view.Key) bool) part { return part{f.c.Feed, r, within} }
+	whole(podKind, fieldOfNode+f.c.Node, &v1.Pod{}, podSink{f})
+	whole(nodeKind, fieldOfName+f.c.Node, &v1.Node{}, as(nodeKind, func(k view.Key) bool { return k.Name == f.c.Node }))
+	for _, r := range []schema.GroupResource{serviceKind, runtimeKind, bundleKind} {
+		whole(r, "", nil, as(r, anywhere))
+	}
+	for _, s := range all {
 		select {
 		case <-s.synced:
 		case <-ctx.Done():
