@@ -54,6 +54,7 @@ func (k *kubeletRun) buildServer() error {
 		Healthy:   k.kubelet.Healthy,
 		Configz:   func() any { return c },
 		Flags:     func() map[string]string { return p.cfg.Flags },
+		Granted:   k.granted,
 		Version:   kubernetesVersion,
 		PodLogs:   c.PodLogsDir, Checkpoints: checkpoints,
 		Debugging: kubeletserver.Debugging{
@@ -69,6 +70,17 @@ func (k *kubeletRun) buildServer() error {
 		},
 	})
 	return err
+}
+
+// granted are the pods with the resources that they were granted.
+func (k *kubeletRun) granted() []*v1.Pod {
+	var out []*v1.Pod
+	for _, s := range k.kubelet.Workers() {
+		if s.Given != nil {
+			out = append(out, s.Given)
+		}
+	}
+	return out
 }
 
 // podsUsage is what all pods together use of the processors, in nanoseconds, and of the memory.

@@ -50,27 +50,34 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 // allocatedPods tells what the kubelet has granted each pod, which is not what the API says while a pod is being resized.
 func (s *Server) allocatedPods(w http.ResponseWriter, _ *http.Request) {
 	list := podList()
-	for _, p := range s.cfg.Pods.Pods() {
-		list.Items = append(list.Items, *s.granted(p))
+	for _, p := range s.granted() {
+		list.Items = append(list.Items, *bare(p))
 	}
 	writeJSON(w, list)
 }
 
 func (s *Server) allocatedPod(w http.ResponseWriter, r *http.Request) {
-	pod := s.cfg.Pods.Pod(r.PathValue("namespace"), r.PathValue("pod"))
-	if uid := r.PathValue("uid"); pod == nil || uid != "" && uid != string(pod.UID) {
-		http.Error(w, "pod not found", http.StatusNotFound)
-		return
+	namespace, name, uid := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("uid")
+	for _, p := range s.granted() {
+		if p.Namespace == namespace && p.Name == name && (uid == "" || uid == string(p.UID)) {
+			out := bare(p)
+			out.APIVersion, out.Kind = "v1", "Pod"
+			writeJSON(w, out)
+			return
+		}
 	}
-	out := s.granted(pod)
-	out.APIVersion, out.Kind = "v1", "Pod"
-	writeJSON(w, out)
+	http.Error(w, "pod not found", http.StatusNotFound)
 }
 
-func (s *Server) granted(p *v1.Pod) *v1.Pod {
+func (s *Server) granted() []*v1.Pod {
 	if s.cfg.Granted != nil {
-		p = s.cfg.Granted(p)
+		return s.cfg.Granted()
 	}
+	return s.cfg.Pods.Pods()
+}
+
+// bare is a pod without its status, which is not about what it was granted.
+func bare(p *v1.Pod) *v1.Pod {
 	out := *p
 	out.Status = v1.PodStatus{}
 	return &out

@@ -181,10 +181,10 @@ func TestDebuggingIsClosedByParts(t *testing.T) {
 func TestCheckpointAndGrant(t *testing.T) {
 	g := newRig(t, func(c *Config) {
 		c.Checkpoints = "/var/lib/x"
-		c.Granted = func(p *v1.Pod) *v1.Pod {
-			p = p.DeepCopy()
+		c.Granted = func() []*v1.Pod {
+			p := pod().DeepCopy()
 			p.Spec.Containers[0].Image = "granted"
-			return p
+			return []*v1.Pod{p}
 		}
 	})
 	g.pods.list = []*v1.Pod{pod()}

@@ -66,8 +66,8 @@ type Config struct {
 	Healthy func() error
 	// Configz returns the KubeletConfiguration in use; nil: /configz is not there.
 	Configz func() any
-	// Granted returns the pod with the resources that it was granted; nil: as the pod says.
-	Granted func(*v1.Pod) *v1.Pod
+	// Granted are the pods with the resources that they were granted; nil: as the pods say.
+	Granted func() []*v1.Pod
 	// Flags are what the process was started with; nil: /flagz is not there.
 	Flags   func() map[string]string
 	Version string // of Kubernetes, as in v1.37.2
