@@ -10,8 +10,11 @@ const hugeExponent = 5
 func Tame(data []byte) (tame []byte) {
 	digit := false
 	for i := 0; i < len(data); {
-		c, n := character(data[i:])
-		if (c == 'e' || c == 'E') && digit && huge(data[i+n:]) {
+		c, n := data[i], 1 // every body passes here: escapes are looked at apart
+		if c == '\\' {
+			c, n = character(data[i:])
+		}
+		if digit && c|0x20 == 'e' && huge(data[i+n:]) {
 			if tame == nil {
 				tame = append([]byte(nil), data...)
 			}
@@ -21,7 +24,7 @@ func Tame(data []byte) (tame []byte) {
 				copy(tame[i:], `\u0078`)
 			}
 		}
-		digit = c >= '0' && c <= '9' || c == '.'
+		digit = c-'0' < 10 || c == '.'
 		i += n
 	}
 	return tame
