@@ -105,7 +105,7 @@ func (w *nodeWorld) get(resource, name string) *view.Entry {
 // until waits, by the view's own changes of the resource, until ok is true of its object (nil: there is none).
 func (w *nodeWorld) until(resource, name, what string, ok func(*view.Entry) bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		rev := w.view.Snapshot().Rev()
