@@ -15,8 +15,12 @@ import (
 func FuzzBootstrap(f *testing.F) {
 	const id, secret = "abcdef", "0123456789abcdef"
 	for _, seed := range [][3]string{
-		{id + "." + secret, "", ""}, {id + "." + secret + "\n", "system:bootstrappers:x", "2030-01-01T00:00:00Z"}, {"ABCDEF." + secret, "system:masters", "never"},
-		{".", ",", "0"}, {"", "system:bootstrappers:a,system:bootstrappers:b", ""}, {id + "." + secret, "system:bootstrappers:a\nsystem:masters", ""},
+		{id + "." + secret, "", ""},
+		{id + "." + secret + "\n", "system:bootstrappers:x", "2030-01-01T00:00:00Z"},
+		{"ABCDEF." + secret, "system:masters", "never"},
+		{".", ",", "0"},
+		{"", "system:bootstrappers:a,system:bootstrappers:b", ""},
+		{id + "." + secret, "system:bootstrappers:a\nsystem:masters", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}

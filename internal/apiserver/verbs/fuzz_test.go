@@ -98,8 +98,14 @@ func FuzzContinue(f *testing.F) {
 func FuzzSelector(f *testing.F) {
 	kinds := slices.DeleteFunc(registry.All(), func(k *registry.Kind) bool { return k.Unstored })
 	for _, seed := range [][2]string{
-		{"a=b", "metadata.name=x"}, {"a in (b,c),!d,e notin (f)", "spec.nodeName=n,status.phase!=Running"}, {"a==b,c!=d", "metadata.namespace=default,metadata.namespace=x"},
-		{"a in (", "="}, {"x>5,y<1", "involvedObject.kind=Pod"}, {"-", "a\\,b=c\\=d"}, {strings.Repeat("a,", 3000), strings.Repeat("metadata.name=x,", 3000)}, {"\xff=\x00", "type=\xff"},
+		{"a=b", "metadata.name=x"},
+		{"a in (b,c),!d,e notin (f)", "spec.nodeName=n,status.phase!=Running"},
+		{"a==b,c!=d", "metadata.namespace=default,metadata.namespace=x"},
+		{"a in (", "="},
+		{"x>5,y<1", "involvedObject.kind=Pod"},
+		{"-", "a\\,b=c\\=d"},
+		{strings.Repeat("a,", 3000), strings.Repeat("metadata.name=x,", 3000)},
+		{"\xff=\x00", "type=\xff"},
 	} {
 		for i := range kinds {
 			f.Add(uint8(i), seed[0], seed[1])

@@ -98,8 +98,14 @@ func FuzzOptions(f *testing.F) {
 // FuzzImpersonation: headers that want another user name one, or are refused; nobody becomes anybody by a header that is none.
 func FuzzImpersonation(f *testing.F) {
 	for _, seed := range [][3]string{
-		{"Impersonate-User", "ada", "g"}, {"Impersonate-Group", "system:masters", ""}, {"Impersonate-Extra-%2f", "x", "y"}, {"Impersonate-Extra-", "", ""}, {"impersonate-user", "root", ""},
-		{"Impersonate-Uid", "1", ""}, {"Impersonate-Extra-%zz", "x", ""}, {"Impersonate-\xff", "x", ""},
+		{"Impersonate-User", "ada", "g"},
+		{"Impersonate-Group", "system:masters", ""},
+		{"Impersonate-Extra-%2f", "x", "y"},
+		{"Impersonate-Extra-", "", ""},
+		{"impersonate-user", "root", ""},
+		{"Impersonate-Uid", "1", ""},
+		{"Impersonate-Extra-%zz", "x", ""},
+		{"Impersonate-\xff", "x", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}
