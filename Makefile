@@ -96,7 +96,7 @@ sim: ## simulate a cluster with faults; SEED=n replays one
 .PHONY: long
 long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, and simulations of twenty nodes (SEED=n)
 	cd internal/podlife && go test -count=1 -timeout 60m -run 'TestInvariants|TestRestartChangesNothing' -rapid.checks=100000
-	go test -count=1 -timeout 60m ./internal/sim -run TestManyNodes -seed=$(SEED) -steps=$(STEPS)
+	go test -count=1 -timeout 60m ./internal/sim -run TestManyNodes -seed=$(if $(filter-out 0,$(SEED)),$(SEED),1) -steps=$(STEPS)
 
 .PHONY: e2e
 e2e: build images ## stories on real containers: needs root (RUN=regexp for some)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -371,7 +372,7 @@ func (k *kubeletRun) buildPodModules(ctx context.Context) (err error) {
 	k.specs, err = spec.New(spec.Config{
 		Node: p.cfg.NodeName, LogDir: c.PodLogsDir, Files: p.node.host, Objects: objs, Volumes: k.volumes, Images: p.node.runtime,
 		Facts: k.facts, Machine: k.machine, Services: objs.Services, Volume: k.images.EnsureVolume, Event: k.event, Logger: k.log().of("spec"),
-		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: c.ClusterDomain, ResolvConf: resolv},
+		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: cmp.Or(c.ClusterDomain, "cluster.local"), ResolvConf: resolv},
 		SeccompDir: filepath.Join(p.dirs.Kubelet(), "seccomp"), SandboxSeccomp: sandboxSeccomp,
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
 		QuotaPeriod: c.CPUCFSQuotaPeriod.Duration,

@@ -201,17 +201,21 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		}
 	}
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
-	if c.Prev.isReset() {
-		if len(mine) == 0 {
-			return
-		}
-		mine = append(mine, *c.Prev)
-	}
-	if told := s.told(c); len(mine) == 0 && told != nil {
+	switch told := s.told(c); {
+	case told == nil:
+	case told.isReset() && c.Prev == nil:
+		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
+	case !told.isReset() && len(mine) == 0:
 		mine = append(mine, *told)
 	}
 	if len(mine) == 0 {
+		if c.Stage == BackOff && c.Reason == crashLoop { // of what it was waiting nobody knows any more
+			c.Stage, c.Reason, c.Message = Waiting, "", ""
+		}
 		return
+	}
+	if c.Prev.isReset() {
+		mine = append(mine, *c.Prev)
 	}
 	c.Cur, c.knownAt = &mine[0], now
 	used[c.Cur.ID] = true

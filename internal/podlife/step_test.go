@@ -706,3 +706,38 @@ func TestSandboxThatCannotBeDescribed(t *testing.T) {
 		t.Fatalf("%+v", w.events)
 	}
 }
+
+// A kubelet that comes back to a runtime that has nothing of a container in back-off any more, not even what the API was told, begins
+// with it anew.
+func TestNothingLeftToWaitFor(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	m := &p.Spec.Containers[0]
+	always := v1.ContainerRestartPolicyAlways
+	m.RestartPolicy, m.RestartPolicyRules = &always, []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+	w := newWorld(t, p)
+	w.run = func(_ string, attempt uint32) behaviour {
+		switch attempt {
+		case 0:
+			return behaviour{d: time.Second, code: 42}
+		case 1, 2:
+			return behaviour{d: time.Second, code: 1}
+		}
+		return behaviour{}
+	}
+	w.step(Tick{})
+	w.until(5 * time.Second)
+	if st := w.cstatus("m"); st.State.Waiting == nil || st.State.Waiting.Reason != "CrashLoopBackOff" {
+		t.Fatalf("%+v", st)
+	}
+	pod := p.DeepCopy() // the API was told nothing
+	w.state = Restore(w.cfg, pod, w.saved, Observed{At: w.now}, w.now)
+	w.boxes, w.cons = nil, map[string]*Instance{}
+	w.step(Desired{Pod: pod})
+	w.until(time.Minute)
+	if st := w.cstatus("m"); st.State.Running == nil {
+		t.Fatalf("%+v\n%s", st, w.tail())
+	}
+}

@@ -98,7 +98,7 @@ func checkSpace(dataDir string) error {
 
 // checkAddresses refuses pod ranges that an interface of this machine, other than our bridge, already has.
 func checkAddresses(pods []netip.Prefix, bridge string) error {
-	links, err := netlink.LinkList()
+	links, err := whole(netlink.LinkList)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func checkAddresses(pods []netip.Prefix, bridge string) error {
 		if l.Attrs().Name == bridge {
 			continue
 		}
-		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		addrs, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
 		if err != nil {
 			continue // it went away
 		}
@@ -126,6 +126,16 @@ func checkAddresses(pods []netip.Prefix, bridge string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// whole asks the kernel for a list again when what is listed changed meanwhile. On a machine where that never ends, what was had counts.
+func whole[T any](list func() ([]T, error)) (out []T, err error) {
+	for range 10 {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // hasSysResource tells whether this process may lower OOM scores, which runc does for containers.

@@ -138,7 +138,7 @@ func ensureBridge(name, id string, mtu int) error {
 
 // routeMTU is the MTU of the way out, which pods must not exceed; 0 when there is no default route.
 func routeMTU() int {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return 0
 	}

@@ -61,6 +61,7 @@ func TestStories(t *testing.T) {
 			"kubectl":  cmdKubectl,
 			"up":       cmdUp,
 			"kill9":    cmdKill9,
+			"dead":     cmdDead,
 			"gone":     cmdGone,
 			"same":     cmdSame,
 			"traces":   cmdTraces,

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,15 +45,32 @@ func cmdKill9(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(kill9(pid))
 }
 
-// kill9 kills and waits for the end by pidfd: no polling, no other process of the same number.
-func kill9(pid int) error {
+// dead podo: wait until it has ended by itself.
+func cmdDead(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 || args[0] != "podo" {
+		ts.Fatalf("usage: dead podo")
+	}
+	pid, err := pidFile(filepath.Join(of(ts).dir, "lock"))
+	ts.Check(err)
+	if err := ended(pid, 0); !errors.Is(err, unix.ESRCH) {
+		ts.Check(err)
+	}
+}
+
+// kill9 kills and waits for the end.
+func kill9(pid int) error { return ended(pid, unix.SIGKILL) }
+
+// ended sends a signal, if there is one, and waits for the end by pidfd: no polling, no other process of the same number.
+func ended(pid int, signal unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		return err
+	if signal != 0 {
+		if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil {
+			return err
+		}
 	}
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
@@ -61,7 +79,7 @@ func kill9(pid int) error {
 			continue
 		}
 		if err != nil || n == 0 {
-			return fmt.Errorf("process %d has not ended 10 s after SIGKILL: %v", pid, err)
+			return fmt.Errorf("process %d has not ended within 10 s: %v", pid, err)
 		}
 		return nil
 	}
