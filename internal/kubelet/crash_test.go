@@ -21,11 +21,13 @@ func boundaries(t *testing.T, nth int64) (passed int64, name string) {
 	synctest.Test(t, func(t *testing.T) {
 		var count atomic.Int64
 		var crashed atomic.Bool
+		var at atomic.Value
+		at.Store("")
 		var r *kubelettest.Rig
 		r = kubelettest.NewRig(t, func(c *kubelet.Config) {
 			c.Reached = func(point string) {
 				if count.Add(1) == nth {
-					name = point
+					at.Store(point)
 					crashed.Store(true)
 					r.Crash()
 				}
@@ -40,8 +42,9 @@ func boundaries(t *testing.T, nth int64) (passed int64, name string) {
 				if crashed.Swap(false) {
 					r.Restart()
 				}
-				oneOfEach(t, r, name)
+				oneOfEach(t, r, at.Load())
 			}
+			name = at.Load().(string)
 		}
 		r.API.Create(livelyPod())
 		pass(6500 * time.Millisecond)
@@ -78,7 +81,7 @@ func livelyPod() *v1.Pod {
 	return p
 }
 
-func oneOfEach(t *testing.T, r *kubelettest.Rig, name string) {
+func oneOfEach(t *testing.T, r *kubelettest.Rig, name any) {
 	t.Helper()
 	running := map[string]bool{}
 	for _, c := range r.Runtime.Containers() {
