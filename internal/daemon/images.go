@@ -62,7 +62,8 @@ func (k *kubeletRun) buildImages(ctx context.Context, objs objects.Reader) (err 
 		Runtime: p.node.runtime, Secrets: objs, Event: k.event, Append: k.append, Logger: k.log().of("images"),
 		MaxParallel: config.ParallelPulls(c), PullsPerSecond: int(*c.RegistryPullQPS), Burst: int(c.RegistryBurst),
 		Records: k.pulled, Plugins: plugins, NodeDirs: append(dirs, "/"),
-		Wanted: func(image string) { k.imageGC.Wanted(image) },
+		Fetching: p.node.runtime.Fetching,
+		Wanted:   func(image string) { k.imageGC.Wanted(image) },
 	})
 	return err
 }

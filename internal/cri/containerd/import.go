@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	contentapi "github.com/containerd/containerd/api/services/content/v1"
 	leasesapi "github.com/containerd/containerd/api/services/leases/v1"
 	transferapi "github.com/containerd/containerd/api/services/transfer/v1"
 	"github.com/containerd/containerd/api/types"
@@ -154,6 +155,19 @@ func anyOf(v any) (*anypb.Any, error) {
 		return nil, err
 	}
 	return &anypb.Any{TypeUrl: a.GetTypeUrl(), Value: a.GetValue()}, nil
+}
+
+// Fetching is how much of what containerd is fetching now it has, of all pulls together. Layers that are whole, or not begun, are not
+// in it.
+func (c *Client) Fetching(ctx context.Context) (done, total int64, err error) {
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, criNamespace), callLimit)
+	defer cancel()
+	r, err := contentapi.NewContentClient(c.conn).ListStatuses(ctx, &contentapi.ListStatusesRequest{})
+	for _, s := range r.GetStatuses() {
+		done += s.GetOffset()
+		total += s.GetTotal()
+	}
+	return done, total, failed("ListStatuses", err)
 }
 
 // awaitImage waits until the CRI knows an image that containerd has stored. It learns of it by an event inside containerd, which has no

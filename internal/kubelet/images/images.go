@@ -49,6 +49,8 @@ type Config struct {
 	Records               *pulled.Records   // nil: whoever may run a pod here may have every image that is here
 	// NodeDirs are folders with the node's own Docker configuration, which all its pods share: the kubelet's, then homes.
 	NodeDirs []string
+	// Fetching is how much the runtime has fetched, and of how much, of what it is fetching now, in bytes; nil: it does not tell.
+	Fetching func(ctx context.Context) (done, total int64, err error)
 	// Wanted is told of each image that a container is about to be created from, so that it is not collected; may be nil.
 	Wanted func(image string)
 	Now    func() time.Time // nil: time.Now
@@ -171,7 +173,7 @@ func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pull
 		}
 	}
 	m.record(pod, c, stage, "pulling", "")
-	if !p.await(ctx, p.done) {
+	if !m.awaitEnd(ctx, p, pod, c) {
 		return "", ctx.Err() // the pod was stopped: nothing failed
 	}
 	if p.err != nil {
@@ -186,6 +188,38 @@ func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pull
 		timeline.Field{Key: "bytes", Value: strconv.FormatUint(p.size, 10)},
 		timeline.Field{Key: "ms", Value: strconv.FormatInt(total.Milliseconds(), 10)})
 	return p.ref, nil
+}
+
+// progressEvery is between two records of a pull that takes long.
+const progressEvery = 10 * time.Second
+
+// awaitEnd waits for a pull's end and records meanwhile how far it is, as long as it is the only one: of several, the runtime does not
+// tell which fetches what. It says false when ctx ends before.
+func (m *Manager) awaitEnd(ctx context.Context, p *pull, pod *v1.Pod, c *v1.Container) bool {
+	if m.c.Fetching == nil {
+		return p.await(ctx, p.done)
+	}
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.done:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		alone := len(m.pulls) == 1
+		m.mu.Unlock()
+		if !alone {
+			continue
+		}
+		if done, total, err := m.c.Fetching(ctx); err == nil && total > 0 {
+			m.record(pod, c, "pulling", "pulling", "", timeline.Field{Key: "fetched", Value: strconv.FormatInt(done, 10)},
+				timeline.Field{Key: "of", Value: strconv.FormatInt(total, 10)})
+		}
+	}
 }
 
 // credentials are who the pod may be at the repository: by its pull secrets, then by the node's own configuration, then by what plug-ins

@@ -113,7 +113,7 @@ func newNodeOf(t *testing.T, c Config) *node {
 	t.Helper()
 	n := &node{}
 	m, err := New(Config{
-		Runtime: c.Runtime, Secrets: c.Secrets, PullsPerSecond: c.PullsPerSecond, Burst: c.Burst, Records: c.Records, Plugins: c.Plugins, NodeDirs: c.NodeDirs,
+		Runtime: c.Runtime, Secrets: c.Secrets, PullsPerSecond: c.PullsPerSecond, Burst: c.Burst, Records: c.Records, Plugins: c.Plugins, NodeDirs: c.NodeDirs, Fetching: c.Fetching,
 		Logger: slog.New(slog.DiscardHandler), MaxParallel: c.MaxParallel,
 		Event: func(_ *v1.Pod, container, kind, reason, message string) {
 			n.mu.Lock()
@@ -415,6 +415,23 @@ func TestWaitingForASlotIsRecorded(t *testing.T) {
 		want := []string{"x ->pulling", "y ->queued", "x pulling->pulled  bytes=1234 ms=1000", "y queued->pulling", "y pulling->pulled  bytes=1234 ms=2000"}
 		if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(n.records)), want) {
 			t.Errorf("records %q", n.records)
+		}
+	})
+}
+
+func TestALongPullTellsHowFarItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{have: map[string]*runtimev1.Image{}, delay: 25 * time.Second}
+		begin := time.Now()
+		n := newNodeOf(t, Config{Runtime: r, Secrets: secrets{}, Fetching: func(context.Context) (int64, int64, error) {
+			return int64(time.Since(begin).Seconds()), 25, nil
+		}})
+		if _, err := n.Ensure(context.Background(), &v1.Pod{}, wants("x", v1.PullIfNotPresent), nil); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"x ->pulling", "x pulling->pulling  fetched=10 of=25", "x pulling->pulling  fetched=20 of=25", "x pulling->pulled  bytes=1234 ms=25000"}
+		if !slices.Equal(n.records, want) {
+			t.Errorf("records %q, want %q", n.records, want)
 		}
 	})
 }
