@@ -26,8 +26,8 @@ import (
 //	      └──────────────────────────────────────────────┘
 //
 // So usage is exact however many create at once, and nothing is left charged when a creation fails. Creations under the same quotas
-// would meet in that condition and all but one would have to try again: they are committed together instead (type together). Without
-// a quota there is no crowd and no condition.
+// would meet in that condition and all but one would have to try again: they take turns instead (type turns). Without a quota there are no
+// turns and no condition.
 //
 // A quota bounds nothing until the quota controller has counted once. Creations that are on their way meanwhile are not missed: they
 // require the quota as they saw it, and those that did not see it at all require their namespace, which a new quota writes anew.
@@ -37,7 +37,7 @@ type ResourceQuota struct {
 	Limited []quota.Limited
 	Now     func() time.Time // default time.Now
 
-	together together
+	turns turns
 }
 
 var (
@@ -78,7 +78,7 @@ func (r *ResourceQuota) Validate(ctx context.Context, a *Attributes) error {
 		return nil
 	case creates:
 		a.Through(func(ctx context.Context, txn Txn, conds []store.Cond, ops []store.Op) (store.TxnResult, error) {
-			return r.together.commit(ctx, r, &creation{a: a, write: w, txn: txn, conds: conds, ops: ops})
+			return r.turns.commit(ctx, r, &creation{a: a, write: w, txn: txn, conds: conds, ops: ops})
 		})
 		return nil
 	}
