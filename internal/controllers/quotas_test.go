@@ -156,6 +156,14 @@ func TestAHundredCreatorsUnderAQuota(t *testing.T) {
 		}
 		w.usedIs("q", "pods 37/37, requests.cpu 37/100")
 		w.usedIs("other", "requests.cpu 37/50")
+		// No two at one revision: a watch resumes behind one.
+		at := map[int64]string{}
+		for e := range w.view.Snapshot().All(client.Pods.At("", "").Resource, "default", view.Key{}) {
+			if other := at[e.Rev]; other != "" {
+				t.Errorf("%s and %s share revision %d", e.Key.Name, other, e.Rev)
+			}
+			at[e.Rev] = e.Key.Name
+		}
 	})
 }
 
