@@ -3,6 +3,7 @@ package registry_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ var hugeExponent = regexp.MustCompile(`[eE][+-]?0*[0-9]{5}`)
 func FuzzQuantity(f *testing.F) {
 	for _, seed := range []string{
 		"", "0", "-0", "1", "100m", "1Gi", "1e3", "1E", "0.0000000001", "9223372036854775808", "-1n", ".5", "1.", "+1", "1ki", "1KI", "١", "1 ",
-		"1e-9999", "0x10", "1_000", strings.Repeat("9", 400), strings.Repeat("0", 4000) + "1",
+		"1e-9999", "100000000000000000000000", "0x10", "1_000", strings.Repeat("9", 400), strings.Repeat("0", 4000) + "1",
 	} {
 		f.Add(seed)
 	}
@@ -85,16 +86,24 @@ func FuzzQuantity(f *testing.F) {
 		if err != nil {
 			return
 		}
+		cpu, memory, size := q.DeepCopy(), q.DeepCopy(), q.DeepCopy() // decoded each by itself; copies would share what is large
 		pod := &v1.Pod{Spec: v1.PodSpec{
-			Containers: []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: q}, Requests: v1.ResourceList{v1.ResourceMemory: q}}}},
-			Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &q}}}},
+			Containers: []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: cpu}, Requests: v1.ResourceList{v1.ResourceMemory: memory}}}},
+			Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}},
 		}}
 		pod.Namespace, pod.Name = "default", "p"
 		k.Default(pod)
 		create(k, pod)
-		again, err := resource.ParseQuantity(q.String())
-		if err != nil || again.Cmp(q) != 0 {
-			t.Errorf("%q is %s, and that is %s: %v", text, &q, &again, err)
+		if q.CmpInt64(math.MaxInt64) > 0 || q.CmpInt64(math.MinInt64) < 0 {
+			return // the library has no suffix for it, and writes another number, as it does for upstream
+		}
+		for name, is := range map[string]resource.Quantity{
+			"the size": *pod.Spec.Volumes[0].EmptyDir.SizeLimit, "the memory": pod.Spec.Containers[0].Resources.Requests[v1.ResourceMemory], "itself": q,
+		} {
+			again, err := resource.ParseQuantity(is.String())
+			if err != nil || again.Cmp(is) != 0 {
+				t.Errorf("%q: %s is %s, and that is %s: %v", text, name, &is, &again, err)
+			}
 		}
 	})
 }
@@ -127,7 +136,11 @@ func FuzzFieldPath(f *testing.F) {
 		if env := refused["spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"]; !env && !strings.HasPrefix(path, "metadata.") && !strings.HasPrefix(path, "spec.") && !strings.HasPrefix(path, "status.") {
 			t.Error(fmt.Sprintf("%q is a field of a pod", path))
 		}
-		if file := refused["spec.volumes[0].downwardAPI.items[1].path"]; !file && (path == "" || strings.HasPrefix(path, "/") || path == ".." || strings.HasPrefix(path, "../")) {
+		file := false // upstream does not say which item it is
+		for at := range refused {
+			file = file || strings.HasPrefix(at, "spec.volumes[0].downwardAPI") && strings.HasSuffix(at, "path")
+		}
+		if !file && (path == "" || strings.HasPrefix(path, "/") || path == ".." || strings.HasPrefix(path, "../")) {
 			t.Errorf("%q is a file of a volume", path)
 		}
 	})
