@@ -229,9 +229,14 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	}
 	switch c.Cur.State {
 	case InstanceRunning:
-		c.Stage, c.hookDone = Up, true
+		c.Stage, c.hookDone, c.Attempt = Up, true, c.Cur.Attempt
 		s.restoreProbes(c)
 	case InstanceCreated:
+		if begun { // it was given up, and is still there
+			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
+			c.Cur, c.Prev = c.Prev, nil
+			return
+		}
 		c.Stage = Created
 	case InstanceExited:
 		if !begun && c.Stage != BackOff {
