@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,19 +16,18 @@ import (
 )
 
 // boundaries runs a pod through its whole life, with an init container, a sidecar, hooks and a container that is restarted once, and
-// ends the kubelet without warning at the nth boundary of an effect that it passes; 0 is never. It returns how many it passed, and the
-// name of that one.
-func boundaries(t *testing.T, nth int64) (passed int64, name string) {
+// ends the kubelet without warning at the nth boundary of that name; nth 0 is never. It returns how many of each name it passed.
+func boundaries(t *testing.T, name string, nth int) map[string]int {
+	passed := map[string]int{}
 	synctest.Test(t, func(t *testing.T) {
-		var count atomic.Int64
+		var mu sync.Mutex
 		var crashed atomic.Bool
-		var at atomic.Value
-		at.Store("")
 		var r *kubelettest.Rig
 		r = kubelettest.NewRig(t, func(c *kubelet.Config) {
 			c.Reached = func(point string) {
-				if count.Add(1) == nth {
-					at.Store(point)
+				mu.Lock()
+				defer mu.Unlock()
+				if passed[point]++; point == name && passed[point] == nth {
 					crashed.Store(true)
 					r.Crash()
 				}
@@ -42,9 +42,8 @@ func boundaries(t *testing.T, nth int64) (passed int64, name string) {
 				if crashed.Swap(false) {
 					r.Restart()
 				}
-				oneOfEach(t, r, at.Load())
+				oneOfEach(t, r, name)
 			}
-			name = at.Load().(string)
 		}
 		r.API.Create(livelyPod())
 		pass(6500 * time.Millisecond)
@@ -64,9 +63,8 @@ func boundaries(t *testing.T, nth int64) (passed int64, name string) {
 			t.Errorf("%s: left: %d containers, %d sandboxes, %d with volumes, %d cgroups, %d remembered, %d workers", name, len(r.Runtime.Containers()),
 				len(r.Runtime.Sandboxes()), r.Volumes.Mounted(), r.Cgroups.Count(), r.Checkpoints.Len(), len(r.Kubelet.Workers()))
 		}
-		passed = count.Load()
 	})
-	return passed, name
+	return passed
 }
 
 func livelyPod() *v1.Pod {
@@ -81,7 +79,7 @@ func livelyPod() *v1.Pod {
 	return p
 }
 
-func oneOfEach(t *testing.T, r *kubelettest.Rig, name any) {
+func oneOfEach(t *testing.T, r *kubelettest.Rig, name string) {
 	t.Helper()
 	running := map[string]bool{}
 	for _, c := range r.Runtime.Containers() {
@@ -94,18 +92,17 @@ func oneOfEach(t *testing.T, r *kubelettest.Rig, name any) {
 
 // A kubelet that is killed at any boundary of any effect changes nothing for the pod: it comes to run, once, and goes without a trace.
 func TestKilledAtEveryBoundary(t *testing.T) {
-	last, _ := boundaries(t, 0)
-	if last < 40 {
-		t.Fatalf("only %d boundaries", last)
-	}
-	kinds := map[string]bool{}
-	for n := int64(1); n <= last && !t.Failed(); n++ {
-		_, name := boundaries(t, n)
-		kinds[name] = true
+	all := boundaries(t, "", 0)
+	for name, times := range all {
+		for n := 1; n <= times && !t.Failed(); n++ {
+			if got := boundaries(t, name, n); got[name] < n {
+				t.Errorf("%s was passed %d times only", name, got[name])
+			}
+		}
 	}
 	for _, effect := range strings.Fields("Admit EnsureCgroup MountVolumes CreateSandbox PullImage CreateContainer StartContainer RunHook StopContainer " +
 		"UnmountVolumes StopSandbox RemoveCgroup RemoveSandbox Save Tell WakeAt") {
-		if !kinds[effect+".before"] {
+		if all[effect+".before"] == 0 {
 			t.Error("never killed before " + effect)
 		}
 	}
