@@ -205,9 +205,8 @@ func TestASecretsImageOpensToWhoeverCanShowIt(t *testing.T) {
 	want(podOf("three"), "public:1", v1.PullIfNotPresent, "", "public:1 ")
 	want(podOf("two", "wrong"), "public:1", v1.PullIfNotPresent, "", "")
 	// The same content under a name that somebody imported is still his; by its id it is nobody's.
-	same := *p.have[d.host+"/secret/a:1"]
-	same.RepoTags = []string{d.host + "/imported:1"}
-	p.have[d.host+"/imported:1"], p.have[d.host+"/other:1"] = &same, &same
+	same := &runtimev1.Image{Id: p.have[d.host+"/secret/a:1"].Id, RepoTags: []string{d.host + "/imported:1"}}
+	p.have[d.host+"/imported:1"], p.have[d.host+"/other:1"] = same, same
 	want(podOf("two"), "imported:1", v1.PullNever, "", "")
 	want(podOf("two"), "other:1", v1.PullNever, "ErrImageNeverPull", "")
 	// A restart of the kubelet forgets nothing.
