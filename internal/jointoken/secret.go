@@ -16,7 +16,7 @@ import (
 // A bootstrap token is a Secret of this type in kube-system, with this prefix before the token's id.
 const (
 	SecretType   v1.SecretType = "bootstrap.kubernetes.io/token"
-	SecretPrefix               = "bootstrap-token-"
+	SecretPrefix string        = "bootstrap-token-"
 )
 
 const usagePrefix = "usage-bootstrap-"

@@ -207,7 +207,8 @@ func TestInvariants(t *testing.T) {
 }
 
 // A restart between events changes nothing: the same effects at the same times, the same events for users and the same status
-// as without it. What may be repeated are questions and acquisitions.
+// as without it. What may be repeated are questions and acquisitions; among them the image of a container that waits for its
+// turn or for room: that it was there is not saved, which would write a file for most pods as they start, and it may be gone.
 func TestRestartChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := drawPod(t)
@@ -285,7 +286,7 @@ func TestRestartChangesNothing(t *testing.T) {
 func story(w *world) []string {
 	out := slices.DeleteFunc(slices.Clone(w.trace), func(l string) bool {
 		return strings.Contains(l, "--- restart") || strings.Contains(l, "do admit") || strings.Contains(l, "do stop/") || strings.Contains(l, "do sweep/") ||
-			strings.Contains(l, "/PreStop {") ||
+			strings.Contains(l, "/PreStop {") || strings.Contains(l, "do again ") ||
 			strings.Contains(l, "do allocate") || strings.Contains(l, "do resize")
 	})
 	// Those that are killed at one moment end in no order.

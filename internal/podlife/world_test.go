@@ -30,6 +30,7 @@ type world struct {
 	done   map[string]bool // sandbox/name that ended well
 	term0  bool            // TERM ends containers with 0
 	after  func()          // called after each step, when set
+	pulled map[string]bool // containers whose image was there when the kubelet ended: it is asked for once more
 
 	limits map[string]amounts   // of containers, by id
 	full   func(*v1.Pod) string // why the node has no room for what a pod asks for; nil is room for all
@@ -119,8 +120,11 @@ func (w *world) begin(e Effect) {
 		}
 		return
 	}
-	switch e.(type) {
+	switch x := e.(type) {
 	case Observe, EnsureCgroup, MountVolumes:
+	case PullImage:
+		w.trace = append(w.trace, fmt.Sprintf("%s do %s%s %+v", w.rel(), either(w.pulled[x.Container], "again ", ""), e.Key(), e))
+		delete(w.pulled, x.Container)
 	default:
 		w.trace = append(w.trace, fmt.Sprintf("%s do %s %+v", w.rel(), e.Key(), e))
 	}
@@ -409,6 +413,12 @@ func (w *world) restart(lost func(Effect) bool) {
 		pod = w.state.Pod
 	}
 	removed := w.state.Removed
+	w.pulled = map[string]bool{}
+	for i := range w.state.Containers {
+		if c := &w.state.Containers[i]; c.Stage == Pulled {
+			w.pulled[c.Name] = true
+		}
+	}
 	w.trace = append(w.trace, w.rel()+" --- restart")
 	w.state = Restore(w.cfg, pod, w.saved, w.observe(), w.now)
 	if removed {

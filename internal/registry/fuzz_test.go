@@ -2,7 +2,6 @@ package registry_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -134,7 +133,7 @@ func FuzzFieldPath(f *testing.F) {
 			refused[e.Field] = true
 		}
 		if env := refused["spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"]; !env && !strings.HasPrefix(path, "metadata.") && !strings.HasPrefix(path, "spec.") && !strings.HasPrefix(path, "status.") {
-			t.Error(fmt.Sprintf("%q is a field of a pod", path))
+			t.Errorf("%q is a field of a pod", path)
 		}
 		file := false // upstream does not say which item it is
 		for at := range refused {

@@ -111,7 +111,8 @@ func (c *call) evict(u user.Info) error {
 	case len(o.DryRun) == 0:
 		o.DryRun = create.DryRun
 	case len(create.DryRun) > 0 && !slices.Equal(o.DryRun, create.DryRun):
-		return fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", create.DryRun, o.DryRun) //nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 upstream's text
+		return fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", create.DryRun, o.DryRun)
 	}
 	if err := c.s.c.Verbs.Evict(c.r.Context(), u, c.info.Namespace, c.info.Name, o, c.options(o.DryRun)); err != nil {
 		return err

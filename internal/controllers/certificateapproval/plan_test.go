@@ -60,7 +60,9 @@ func TestClient(t *testing.T) {
 
 func TestServing(t *testing.T) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: v1.NodeStatus{Addresses: []v1.NodeAddress{
-		{Type: v1.NodeInternalIP, Address: "10.0.0.1"}, {Type: v1.NodeHostName, Address: "N1"}, {Type: v1.NodeInternalIP, Address: "10.0.0.9"},
+		{Type: v1.NodeInternalIP, Address: "10.0.0.1"},
+		{Type: v1.NodeHostName, Address: "N1"},
+		{Type: v1.NodeInternalIP, Address: "10.0.0.9"},
 		{Type: v1.NodeExternalIP, Address: "2001:DB8::1"},
 	}}}
 	others := map[string]string{"10.0.0.2": "node n2", "kubernetes": "the API server", "10.0.0.9": "the API server"}

@@ -51,9 +51,14 @@ func TestDue(t *testing.T) {
 
 func TestSubjectAt(t *testing.T) {
 	a := []v1.NodeAddress{
-		{Type: v1.NodeHostName, Address: "b"}, {Type: v1.NodeInternalIP, Address: "10.0.0.2"}, {Type: v1.NodeExternalDNS, Address: "a"},
-		{Type: v1.NodeHostName, Address: "10.0.0.1"}, {Type: v1.NodeExternalIP, Address: "10.0.0.2"}, {Type: v1.NodeInternalDNS, Address: "a"},
-		{Type: v1.NodeInternalIP, Address: ""}, {Type: v1.NodeInternalIP, Address: "no address"},
+		{Type: v1.NodeHostName, Address: "b"},
+		{Type: v1.NodeInternalIP, Address: "10.0.0.2"},
+		{Type: v1.NodeExternalDNS, Address: "a"},
+		{Type: v1.NodeHostName, Address: "10.0.0.1"},
+		{Type: v1.NodeExternalIP, Address: "10.0.0.2"},
+		{Type: v1.NodeInternalDNS, Address: "a"},
+		{Type: v1.NodeInternalIP, Address: ""},
+		{Type: v1.NodeInternalIP, Address: "no address"},
 	}
 	s := nodeSubject("n1").at(a)
 	if len(s.dns) != 2 || s.dns[0] != "a" || s.dns[1] != "b" || len(s.addresses) != 2 || s.addresses[0].String() != "10.0.0.1" || s.addresses[1].String() != "10.0.0.2" {

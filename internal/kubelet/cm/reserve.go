@@ -48,7 +48,8 @@ func (m *Manager) Enforce(shares []Share, told func(message string)) error {
 			kind += " Compressible"
 		}
 		if err := m.enforce(s); err != nil {
-			return fmt.Errorf("Failed to enforce %s Cgroup Limits on %q: %w", kind, s.Cgroup, err) //nolint:staticcheck // upstream's words
+			//lint:ignore ST1005 upstream's text
+			return fmt.Errorf("Failed to enforce %s Cgroup Limits on %q: %w", kind, s.Cgroup, err)
 		}
 		told(fmt.Sprintf("Updated limits on %s cgroup %v", strings.ToLower(s.what), s.Cgroup))
 	}

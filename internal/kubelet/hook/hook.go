@@ -52,7 +52,8 @@ func (k *Hooks) RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, conta
 	case h.Sleep != nil:
 		return failed("Sleep", h.Sleep.Seconds, sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second), "")
 	}
-	return fmt.Errorf("Cannot run handler: invalid handler: %v", h) //nolint:staticcheck // upstream's words
+	//lint:ignore ST1005 upstream's text
+	return fmt.Errorf("Cannot run handler: invalid handler: %v", h)
 }
 
 func (k *Hooks) exec(ctx context.Context, id string, cmd []string) (output []byte, err error) {

@@ -156,7 +156,8 @@ func (m *Manager) recorded(ctx context.Context, r pullRequest) (string, error) {
 		return ref, err
 	}
 	if err := records.Begin(image); err != nil {
-		return "", fmt.Errorf("Failed to record image pull intent for container image %q: %w", image, err) //nolint:staticcheck // upstream's text
+		//lint:ignore ST1005 upstream's text
+		return "", fmt.Errorf("Failed to record image pull intent for container image %q: %w", image, err)
 	}
 	ref, with, err := m.fetch(ctx, r)
 	if err != nil {

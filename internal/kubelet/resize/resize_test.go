@@ -93,11 +93,13 @@ func TestOrder(t *testing.T) {
 			"pod memory 400Mi; id-b 200m 150Mi; id-a 100m 250Mi; pod quota 40000; pod shares 409; id-b 150m 150Mi; id-a 250m 250Mi",
 		},
 		"the pod shrinks last": {
-			limits("400m", "400Mi"), limits("200m", "200Mi"), []podlife.Change{change("a", "400m", "400Mi", "200m", "200Mi")},
+			limits("400m", "400Mi"), limits("200m", "200Mi"),
+			[]podlife.Change{change("a", "400m", "400Mi", "200m", "200Mi")},
 			"id-a 400m 200Mi; pod memory 200Mi; id-a 200m 200Mi; pod shares 204; pod quota 20000",
 		},
 		"each resource for itself": {
-			limits("400m", "200Mi"), limits("200m", "400Mi"), []podlife.Change{change("a", "400m", "200Mi", "200m", "400Mi")},
+			limits("400m", "200Mi"), limits("200m", "400Mi"),
+			[]podlife.Change{change("a", "400m", "200Mi", "200m", "400Mi")},
 			"pod memory 400Mi; id-a 400m 400Mi; id-a 200m 400Mi; pod shares 204; pod quota 20000",
 		},
 		"what is not known to have been set is set again": {

@@ -36,7 +36,9 @@ func TestDecide(t *testing.T) {
 		{"it is there", []Node{node("b", "192.0.2.2", "10.0.1.0/24")}, []Route{route("10.0.1.0/24", "192.0.2.2", 2)}, "add [] remove [] far []"},
 		{"the narrowest network counts", []Node{node("b", "192.0.2.130", "10.0.1.0/24")}, []Route{route("10.0.1.0/24", "192.0.2.130", 3)}, "add [] remove [] far []"},
 		{
-			"a new address", []Node{node("b", "192.0.2.3", "10.0.1.0/24")}, []Route{route("10.0.1.0/24", "192.0.2.2", 2)},
+			"a new address",
+			[]Node{node("b", "192.0.2.3", "10.0.1.0/24")},
+			[]Route{route("10.0.1.0/24", "192.0.2.2", 2)},
 			"add [10.0.1.0/24 via 192.0.2.3] remove [10.0.1.0/24 via 192.0.2.2] far []",
 		},
 		{"the node has gone", nil, []Route{route("10.0.1.0/24", "192.0.2.2", 2)}, "add [] remove [10.0.1.0/24 via 192.0.2.2] far []"},

@@ -54,34 +54,58 @@ func TestClaimsThatCannotBeUsed(t *testing.T) {
 		change change
 		want   string
 	}{
-		"not bound": {change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Status.Phase = v1.ClaimPending },
-			want: prefix + "PVC is not bound"},
-		"lost": {change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Status.Phase = v1.ClaimLost },
-			want: prefix + "PVC is not bound"},
-		"no volume": {change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Spec.VolumeName = "" },
-			want: prefix + "PVC has empty pvc.Spec.VolumeName"},
-		"volume gone": {change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Spec.VolumeName = "pv-2" },
-			want: prefix + `failed to fetch PV pv-2 from API server: persistentvolumes "pv-2" not found`},
-		"being deleted": {change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.DeletionTimestamp = &metav1.Time{} },
-			want: prefix + "PVC is being deleted"},
-		"one side only": {change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil },
-			want: prefix + "found PV object pv-1 but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"},
-		"another's": {change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" },
-			want: prefix + "found PV object pv-1 but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid"},
-		"a device is mounted": {source: local("/dev/null"),
+		"not bound": {
+			change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Status.Phase = v1.ClaimPending },
+			want:   prefix + "PVC is not bound",
+		},
+		"lost": {
+			change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Status.Phase = v1.ClaimLost },
+			want:   prefix + "PVC is not bound",
+		},
+		"no volume": {
+			change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Spec.VolumeName = "" },
+			want:   prefix + "PVC has empty pvc.Spec.VolumeName",
+		},
+		"volume gone": {
+			change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.Spec.VolumeName = "pv-2" },
+			want:   prefix + `failed to fetch PV pv-2 from API server: persistentvolumes "pv-2" not found`,
+		},
+		"being deleted": {
+			change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.DeletionTimestamp = &metav1.Time{} },
+			want:   prefix + "PVC is being deleted",
+		},
+		"one side only": {
+			change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil },
+			want:   prefix + "found PV object pv-1 but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
+		},
+		"another's": {
+			change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" },
+			want:   prefix + "found PV object pv-1 but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid",
+		},
+		"a device is mounted": {
+			source: local("/dev/null"),
 			change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) {
 				pv.Spec.VolumeMode = ptr(v1.PersistentVolumeBlock)
 			},
 			want: "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: " +
-				"volume v has volumeMode Block, but is specified in volumeMounts"},
-		"another node's": {source: local("/x"), change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.NodeAffinity = on("n2") },
-			want: `MountVolume.NodeAffinity check failed for volume "pv-1" : no matching NodeSelectorTerms`},
-		"not there": {source: local("/does/not/exist"),
-			want: `MountVolume.NewMounter initialization failed for volume "pv-1" : path "/does/not/exist" does not exist`},
-		"a file": {source: local("/proc/self/status"),
-			want: `MountVolume.SetUp failed for volume "pv-1" : only directory and block device are supported`},
-		"wrong type": {source: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc/self/status", Type: ptr(v1.HostPathDirectory)}},
-			want: `MountVolume.SetUp failed for volume "pv-1" : hostPath type check failed: /proc/self/status is not a directory`},
+				"volume v has volumeMode Block, but is specified in volumeMounts",
+		},
+		"another node's": {
+			source: local("/x"), change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.NodeAffinity = on("n2") },
+			want: `MountVolume.NodeAffinity check failed for volume "pv-1" : no matching NodeSelectorTerms`,
+		},
+		"not there": {
+			source: local("/does/not/exist"),
+			want:   `MountVolume.NewMounter initialization failed for volume "pv-1" : path "/does/not/exist" does not exist`,
+		},
+		"a file": {
+			source: local("/proc/self/status"),
+			want:   `MountVolume.SetUp failed for volume "pv-1" : only directory and block device are supported`,
+		},
+		"wrong type": {
+			source: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc/self/status", Type: ptr(v1.HostPathDirectory)}},
+			want:   `MountVolume.SetUp failed for volume "pv-1" : hostPath type check failed: /proc/self/status is not a directory`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newTest(t)

@@ -140,8 +140,10 @@ func newTest(t *testing.T) *testNode {
 
 func newOn(t *testing.T, h host.Mounts, root string) *testNode {
 	t.Helper()
-	n := &testNode{api: &api{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, claims: map[string]*v1.PersistentVolumeClaim{},
-		volumes: map[string]*v1.PersistentVolume{}}, woke: make(chan types.UID, 100)}
+	n := &testNode{api: &api{
+		maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, claims: map[string]*v1.PersistentVolumeClaim{},
+		volumes: map[string]*v1.PersistentVolume{},
+	}, woke: make(chan types.UID, 100)}
 	m, err := New(Config{
 		Root: root, Host: h, Objects: n.api, Follow: n.api.Follow, Logger: slog.New(slog.DiscardHandler),
 		Facts: func() downward.Facts {

@@ -58,9 +58,11 @@ func KubeletServing(r *x509.CertificateRequest, usages []v1.KeyUsage) error {
 
 var (
 	errNotOfNodes = errors.New("subject organization is not system:nodes")
-	errNotANode   = errors.New("subject common name does not begin with system:node:")
-	errEmail      = errors.New("Email subjectAltNames are not allowed") //nolint:staticcheck // upstream's text
-	errURI        = errors.New("URI subjectAltNames are not allowed")
+	//lint:ignore ST1005 upstream's text
+	errNotANode = errors.New("subject common name does not begin with system:node:")
+	//lint:ignore ST1005 upstream's text
+	errEmail = errors.New("Email subjectAltNames are not allowed")
+	errURI   = errors.New("URI subjectAltNames are not allowed")
 )
 
 func ofNodes(r *x509.CertificateRequest) bool {

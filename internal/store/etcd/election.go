@@ -97,7 +97,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 		}
 	}
 	e.set(ctx)
-	defer e.set(nil)
+	defer func() { cancel(); e.end() }() // before another one may lead
 	ready()
 	select {
 	case <-session.Done():
@@ -135,6 +135,18 @@ func (e *Election) set(term context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term = term
+	e.tell()
+}
+
+func (e *Election) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = nil
+	e.tell()
+}
+
+// tell wakes who waits for a change. Election.mu is held.
+func (e *Election) tell() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }

@@ -96,9 +96,11 @@ type single struct {
 func (s single) put(obj runtime.Object) error {
 	return s.during(func() error { return s.part.put(obj) })
 }
+
 func (s single) remove(obj runtime.Object) error {
 	return s.during(func() error { return s.part.remove(obj) })
 }
+
 func (s single) replace(objs []runtime.Object) error {
 	return s.during(func() error { return s.part.replace(objs) })
 }
