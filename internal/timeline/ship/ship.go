@@ -66,7 +66,12 @@ func (s *Sender) Run(ctx context.Context, ready func()) error {
 	select {
 	case <-s.c.Recorder.Loaded():
 	case <-ctx.Done():
-		return nil
+		// Told to end before it began: what is there is sent all the same.
+		select {
+		case <-s.c.Recorder.Loaded():
+		default:
+			return nil
+		}
 	}
 	after, err := s.position()
 	if err != nil {
