@@ -136,7 +136,7 @@ type Container struct {
 	asked      time.Time     // while TermSent: the deadline that the runtime was last asked to keep; zero when it must be asked
 	askedGrace time.Duration // the grace of the last StopContainer
 	hookDone   bool          // this instance's postStart hook ended well
-	sent       bool          // while TermSent: TERM has been sent
+	sent       time.Time     // while TermSent: when TERM was first asked for
 	preStop    bool          // while PreStopping: the hook has been asked for
 	probes     ProbeSet      // which probes run
 	stale      bool          // while Pulling: it is an image that is no longer asked for

@@ -43,13 +43,13 @@ type SavedContainer struct {
 	Notice  time.Time `json:"notice,omitzero"`
 	Restart backoff   `json:"restart,omitzero"`
 	Pull    backoff   `json:"pull,omitzero"`
-	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop that its hook had not ended, InLine that
-	// it had not been sent TERM yet.
+	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop that its hook had not ended, Sent when it
+	// was sent TERM: it is given the least grace since then.
 	StopWhy  string    `json:"stopWhy,omitempty"`
 	Stopping string    `json:"stopping,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"`
 	PreStop  bool      `json:"preStop,omitempty"`
-	InLine   bool      `json:"inLine,omitempty"`
+	Sent     time.Time `json:"sent,omitzero"`
 	Again    bool      `json:"again,omitempty"`
 	// Reset says that the instance before the newest, or before the next, was removed because all containers restart.
 	Reset bool `json:"reset,omitempty"`
@@ -71,7 +71,7 @@ func (s *State) Saved() Saved {
 		}
 		if c.stopping() {
 			sc.StopWhy, sc.Stopping, sc.Deadline = c.StopWhy, c.Cur.ID, c.deadline
-			sc.PreStop, sc.InLine = c.Stage == PreStopping, c.Stage == InLine
+			sc.PreStop, sc.Sent = c.Stage == PreStopping, c.sent
 		}
 		sc.Again, sc.Reset = c.Again, c.Prev.isReset()
 		if sc != (SavedContainer{Name: c.Name}) {
@@ -115,9 +115,8 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		for _, sc := range saved.Containers {
 			if sc.Stopping == c.Cur.ID {
 				// Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
-				c.Stage, c.StopWhy, c.deadline = TermSent, sc.StopWhy, sc.Deadline
-				c.Stage = either(sc.InLine, InLine, either(sc.PreStop, PreStopping, c.Stage))
-				c.sent = c.Stage == TermSent
+				c.StopWhy, c.deadline, c.sent = sc.StopWhy, sc.Deadline, sc.Sent
+				c.Stage = either(!c.sent.IsZero(), TermSent, either(sc.PreStop, PreStopping, InLine))
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func (m *mover) killOne(c *Container, message string) { m.beginEnd(c, 0, message
 
 func (m *mover) beginEnd(c *Container, grace time.Duration, message string, first CStage) {
 	c.StopWhy, c.deadline, c.asked, c.retry = message, m.now.Add(max(grace, m.cfg.MinGrace)), time.Time{}, retry{}
-	c.Stage, c.preStop, c.sent = first, false, false
+	c.Stage, c.preStop, c.sent = first, false, time.Time{}
 	m.setProbes(c, ReadinessOnly)
 	m.tell(c.Name, v1.EventTypeNormal, "Killing", message)
 	m.pressOn(c)
@@ -40,19 +40,23 @@ func (m *mover) pressOn(c *Container) {
 		m.do(RunHook{Container: c.Name, ID: c.Cur.ID, Hook: PreStop, Limit: left})
 	}
 	if c.Stage == InLine && (m.inTurn(c) || left <= 0) {
-		c.Stage = TermSent
+		c.Stage, c.sent = TermSent, m.now
 	}
-	switch {
-	case c.Stage != TermSent:
+	if c.Stage != TermSent {
 		return
+	}
+	if least := c.sent.Add(m.cfg.MinGrace); c.deadline.Before(least) {
+		c.deadline = least
+	}
+	left = c.deadline.Sub(m.now)
+	switch {
 	case c.asked.IsZero() && !c.retry.due(m.now):
 		return // the last try failed a moment ago
 	case !c.asked.IsZero() && !c.deadline.Before(c.asked):
 		return // asked already, and there is no less time than then
 	}
 	whole := time.Duration(math.Ceil(left.Seconds())) * time.Second // runtimes take whole seconds
-	c.asked, c.askedGrace = c.deadline, max(whole, either(c.sent, time.Second, m.cfg.MinGrace))
-	c.sent = true
+	c.asked, c.askedGrace = c.deadline, max(whole, time.Second)
 	m.do(StopContainer{Container: c.Name, ID: c.Cur.ID, Grace: c.askedGrace})
 }
 

@@ -1,0 +1,92 @@
+package podlife
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// What a kubelet gave up and had not removed yet when it ended is removed by the next one, not started: its successor has its number, and
+// the end of one with another number would never be heard of.
+func TestGivenUpBeforeARestart(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.delay = func(e Effect) time.Duration {
+		switch e.(type) {
+		case CreateContainer, RemoveContainer, RemoveSandbox:
+			return 5 * time.Second
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.loseSandbox() // while the container is being created in it
+	w.until(6 * time.Second)
+	if w.cons["m-0"] == nil || w.state.Container("m").Attempt != 1 {
+		t.Fatalf("m-0 was not given up\n%s", w.tail())
+	}
+	w.restart(func(Effect) bool { return true })
+	w.until(time.Minute)
+	if got := starts(w, "m"); w.cons["m-0"] != nil || !slices.Equal(got, []string{"+11.000s"}) {
+		t.Fatalf("%v\n%s", got, w.tail())
+	}
+	w.step(SourceRemoved{})
+	w.until(2 * time.Minute)
+	if w.state.Stage != Gone {
+		t.Fatalf("%s\n%s", w.state.Stage, w.tail())
+	}
+}
+
+// An instance that the runtime forgot, and knows again after a restart, is the container's: its end is heard of.
+func TestForgottenBeforeARestart(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.step(Tick{})
+	w.until(time.Second)
+	in := w.cons["m-0"]
+	delete(w.cons, "m-0")
+	w.fail = func(e Effect) *Failure {
+		if _, ok := e.(PullImage); ok {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Observation{Observed: w.observe()})
+	w.until(2 * time.Second)
+	if w.state.Container("m").Attempt != 1 {
+		t.Fatalf("m-0 was not given up\n%s", w.tail())
+	}
+	w.cons["m-0"], w.fail = in, nil
+	w.restart(nil)
+	w.until(3 * time.Second)
+	w.exit("m-0", 1, "")
+	w.step(Observation{Observed: w.observe()})
+	w.until(time.Minute)
+	if st := w.cstatus("m"); st.State.Running == nil || st.RestartCount != 1 {
+		t.Fatalf("%+v\n%s", st, w.tail())
+	}
+}
+
+// The least grace counts from TERM, also of one that was sent when the pod's time was over, and across restarts.
+func TestLeastGraceAcrossARestart(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "s", "m"))
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(w.state.Pod, w.now, 20)})
+	for _, at := range []time.Duration{21 * time.Second, 22 * time.Second} { // TERM is sent to s at 21 s
+		w.until(at)
+		w.restart(nil)
+	}
+	w.until(time.Minute)
+	var got []string
+	for _, l := range w.trace {
+		if strings.Contains(l, " exit ") {
+			got = append(got, l)
+		}
+	}
+	if !slices.Equal(got, []string{"+21.000s exit m-0 137", "+23.000s exit s-0 137"}) {
+		t.Fatalf("%v\n%s", got, w.tail())
+	}
+}
