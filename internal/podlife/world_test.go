@@ -1,8 +1,10 @@
 package podlife
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -142,12 +144,24 @@ func (w *world) push(p pending) {
 	w.seq++
 	p.n = w.seq
 	w.queue = append(w.queue, p)
-	slices.SortStableFunc(w.queue, func(a, b pending) int {
-		if c := a.at.Compare(b.at); c != 0 {
-			return c
-		}
-		return a.n - b.n
+	w.sort()
+}
+
+func (w *world) sort() {
+	slices.SortFunc(w.queue, func(a, b pending) int {
+		ra, ida := a.rank()
+		rb, idb := b.rank()
+		return cmp.Or(a.at.Compare(b.at), ra-rb, strings.Compare(ida, idb), a.n-b.n)
 	})
+}
+
+// rank is the order of what is due at one moment, the same whether a restart asked for it again or not: containers that are killed end
+// first, by their names, and clocks ring last.
+func (p *pending) rank() (int, string) {
+	if st, ok := p.effect.(StopContainer); ok {
+		return 0, st.ID
+	}
+	return either(p.wake, 2, 1), ""
 }
 
 func (w *world) rel() string { return fmt.Sprintf("+%.3fs", w.now.Sub(epoch).Seconds()) }
@@ -233,6 +247,12 @@ func (w *world) exit(id string, code int32, reason string) {
 	in.State, in.ExitCode, in.Reason, in.FinishedAt = InstanceExited, code, reason, w.now
 	w.cons[id] = &in
 	delete(w.ends, id)
+	for i := range w.queue { // who stops it hears of it at once
+		if st, ok := w.queue[i].effect.(StopContainer); ok && st.ID == id {
+			w.queue[i].at = w.now
+		}
+	}
+	w.sort()
 	if code == 0 {
 		w.done[in.SandboxID+"/"+in.Name] = true
 	}
