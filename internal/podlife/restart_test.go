@@ -90,3 +90,31 @@ func TestLeastGraceAcrossARestart(t *testing.T) {
 		t.Fatalf("%v\n%s", got, w.tail())
 	}
 }
+
+// A container that ended for a resize while there was no kubelet, or that has to wait for its turn after it, is still none that crashed.
+func TestResizedAcrossARestart(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "i", "m")
+	p.Spec.Containers[0].Resources = resources("100m", "1Mi")
+	p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+	for _, sandboxToo := range []bool{false, true} {
+		w := newWorld(t, p)
+		w.run = func(name string, _ uint32) behaviour {
+			return either(name == "i", behaviour{d: 60 * time.Second}, behaviour{deaf: true})
+		}
+		w.step(Tick{})
+		w.until(61 * time.Second)
+		w.step(Desired{Pod: asks(w.state.Pod, 0, resources("100m", "2Mi"))})
+		w.until(62 * time.Second)
+		if sandboxToo { // init containers run again, for a minute
+			w.loseSandbox()
+			w.until(70 * time.Second)
+		} else {
+			w.exit("m-0", 137, "")
+		}
+		w.restart(nil)
+		w.until(3 * time.Minute)
+		if c := w.state.Container("m"); c.Stage != Up || c.Attempt != 1 || c.restart.Wait != 0 {
+			t.Errorf("sandbox lost %v: %s, attempt %d, back-off %v\n%s", sandboxToo, c.Stage, c.Attempt, c.restart, w.tail())
+		}
+	}
+}

@@ -44,7 +44,7 @@ type SavedContainer struct {
 	Restart backoff   `json:"restart,omitzero"`
 	Pull    backoff   `json:"pull,omitzero"`
 	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop that its hook had not ended, Sent when it
-	// was sent TERM: it is given the least grace since then.
+	// was sent TERM: it is given the least grace since then. Of one that has ended for a resize it is kept that this was no crash.
 	StopWhy  string    `json:"stopWhy,omitempty"`
 	Stopping string    `json:"stopping,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"`
@@ -69,9 +69,11 @@ func (s *State) Saved() Saved {
 		if sc.BackOff = c.Stage == BackOff; sc.BackOff {
 			sc.Until, sc.Notice = c.until, c.notice
 		}
+		if c.stopping() || c.Stage == Exited && c.StopWhy == resized(c) {
+			sc.StopWhy, sc.Stopping = c.StopWhy, c.Cur.ID
+		}
 		if c.stopping() {
-			sc.StopWhy, sc.Stopping, sc.Deadline = c.StopWhy, c.Cur.ID, c.deadline
-			sc.PreStop, sc.Sent = c.Stage == PreStopping, c.sent
+			sc.Deadline, sc.PreStop, sc.Sent = c.deadline, c.Stage == PreStopping, c.sent
 		}
 		sc.Again, sc.Reset = c.Again, c.Prev.isReset()
 		if sc != (SavedContainer{Name: c.Name}) {
@@ -109,12 +111,15 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		s.restoreContainer(c, o, used, now)
-		if saved == nil || c.Stage != Up {
+		if saved == nil || c.Stage != Up && c.Stage != Exited {
 			continue
 		}
 		for _, sc := range saved.Containers {
-			if sc.Stopping == c.Cur.ID {
-				// Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
+			switch {
+			case sc.Stopping != c.Cur.ID:
+			case c.Stage == Exited:
+				c.StopWhy = sc.StopWhy
+			default: // Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
 				c.StopWhy, c.deadline, c.sent = sc.StopWhy, sc.Deadline, sc.Sent
 				c.Stage = either(!c.sent.IsZero(), TermSent, either(sc.PreStop, PreStopping, InLine))
 			}
