@@ -39,6 +39,7 @@ import (
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/oom"
+	"podo.dev/podo/internal/kubelet/podcert"
 	"podo.dev/podo/internal/kubelet/probe"
 	"podo.dev/podo/internal/kubelet/resize"
 	kubeletserver "podo.dev/podo/internal/kubelet/server"
@@ -85,6 +86,7 @@ type kubeletRun struct {
 	status  *status.Reporter
 	cgroups *cm.Manager
 	tokens  *token.Manager
+	certs   *podcert.Manager
 	volumes *volume.Manager
 	specs   *spec.Builder
 	images  *images.Manager
@@ -127,6 +129,7 @@ func (p *process) runKubelet(ctx context.Context, c cluster, ready func() error)
 	start("status manager", k.status.Run, nothing)
 	start("volume manager", k.volumes.Run, nothing)
 	start("tokens", k.tokens.Run, nothing)
+	start("pod-certificates", k.certs.Run, nothing)
 	start("mirror pods", k.mirrors.Run, nothing)
 	start("kubelet", k.kubelet.Run, sync.OnceFunc(func() { close(working) }))
 	start("server", k.server.Run, nothing)
@@ -342,6 +345,13 @@ func (k *kubeletRun) buildPodModules(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	k.certs, err = podcert.New(podcert.Config{
+		API: k.client, Request: objs.PodCertificateRequest, Node: k.thisNode, Event: k.event, Logger: k.log().of("podcert"),
+		Due: func(ctx context.Context, pod types.UID) { k.volumes.Renew(ctx, pod) },
+	})
+	if err != nil {
+		return err
+	}
 	k.volumes, err = volume.New(volume.Config{
 		Root: p.dirs.Kubelet(), Host: p.node.host, Objects: objs, Follow: objs.Follow, Facts: k.facts,
 		MemoryAllocatable: func() int64 { return k.allocate.Memory().Value() },
@@ -351,7 +361,7 @@ func (k *kubeletRun) buildPodModules(ctx context.Context) (err error) {
 			}
 			return nil
 		},
-		Token:  k.tokens.Token,
+		Token: k.tokens.Token, Certificate: k.certs.Bundle,
 		Wake:   func(uid types.UID) { k.kubelet.Signal(uid, podlife.VolumesChanged{}) },
 		Logger: k.log().of("volume"),
 	})
@@ -458,6 +468,7 @@ func (k *kubeletRun) sources() []kubelet.Source {
 // gone is told of each pod of which nothing is left.
 func (k *kubeletRun) gone(pod *v1.Pod) {
 	k.tokens.Forget(pod.UID)
+	k.certs.Forget(pod.UID)
 	k.gc.Poke()
 }
 

@@ -27,6 +27,8 @@ const (
 	PersistentVolume Kind = "persistentvolumes" // they have no namespace
 	// TrustBundle is told of without a name: who shows bundles looks at all that it selects.
 	TrustBundle Kind = "clustertrustbundles"
+	// PodCertificate is told of by the UID of the pod that a request is for, without a namespace.
+	PodCertificate Kind = "podcertificaterequests"
 )
 
 // Ref names an object.
@@ -41,6 +43,7 @@ var resources = map[Kind]schema.GroupResource{
 	Claim:            {Resource: "persistentvolumeclaims"},
 	PersistentVolume: {Resource: "persistentvolumes"},
 	TrustBundle:      {Group: certificatesv1.GroupName, Resource: "clustertrustbundles"},
+	PodCertificate:   {Group: certificatesv1.GroupName, Resource: "podcertificaterequests"},
 }
 
 // Reader reads from a view.
@@ -105,6 +108,15 @@ func (r Reader) TrustBundles(signer string, selector labels.Selector) []*certifi
 	return out
 }
 
+// PodCertificateRequest is a request for a pod's certificate; nil when it is not there.
+func (r Reader) PodCertificateRequest(namespace, name string) *certificatesv1.PodCertificateRequest {
+	e := r.v.Snapshot().Get(resources[PodCertificate], namespace, name)
+	if e == nil {
+		return nil
+	}
+	return e.Object.(*certificatesv1.PodCertificateRequest)
+}
+
 // Services are those of a namespace, and the API server's.
 func (r Reader) Services(namespace string) []*v1.Service {
 	s, kind := r.v.Snapshot(), schema.GroupResource{Resource: "services"}
@@ -161,25 +173,35 @@ func (r Reader) follow(ctx context.Context, resync func(), changed func([]Ref)) 
 			kind = PersistentVolume
 		case <-watches[TrustBundle].Ready():
 			kind = TrustBundle
+		case <-watches[PodCertificate].Ready():
+			kind = PodCertificate
 		}
 		changes, _, err := watches[kind].Next(ctx)
 		if err != nil {
 			return err
 		}
-		refs := make([]Ref, 0, len(changes))
-		if kind == TrustBundle && len(changes) > 0 {
-			changed([]Ref{{Kind: TrustBundle}})
-			continue
-		}
-		for _, c := range changes {
-			e := c.New
-			if e == nil {
-				e = c.Old
-			}
-			refs = append(refs, Ref{kind, e.Key.Namespace, e.Key.Name})
-		}
-		if len(refs) > 0 {
+		if refs := told(kind, changes); len(refs) > 0 {
 			changed(refs)
 		}
 	}
+}
+
+// told names what changes are about, as is said at each kind.
+func told(kind Kind, changes []view.Change) []Ref {
+	if kind == TrustBundle && len(changes) > 0 {
+		return []Ref{{Kind: TrustBundle}}
+	}
+	refs := make([]Ref, 0, len(changes))
+	for _, c := range changes {
+		e := c.New
+		if e == nil {
+			e = c.Old
+		}
+		if r, ok := e.Object.(*certificatesv1.PodCertificateRequest); ok {
+			refs = append(refs, Ref{Kind: kind, Name: string(r.Spec.PodUID)})
+			continue
+		}
+		refs = append(refs, Ref{kind, e.Key.Namespace, e.Key.Name})
+	}
+	return refs
 }

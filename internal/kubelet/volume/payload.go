@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
@@ -29,18 +30,22 @@ type Objects interface {
 // Token asks for a service account's token for a pod.
 type Token func(ctx context.Context, pod *v1.Pod, source *v1.ServiceAccountTokenProjection) (string, error)
 
+// Certificate gives the key and the certificates, both PEM, of a source of a pod's projected volume.
+type Certificate func(ctx context.Context, pod *v1.Pod, volume string, index int, s *v1.PodCertificateProjection) (key, chain []byte, err error)
+
 // maker makes payloads.
 type maker struct {
 	objects Objects
 	facts   func() downward.Facts
 	token   Token
+	cert    Certificate
 }
 
 // refs are the objects that a volume is made from: a change of one of them changes the volume.
-func refs(namespace string, v *v1.Volume) []objects.Ref {
+func refs(pod *v1.Pod, v *v1.Volume) []objects.Ref {
 	var out []objects.Ref
 	add := func(k objects.Kind, name string) {
-		out = append(out, objects.Ref{Kind: k, Namespace: namespace, Name: name})
+		out = append(out, objects.Ref{Kind: k, Namespace: pod.Namespace, Name: name})
 	}
 	switch {
 	case v.ConfigMap != nil:
@@ -60,6 +65,9 @@ func refs(namespace string, v *v1.Volume) []objects.Ref {
 			if s.ClusterTrustBundle != nil {
 				out = append(out, objects.Ref{Kind: objects.TrustBundle})
 			}
+			if s.PodCertificate != nil {
+				out = append(out, objects.Ref{Kind: objects.PodCertificate, Name: string(pod.UID)})
+			}
 		}
 	}
 	return out
@@ -78,7 +86,7 @@ func (m maker) make(ctx context.Context, pod *v1.Pod, v *v1.Volume) (payload, er
 	case v.DownwardAPI != nil:
 		return p, m.downward(p, pod, v.DownwardAPI.Items, mode(v.DownwardAPI.DefaultMode))
 	case v.Projected != nil:
-		return p, m.projected(ctx, p, pod, v.Projected)
+		return p, m.projected(ctx, p, pod, v)
 	}
 	return nil, fmt.Errorf("volume %s shows no API object", v.Name)
 }
@@ -174,10 +182,10 @@ func (m maker) downward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile
 }
 
 // projected puts several sources in one volume; where two name the same file, the later one wins.
-func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.ProjectedVolumeSource) error {
-	def := mode(v.DefaultMode)
+func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Volume) error {
+	def := mode(v.Projected.DefaultMode)
 	var errs []error
-	for _, s := range v.Sources {
+	for i, s := range v.Projected.Sources {
 		var err error
 		switch {
 		case s.ConfigMap != nil:
@@ -193,8 +201,8 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Proj
 			}
 		case s.ClusterTrustBundle != nil:
 			err = m.trustBundle(p, pod, s.ClusterTrustBundle, def)
-		case s.PodCertificate != nil:
-			err = errors.New("podCertificate as a source of a projected volume is not supported yet")
+		case s.PodCertificate != nil && m.cert != nil:
+			err = m.podCertificate(ctx, p, pod, v.Name, i, s.PodCertificate, def)
 		default:
 			err = errors.New("this source of a projected volume is not supported yet")
 		}
@@ -203,6 +211,25 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Proj
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// podCertificate shows a key and its certificates, in one file or in two.
+func (m maker) podCertificate(ctx context.Context, p payload, pod *v1.Pod, volume string, index int, s *v1.PodCertificateProjection, def fs.FileMode) error {
+	key, chain, err := m.cert(ctx, pod, volume, index, s)
+	if err != nil {
+		return err
+	}
+	for at, data := range map[string][]byte{s.CredentialBundlePath: slices.Concat(key, chain), s.KeyPath: key, s.CertificateChainPath: chain} {
+		if at == "" {
+			continue
+		}
+		f := ownFile(pod, data, def)
+		if s.User != nil {
+			f.uid, f.mode = s.User, 0o600
+		}
+		p[path.Clean(at)] = f
+	}
+	return nil
 }
 
 // ownFile is readable by the user that all containers run as, when there is one, and by the pod's group, when it has one; by nobody

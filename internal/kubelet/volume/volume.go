@@ -41,6 +41,7 @@ type Config struct {
 	MemoryAllocatable func() int64
 	NodeLabels        func() map[string]string // optional: without them, a volume that is bound to nodes fails
 	Token             Token                    // optional: without it, projected tokens fail
+	Certificate       Certificate              // optional: without it, pod certificates fail
 	Wake              func(uid types.UID)      // optional: a pod whose volumes failed may now succeed
 	Logger            *slog.Logger
 	Now               func() time.Time // nil: time.Now
@@ -102,7 +103,7 @@ func New(c Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		c: c, layout: Layout{root}, maker: maker{c.Objects, c.Facts, c.Token},
+		c: c, layout: Layout{root}, maker: maker{c.Objects, c.Facts, c.Token, c.Certificate},
 		pods: map[types.UID]*entry{}, users: map[objects.Ref]map[types.UID]bool{},
 	}, nil
 }
@@ -249,7 +250,7 @@ func (m *Manager) announce(pod *v1.Pod) *entry {
 	}
 	e.pod = pod
 	for _, v := range usedVolumes(pod) {
-		for _, r := range refs(pod.Namespace, v) {
+		for _, r := range refs(pod, v) {
 			m.use(r, pod.UID)
 		}
 	}

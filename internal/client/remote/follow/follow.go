@@ -73,6 +73,7 @@ var (
 	nodeKind     = schema.GroupResource{Resource: "nodes"}
 	serviceKind  = schema.GroupResource{Resource: "services"}
 	runtimeKind  = schema.GroupResource{Group: "node.k8s.io", Resource: "runtimeclasses"}
+	requestKind  = schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}
 	bundleKind   = schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}
 	anywhere     = func(view.Key) bool { return true }
 	fieldOfNode  = "spec.nodeName="
@@ -104,6 +105,7 @@ func (f *Follower) Run(ctx context.Context, ready func()) error {
 	as := func(r schema.GroupResource, within func(view.Key) bool) part { return part{f.c.Feed, r, within} }
 	whole(podKind, fieldOfNode+f.c.Node, &v1.Pod{}, podSink{f})
 	whole(nodeKind, fieldOfName+f.c.Node, &v1.Node{}, as(nodeKind, func(k view.Key) bool { return k.Name == f.c.Node }))
+	whole(requestKind, fieldOfNode+f.c.Node, nil, as(requestKind, anywhere))
 	for _, r := range []schema.GroupResource{serviceKind, runtimeKind, bundleKind} {
 		whole(r, "", nil, as(r, anywhere))
 	}
