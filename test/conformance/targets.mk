@@ -10,11 +10,14 @@ ORACLE ?=
 conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export CGO_ENABLED := 0
 conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 
+# Programs are asked which version they are; the suite takes itself for older than every pod security standard when it does not know.
+VERSION_FLAGS := -s -w $(foreach v,gitVersion=v1.37.2 gitMajor=1 gitMinor=37,-X k8s.io/component-base/version.$(v))
+
 # Programs of the pinned module. They are built once: `make clean` removes them.
 $(CONFORMANCE)/e2e.test:
 	@mkdir -p $(CONFORMANCE)
 	@awk '/^MemAvailable:/ && $$2 < 3500000 { print "Building upstream'"'"'s suite needs 3.5 GB of memory, " int($$2/1000) " MB are free: end other programs."; exit 1 }' /proc/meminfo
-	cd test/conformance && go test -vet=off -mod=mod -ldflags '-s -w' -c -o ../../$@ k8s.io/kubernetes/test/e2e
+	cd test/conformance && go test -vet=off -mod=mod -ldflags '$(VERSION_FLAGS)' -c -o ../../$@ k8s.io/kubernetes/test/e2e
 
 $(CONFORMANCE)/agnhost:
 	@mkdir -p $(CONFORMANCE)
@@ -63,13 +66,12 @@ oracle: ## compare the registry and the scheduler with upstream's own code: ORAC
 
 # Upstream's own components, for `make bench PEER=upstream`. Dependencies are this module's: some are a little newer than upstream's.
 # They are compiled as e2e.test is, so that what both need is compiled once.
-PEER_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 PEER_NAMES := kube-apiserver kube-controller-manager kube-scheduler kubelet
 PEER_PROGRAMS := $(addprefix $(CONFORMANCE)/,$(PEER_NAMES))
 
 $(PEER_PROGRAMS) &:
 	@mkdir -p $(CONFORMANCE)
-	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -trimpath -ldflags '$(PEER_LDFLAGS)' -o ../../$(CONFORMANCE)/ $(addprefix k8s.io/kubernetes/cmd/,$(PEER_NAMES))
+	cd test/conformance && CGO_ENABLED=0 go build -mod=mod -trimpath -ldflags '$(VERSION_FLAGS)' -o ../../$(CONFORMANCE)/ $(addprefix k8s.io/kubernetes/cmd/,$(PEER_NAMES))
 
 $(CONFORMANCE)/etcd:
 	@mkdir -p $(CONFORMANCE)
