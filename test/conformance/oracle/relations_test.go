@@ -253,27 +253,11 @@ func (c crowd) differ(ctx context.Context) (out []Difference) {
 
 // differScores compares the normalized scores of the nodes that both let pass.
 func (c crowd) differScores(ctx context.Context, plugin fwk.ScorePlugin, state fwk.CycleState, fit []fwk.NodeInfo, podo *framework.Cluster, ours framework.Related) []Difference {
-	up, here := make([]int64, len(fit)), make([]int64, len(fit))
-	skip := false
-	if p, ok := plugin.(fwk.PreScorePlugin); ok {
-		skip = p.PreScore(ctx, state, c.pod, fit).IsSkip()
+	up, err := theirScores(ctx, plugin, state, c.pod, fit)
+	if err != nil {
+		return []Difference{*err}
 	}
-	if !skip {
-		var list fwk.NodeScoreList
-		for _, info := range fit {
-			score, status := plugin.Score(ctx, state, c.pod, info)
-			if !status.IsSuccess() {
-				return []Difference{{Where: "score " + plugin.Name(), Upstream: status.Message()}}
-			}
-			list = append(list, fwk.NodeScore{Name: info.Node().Name, Score: score})
-		}
-		if n := plugin.ScoreExtensions(); n != nil {
-			n.NormalizeScore(ctx, state, c.pod, list)
-		}
-		for i := range list {
-			up[i] = list[i].Score
-		}
-	}
+	here := make([]int64, len(fit))
 	nodes := make([]*framework.Node, len(fit))
 	for i, info := range fit {
 		nodes[i] = podo.Node(info.Node().Name)

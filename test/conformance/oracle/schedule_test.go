@@ -3,6 +3,7 @@ package oracle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,9 +116,9 @@ func (m *mutator) cluster(pods, nodes *population) cluster {
 	return c
 }
 
-// verdict is what a filter says of a node, as text.
+// verdict is what a filter says of a node, as text. Upstream's order of extended resources is a map's; the message sorts them all.
 func verdict(unresolvable bool, reasons []string) string {
-	return fmt.Sprintf("unresolvable %v: %s", unresolvable, strings.Join(reasons, ", "))
+	return fmt.Sprintf("unresolvable %v: %s", unresolvable, strings.Join(slices.Sorted(slices.Values(reasons)), ", "))
 }
 
 func (c cluster) differ(ctx context.Context, theirs []fwk.Plugin) []Difference {
@@ -175,26 +176,9 @@ func (c cluster) differScores(ctx context.Context, plugin fwk.ScorePlugin, infos
 		return nil // upstream's scorer leaves a pod's own requests out, though its filter counts them: Podo counts them in both
 	}
 	state := upstream.NewCycleState()
-	up := make([]int64, len(infos))
-	skip := false
-	if p, ok := plugin.(fwk.PreScorePlugin); ok {
-		skip = p.PreScore(ctx, state, c.pod, infos).IsSkip()
-	}
-	if !skip {
-		var list fwk.NodeScoreList
-		for _, info := range infos {
-			score, status := plugin.Score(ctx, state, c.pod, info)
-			if !status.IsSuccess() {
-				return []Difference{{Where: "score " + plugin.Name(), Upstream: status.Message()}}
-			}
-			list = append(list, fwk.NodeScore{Name: info.Node().Name, Score: score})
-		}
-		if n := plugin.ScoreExtensions(); n != nil {
-			n.NormalizeScore(ctx, state, c.pod, list)
-		}
-		for i := range list {
-			up[i] = list[i].Score
-		}
+	up, err := theirScores(ctx, plugin, state, c.pod, infos)
+	if err != nil {
+		return []Difference{*err}
 	}
 	ours := make([]int64, len(infos))
 	found := false
@@ -216,6 +200,29 @@ func (c cluster) differScores(ctx context.Context, plugin fwk.ScorePlugin, infos
 		return nil
 	}
 	return compareJSON("score "+plugin.Name(), fmt.Sprint(up), fmt.Sprint(ours))
+}
+
+// theirScores are upstream's normalized scores of the nodes; zeros when the plug-in has no preference.
+func theirScores(ctx context.Context, plugin fwk.ScorePlugin, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]int64, *Difference) {
+	out := make([]int64, len(nodes))
+	if p, ok := plugin.(fwk.PreScorePlugin); ok && p.PreScore(ctx, state, pod, nodes).IsSkip() {
+		return out, nil
+	}
+	var list fwk.NodeScoreList
+	for _, info := range nodes {
+		score, status := plugin.Score(ctx, state, pod, info)
+		if !status.IsSuccess() {
+			return nil, &Difference{Where: "score " + plugin.Name(), Upstream: status.Message()}
+		}
+		list = append(list, fwk.NodeScore{Name: info.Node().Name, Score: score})
+	}
+	if n := plugin.ScoreExtensions(); n != nil {
+		n.NormalizeScore(ctx, state, pod, list)
+	}
+	for i := range list {
+		out[i] = list[i].Score
+	}
+	return out, nil
 }
 
 func same(scores []int64) bool {
