@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/kubelet/due"
 )
 
 // API is what is asked of the API server (client.Client).
@@ -56,7 +57,7 @@ type Manager struct {
 
 	mu    sync.Mutex
 	known map[source]*credential
-	poke  chan struct{} // rings when the earliest time may have changed
+	timer due.Timer
 }
 
 // source is a place in a pod that shows a certificate.
@@ -105,7 +106,7 @@ func New(c Config) (*Manager, error) {
 	if c.Jitter == nil {
 		c.Jitter = func(most time.Duration) time.Duration { return rand.N(most) }
 	}
-	return &Manager{c: c, known: map[source]*credential{}, poke: make(chan struct{}, 1)}, nil
+	return &Manager{c: c, known: map[source]*credential{}, timer: due.New()}, nil
 }
 
 var errNotIssued = errors.New("credential bundle is not issued yet")
@@ -120,7 +121,7 @@ func (m *Manager) Bundle(ctx context.Context, pod *v1.Pod, volume string, index 
 		m.known[at] = c
 	}
 	m.mu.Unlock()
-	defer m.ring()
+	defer m.timer.Ring()
 	if c.asked != nil {
 		m.look(pod, c)
 	}
@@ -249,40 +250,21 @@ func (m *Manager) Forget(pod types.UID) {
 	}
 }
 
-func (m *Manager) ring() {
-	select {
-	case m.poke <- struct{}{}:
-	default:
-	}
-}
-
-// Run tells of the pods whose certificates are due, until ctx ends. One timer serves all.
+// Run tells of the pods whose certificates are due, until ctx ends.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	ready()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-m.poke:
-		case <-timer.C:
-		}
-		due, next := m.due(m.c.Now())
-		for _, pod := range due {
-			m.c.Due(ctx, pod)
-		}
-		timer.Stop()
-		if !next.IsZero() {
-			timer.Reset(max(next.Sub(m.c.Now()), time.Second)) // what stays due is not asked for in a row
-		}
-	}
+	m.timer.Run(ctx, func() ([]types.UID, time.Duration) { return m.due(m.c.Now()) }, m.c.Due)
+	return nil
 }
 
-// due are the pods that have to be looked at now, and when the next one has to.
-func (m *Manager) due(now time.Time) (pods []types.UID, next time.Time) {
+// rest is how long it waits at most; at least it waits a second, so that what stays due is not asked for in a row.
+const rest = 24 * time.Hour
+
+// due are the pods that have to be looked at now, and how long until the next one has to.
+func (m *Manager) due(now time.Time) (pods []types.UID, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	next = rest
 	for at, c := range m.known {
 		var t time.Time
 		switch {
@@ -299,9 +281,7 @@ func (m *Manager) due(now time.Time) (pods []types.UID, next time.Time) {
 			pods = append(pods, at.pod)
 			t = now.Add(time.Minute)
 		}
-		if next.IsZero() || t.Before(next) {
-			next = t
-		}
+		next = min(next, t.Sub(now))
 	}
-	return pods, next
+	return pods, max(next, time.Second)
 }

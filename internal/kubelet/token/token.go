@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/kubelet/due"
 )
 
 // Requester asks the API for a token (client.Client).
@@ -40,7 +40,7 @@ type Manager struct {
 
 	mu     sync.Mutex
 	tokens map[key]*entry
-	poke   chan struct{} // rings when the earliest time may have changed
+	timer  due.Timer
 }
 
 // key is what a pod asks for. It says nothing secret.
@@ -68,7 +68,7 @@ func New(c Config) (*Manager, error) {
 	if c.Jitter == nil {
 		c.Jitter = func(most time.Duration) time.Duration { return rand.N(most) }
 	}
-	return &Manager{c: c, tokens: map[key]*entry{}, poke: make(chan struct{}, 1)}, nil
+	return &Manager{c: c, tokens: map[key]*entry{}, timer: due.New()}, nil
 }
 
 // Token is the token for a volume of the pod: the one that is known, or a new one when its time has come. One that could not be renewed
@@ -98,7 +98,7 @@ func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTo
 	m.mu.Lock()
 	m.tokens[k] = &next
 	m.mu.Unlock()
-	m.ring()
+	m.timer.Ring()
 	return next.token, nil
 }
 
@@ -144,36 +144,11 @@ func (m *Manager) Forget(pod types.UID) {
 	}
 }
 
-func (m *Manager) ring() {
-	select {
-	case m.poke <- struct{}{}:
-	default:
-	}
-}
-
-const parallel = 8 // renewals at once
-
 // Run tells of the pods whose tokens are due, until ctx ends.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	ready()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-m.poke:
-		case <-timer.C:
-		}
-		due, next := m.due(m.c.Now())
-		var g errgroup.Group
-		g.SetLimit(parallel)
-		for _, pod := range due {
-			g.Go(func() error { m.c.Due(ctx, pod); return nil })
-		}
-		g.Wait() //nolint:errcheck // none of them fails
-		timer.Reset(next)
-	}
+	m.timer.Run(ctx, func() ([]types.UID, time.Duration) { return m.due(m.c.Now()) }, m.c.Due)
+	return nil
 }
 
 // due takes the pods whose time has come, and says how long until the next one's. A token that nobody asked for again goes when it ends:
