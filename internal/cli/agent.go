@@ -71,12 +71,11 @@ func agentFlags(f *pflag.FlagSet, c *daemon.AgentConfig) {
 func joinInBackground(cmd *cobra.Command, cfg daemon.AgentConfig, wait time.Duration) error {
 	out := cmd.OutOrStdout()
 	dirs := daemon.Dirs{Root: cfg.DataDir}
-	pid, err := daemon.Running(dirs)
+	running, err := runsAlready(out, dirs)
 	if err != nil {
 		return err
 	}
-	if pid != 0 {
-		fmt.Fprintf(out, "podo is running already (process %d, %s).\n", pid, cfg.DataDir)
+	if running {
 		return nil
 	}
 	fmt.Fprintf(out, "Joining %s as node %s, in %s\n", cfg.Server, cfg.NodeName, cfg.DataDir)

@@ -44,15 +44,24 @@ func newUp() *cobra.Command {
 	return cmd
 }
 
+// runsAlready tells, also to the user, whether a process runs on a data directory.
+func runsAlready(out io.Writer, dirs daemon.Dirs) (bool, error) {
+	pid, err := daemon.Running(dirs)
+	if err != nil || pid == 0 {
+		return false, err
+	}
+	fmt.Fprintf(out, "podo is running already (process %d, %s).\n", pid, dirs.Root)
+	return true, nil
+}
+
 func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
 	out := cmd.OutOrStdout()
 	dirs := daemon.Dirs{Root: cfg.DataDir}
-	pid, err := daemon.Running(dirs)
+	running, err := runsAlready(out, dirs)
 	if err != nil {
 		return err
 	}
-	if pid != 0 {
-		fmt.Fprintf(out, "podo is running already (process %d, %s).\n", pid, cfg.DataDir)
+	if running {
 		nextSteps(out, cfg)
 		return nil
 	}
