@@ -25,9 +25,12 @@ var packages = []string{
 	"k8s.io/apimachinery/pkg/runtime",
 	"k8s.io/apimachinery/pkg/util/intstr",
 	"k8s.io/apimachinery/pkg/version",
+	"k8s.io/api/apps/v1",
 	"k8s.io/api/autoscaling/v1",
+	"k8s.io/api/autoscaling/v2",
 	"k8s.io/api/authentication/v1",
 	"k8s.io/api/authorization/v1",
+	"k8s.io/api/batch/v1",
 	"k8s.io/api/certificates/v1",
 	"k8s.io/api/coordination/v1",
 	"k8s.io/api/core/v1",
@@ -38,6 +41,8 @@ var packages = []string{
 	"k8s.io/api/policy/v1",
 	"k8s.io/api/rbac/v1",
 	"k8s.io/api/scheduling/v1",
+	"k8s.io/api/scheduling/v1alpha3", // a Job of batch/v1 has its types
+	"k8s.io/api/storage/v1",
 }
 
 // dump is the program that runs in the temporary module, with the generated package beside it.
