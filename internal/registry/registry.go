@@ -42,6 +42,9 @@ type Kind struct {
 	ValidName func(name string, prefix bool) []string
 	// ValidNameOf, when set, is ValidName for one object, where the rest of it says what its name may be.
 	ValidNameOf func(obj runtime.Object) func(name string, prefix bool) []string
+	// Unreadable, when set, says why an object that a client sent cannot be read as one of the kind, though it has its form: upstream
+	// cannot convert it. Default is called only where there is no such reason.
+	Unreadable func(obj runtime.Object) error
 	// Default fills what the client left out; idempotent. The verbs call it on every decoded object, stored ones included.
 	Default func(obj runtime.Object)
 	// PrepareForCreate drops what a client may not set on create (status, disabled fields) and sets what only the server says
@@ -70,6 +73,8 @@ type Kind struct {
 	// Columns and Row make `kubectl get`: a row has one cell a column. now is for ages.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object, now time.Time) []any
+	// RowAmong, when set, makes Row for the objects of one list, where a row tells of an object what it is among the others.
+	RowAmong func(all []runtime.Object) func(obj runtime.Object, now time.Time) []any
 	// RowConditions, when set, are a row's conditions (a pod that has completed).
 	RowConditions func(obj runtime.Object) []metav1.TableRowCondition
 	// Indexes are the view's secondary indexes on this kind: name -> values of an object.

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podo.dev/podo/internal/registry/check"
@@ -44,11 +42,7 @@ func replicationControllerKind() *Kind {
 		},
 		Validate: func(obj runtime.Object) field.ErrorList { return validateController(of(obj), nil) },
 		Warnings: func(obj runtime.Object) []string {
-			var out []string
-			if msgs := validation.IsDNS1123Label(of(obj).Name); len(msgs) > 0 {
-				out = append(out, fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", msgs))
-			}
-			return append(out, podobject.TemplateWarnings(of(obj).Spec.Template, template)...)
+			return append(warnPodNames(of(obj).Name), podobject.TemplateWarnings(of(obj).Spec.Template, template)...)
 		},
 		Updates: map[string]Update{
 			"": {
@@ -83,10 +77,7 @@ func replicationControllerKind() *Kind {
 		Dependents: OrphanDependents,
 		Parts: map[string]Part{"scale": scalePart(
 			func(c *v1.ReplicationController) (wanted, have int32, selector string) {
-				if c.Spec.Replicas != nil {
-					wanted = *c.Spec.Replicas
-				}
-				return wanted, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
+				return valueOr(c.Spec.Replicas, 0), c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
 			},
 			func(c *v1.ReplicationController, wanted int32) { c.Spec.Replicas = &wanted },
 		)},
@@ -96,15 +87,12 @@ func replicationControllerKind() *Kind {
 		Columns: controllerColumns(),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			c := of(obj)
-			desired, names, images := int32(0), "", ""
-			if c.Spec.Replicas != nil {
-				desired = *c.Spec.Replicas
-			}
+			names, images := "", ""
 			if c.Spec.Template != nil {
 				names, images = podobject.Containers(&c.Spec.Template.Spec)
 			}
 			return []any{
-				c.Name, int64(desired), int64(c.Status.Replicas), int64(c.Status.ReadyReplicas), age(c.CreationTimestamp, now),
+				c.Name, int64(valueOr(c.Spec.Replicas, 0)), int64(c.Status.Replicas), int64(c.Status.ReadyReplicas), age(c.CreationTimestamp, now),
 				names, images, labels.FormatLabels(c.Spec.Selector),
 			}
 		},
@@ -148,12 +136,7 @@ func validateController(c, old *v1.ReplicationController) field.ErrorList {
 			e.Invalid(p.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`")
 		}
 		e.Add(podobject.ValidateTemplate(t, was.Template, p))
-		if t.Spec.RestartPolicy != v1.RestartPolicyAlways {
-			e.Put(field.NotSupported(p.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
-		}
-		if t.Spec.ActiveDeadlineSeconds != nil {
-			e.Forbidden(p.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicationController is not Supported")
-		}
+		validateRunsOn(&e, t, p, "ReplicationController")
 	}
 	if old == nil && c.Name != "" {
 		for _, text := range content.IsDNS1123Subdomain(c.Name) {
@@ -196,29 +179,20 @@ func validateControllerStatus(s *v1.ReplicationControllerStatus) field.ErrorList
 	e.NonNegative(statusPath.Child("readyReplicas"), int64(s.ReadyReplicas))
 	e.NonNegative(statusPath.Child("availableReplicas"), int64(s.AvailableReplicas))
 	e.NonNegative(statusPath.Child("observedGeneration"), s.ObservedGeneration)
-	most := func(name string, n, limit int32, detail string) {
-		if n > limit {
-			e.Invalid(statusPath.Child(name), n, detail)
-		}
-	}
-	const all = "cannot be greater than status.replicas"
-	most("fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, all)
-	most("readyReplicas", s.ReadyReplicas, s.Replicas, all)
-	most("availableReplicas", s.AvailableReplicas, s.Replicas, all)
-	most("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
+	atMost(&e, "fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, noMoreThanAll)
+	atMost(&e, "readyReplicas", s.ReadyReplicas, s.Replicas, noMoreThanAll)
+	atMost(&e, "availableReplicas", s.AvailableReplicas, s.Replicas, noMoreThanAll)
+	atMost(&e, "availableReplicas", s.AvailableReplicas, s.ReadyReplicas, noMoreThanReady)
 	return e.List()
 }
 
 func controllerColumns() []metav1.TableColumnDefinition {
 	spec, status := v1.ReplicationControllerSpec{}.SwaggerDoc(), v1.ReplicationControllerStatus{}.SwaggerDoc()
-	return []metav1.TableColumnDefinition{
+	return append([]metav1.TableColumnDefinition{
 		nameColumn,
 		{Name: "Desired", Type: "integer", Description: spec["replicas"]},
 		{Name: "Current", Type: "integer", Description: status["replicas"]},
 		{Name: "Ready", Type: "integer", Description: status["readyReplicas"]},
 		ageColumn,
-		{Name: "Containers", Type: "string", Priority: 1, Description: "Names of each container in the template."},
-		{Name: "Images", Type: "string", Priority: 1, Description: "Images referenced by each container in the template."},
-		{Name: "Selector", Type: "string", Priority: 1, Description: spec["selector"]},
-	}
+	}, wideColumns(spec["selector"])...)
 }

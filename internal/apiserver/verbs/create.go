@@ -94,11 +94,24 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	m.SetDeletionGracePeriodSeconds(nil)
 	m.SetSelfLink("")
 	dedupOwners(m, o.warning, false)
-	if k.Default != nil {
-		k.Default(obj)
+	if err := complete(k, obj); err != nil {
+		return nil, err
 	}
 	v.owners.Created(k, obj, o.Manager)
 	return v.createOwned(ctx, u, k, ref, obj, o)
+}
+
+// complete fills what is left out of an object, and refuses one that cannot be read as what it says it is.
+func complete(k *registry.Kind, obj runtime.Object) error {
+	if k.Unreadable != nil {
+		if err := k.Unreadable(obj); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.GVK.Kind, k.GVK.Version, k.GVK.Kind, err))
+		}
+	}
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	return nil
 }
 
 // createOwned is create from where managedFields are settled.
@@ -111,8 +124,8 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 	dedupOwners(m, o.warning, true)
 	m.SetUID(v.c.NewUID())
 	m.SetCreationTimestamp(metav1.NewTime(v.c.Now()).Rfc3339Copy())
-	if k.Default != nil {
-		k.Default(obj)
+	if err := complete(k, obj); err != nil {
+		return nil, err
 	}
 	if k.PrepareForCreate != nil {
 		k.PrepareForCreate(obj)

@@ -253,8 +253,8 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return wanted{}, err
 	}
-	if k.Default != nil {
-		k.Default(obj)
+	if err := complete(k, obj); err != nil {
+		return wanted{}, err
 	}
 	v.own(k, ref.Subresource, g, cur.Object, obj)
 	a := &admit.Attributes{Op: admit.Update, User: u, Kind: k, Ref: ref, Object: obj, Old: cur.Object, DryRun: g.DryRun, Warn: g.warning}
@@ -262,8 +262,8 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		return wanted{}, err
 	}
 	dedupOwners(m, g.warning, true)
-	if k.Default != nil {
-		k.Default(obj)
+	if err := complete(k, obj); err != nil {
+		return wanted{}, err
 	}
 	m.SetResourceVersion(old.GetResourceVersion())
 	m.SetGeneration(old.GetGeneration())

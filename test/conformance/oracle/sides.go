@@ -83,6 +83,11 @@ func (k Kind) UpstreamCreate(obj runtime.Object) Outcome {
 // stands is the object as Podo's rules know it, defaulted.
 func (k Kind) stands(obj runtime.Object) runtime.Object {
 	obj = k.Podo.In(obj.DeepCopyObject())
+	if f := k.Podo.Unreadable; f != nil {
+		if err := f(obj); err != nil {
+			panic(err)
+		}
+	}
 	k.Podo.Default(obj)
 	return obj
 }
