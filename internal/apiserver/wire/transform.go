@@ -44,14 +44,15 @@ type tabler struct {
 	include metav1.IncludeObjectPolicy
 	now     func() time.Time
 	headed  bool // the columns have been sent
+	row     func(obj runtime.Object, now time.Time) []any
 }
 
 func newTabler(k *registry.Kind, include string, now func() time.Time) (*tabler, error) {
 	switch p := metav1.IncludeObjectPolicy(include); p {
 	case "":
-		return &tabler{kind: k, include: metav1.IncludeMetadata, now: now}, nil
+		return &tabler{kind: k, include: metav1.IncludeMetadata, now: now, row: k.Row}, nil
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
-		return &tabler{kind: k, include: p, now: now}, nil
+		return &tabler{kind: k, include: p, now: now, row: k.Row}, nil
 	}
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("unrecognized includeObject value: %q", include))
 }
@@ -69,7 +70,7 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 	}
 	now := t.now()
 	for _, obj := range objs {
-		row := metav1.TableRow{Cells: t.kind.Row(obj, now)}
+		row := metav1.TableRow{Cells: t.row(obj, now)}
 		var err error
 		switch t.include {
 		case metav1.IncludeMetadata:
@@ -90,6 +91,9 @@ func (t *tabler) listTable(l *verbs.List) (*metav1.Table, error) {
 	objs := make([]runtime.Object, len(l.Items))
 	for i, e := range l.Items {
 		objs[i] = e.Object
+	}
+	if among := t.kind.RowAmong; among != nil {
+		t.row = among(objs)
 	}
 	return t.table(listMeta(l), objs...)
 }

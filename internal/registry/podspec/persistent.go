@@ -26,6 +26,13 @@ func ClaimSpec(spec, old *v1.PersistentVolumeClaimSpec, p *field.Path) field.Err
 	return v.List()
 }
 
+// DriverName checks for the name of a CSI driver.
+func DriverName(p *field.Path, name string) field.ErrorList {
+	v := &validator{}
+	v.csiDriver(p, name)
+	return v.List()
+}
+
 // VolumeSpec checks the spec of a PersistentVolume of that name, which stands at p; old is the stored one's, nil on create.
 func VolumeSpec(spec, old *v1.PersistentVolumeSpec, name string, p *field.Path) field.ErrorList {
 	v := &validator{}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	certificatesapi "k8s.io/kubernetes/pkg/apis/certificates"
 	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
@@ -21,9 +23,15 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/events/install"
 	_ "k8s.io/kubernetes/pkg/apis/networking/install"
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 
+	"k8s.io/kubernetes/pkg/registry/apps/deployment"
+	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
+	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
+	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
 	"k8s.io/kubernetes/pkg/registry/certificates/clustertrustbundle"
 	"k8s.io/kubernetes/pkg/registry/certificates/podcertificaterequest"
@@ -44,14 +52,24 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
 	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
+	"k8s.io/kubernetes/pkg/registry/networking/ingress"
+	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
 	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
+	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
 	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
+	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
 	"k8s.io/kubernetes/pkg/registry/rbac/role"
 	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
+	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
+	"k8s.io/kubernetes/pkg/registry/storage/csinode"
+	"k8s.io/kubernetes/pkg/registry/storage/csistoragecapacity"
+	"k8s.io/kubernetes/pkg/registry/storage/storageclass"
+	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
+	"k8s.io/kubernetes/pkg/registry/storage/volumeattributesclass"
 
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -140,6 +158,10 @@ var lines = []Kind{
 	line("", "secrets", secret.Strategy).selected(secret.GetAttrs),
 	line("", "serviceaccounts", serviceaccount.Strategy),
 	line("", "services", service.Strategy).with("status", service.StatusStrategy).selected(service.GetAttrs),
+	line("apps", "deployments", deployment.Strategy).with("status", deployment.StatusStrategy),
+	line("apps", "replicasets", replicaset.Strategy).with("status", replicaset.StatusStrategy).selected(replicaset.GetAttrs),
+	line("batch", "cronjobs", cronjob.Strategy).with("status", cronjob.StatusStrategy),
+	line("batch", "jobs", job.Strategy).with("status", job.StatusStrategy).selected(job.GetAttrs),
 	line("certificates.k8s.io", "certificatesigningrequests", certificates.Strategy).with("status", certificates.StatusStrategy).
 		with("approval", certificates.ApprovalStrategy).selected(certificates.GetAttrs),
 	line("certificates.k8s.io", "clustertrustbundles", clustertrustbundle.Strategy).selected(bySigner),
@@ -147,14 +169,24 @@ var lines = []Kind{
 	line("coordination.k8s.io", "leases", lease.Strategy),
 	line("discovery.k8s.io", "endpointslices", endpointslice.Strategy),
 	line("events.k8s.io", "events", event.Strategy).selected(newerNames),
+	line("networking.k8s.io", "ingressclasses", ingressclass.Strategy),
+	line("networking.k8s.io", "ingresses", ingress.Strategy).with("status", ingress.StatusStrategy),
 	line("networking.k8s.io", "ipaddresses", ipaddress.Strategy),
+	line("networking.k8s.io", "networkpolicies", networkpolicy.Strategy),
 	line("networking.k8s.io", "servicecidrs", servicecidr.Strategy).with("status", servicecidr.StatusStrategy),
 	line("node.k8s.io", "runtimeclasses", runtimeclass.Strategy),
+	line("policy", "poddisruptionbudgets", poddisruptionbudget.Strategy).with("status", poddisruptionbudget.StatusStrategy),
 	line("rbac.authorization.k8s.io", "clusterrolebindings", clusterrolebinding.Strategy),
 	line("rbac.authorization.k8s.io", "clusterroles", clusterrole.Strategy),
 	line("rbac.authorization.k8s.io", "rolebindings", rolebinding.Strategy),
 	line("rbac.authorization.k8s.io", "roles", role.Strategy),
 	line("scheduling.k8s.io", "priorityclasses", priorityclass.Strategy),
+	line("storage.k8s.io", "csidrivers", csidriver.Strategy),
+	line("storage.k8s.io", "csinodes", csinode.Strategy).with("status", csinode.StatusStrategy),
+	line("storage.k8s.io", "csistoragecapacities", csistoragecapacity.Strategy),
+	line("storage.k8s.io", "storageclasses", storageclass.Strategy),
+	line("storage.k8s.io", "volumeattachments", volumeattachment.Strategy).with("status", volumeattachment.StatusStrategy),
+	line("storage.k8s.io", "volumeattributesclasses", volumeattributesclass.Strategy),
 }
 
 // bySigner are the selectable fields that upstream keeps in the storage of the two kinds that tell of signers.
