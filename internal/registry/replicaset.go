@@ -81,6 +81,7 @@ func replicaSetKind() *Kind {
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(metaFields(obj), "status.replicas", strconv.Itoa(int(of(obj).Status.Replicas)))
 		},
+		Indexes: map[string]func(runtime.Object) []string{ControllerIndex: controlledBy},
 		Columns: replicaSetColumns(),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			r := of(obj)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func (k *controller) podKeys(c view.Change) (out []view.Key) {
 			}
 			continue
 		}
-		if e != c.New {
+		if e != c.New || c.Old != nil && sameFor(c.Old.Meta, e.Meta) {
 			continue
 		}
 		for o := range k.View.Snapshot().All(schema.GroupResource(k.Kind.Resource), e.Key.Namespace, view.Key{}) {
@@ -98,6 +99,11 @@ func (k *controller) podKeys(c view.Change) (out []view.Key) {
 	return out
 }
 
+// sameFor says that whoever did not take the pod before it changed will not now either.
+func sameFor(old, now metav1.Object) bool {
+	return metav1.GetControllerOfNoCopy(old) == nil && maps.Equal(old.GetLabels(), now.GetLabels())
+}
+
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
 	e := s.Get(schema.GroupResource(k.Kind.Resource), key.Namespace, key.Name)
 	if e == nil {
@@ -107,7 +113,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	if !ok {
 		return loop.Result{}, nil
 	}
-	plan := Decide(w, candidates(s, w.Meta), time.Now())
+	plan := Decide(w, candidates(s, w.Meta), k.siblings(s, w), time.Now())
 	rev, failure, err := k.apply(ctx, e.Object, w, plan)
 	if failure == nil && err != nil {
 		return loop.Result{Wrote: rev}, err
@@ -131,6 +137,22 @@ func candidates(s view.Snapshot, m metav1.Object) (out []*v1.Pod) {
 	}
 	for e := range s.By(pods, registry.ControllerIndex, registry.Uncontrolled(m.GetNamespace())) {
 		out = append(out, e.Object.(*v1.Pod))
+	}
+	return out
+}
+
+// siblings are the pods of the other objects that the same owner has: those of a Deployment's other revisions.
+func (k *controller) siblings(s view.Snapshot, w Wanted) (out []*v1.Pod) {
+	if w.Owner == "" {
+		return nil
+	}
+	for o := range s.By(schema.GroupResource(k.Kind.Resource), registry.ControllerIndex, string(w.Owner)) {
+		if o.Meta.GetUID() == w.Meta.GetUID() {
+			continue
+		}
+		for e := range s.By(pods, registry.ControllerIndex, string(o.Meta.GetUID())) {
+			out = append(out, e.Object.(*v1.Pod))
+		}
 	}
 	return out
 }

@@ -14,12 +14,18 @@ import (
 const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
 // goFirst orders pods so that those that can best be spared are first, as upstream documents: not bound before bound, pending
-// before unknown before running, not ready before ready, cheaper before dearer, those with more siblings on their node, those ready
-// for a shorter time, those with more restarts, the younger ones. Times are compared by their order of magnitude.
-func goFirst(pods []*v1.Pod, now time.Time) []*v1.Pod {
+// before unknown before running, not ready before ready, cheaper before dearer, those with more siblings on their node (of them and of
+// the given ones), those ready for a shorter time, those with more restarts, the younger ones. Times are compared by their order of
+// magnitude.
+func goFirst(pods, siblings []*v1.Pod, now time.Time) []*v1.Pod {
 	onNode := map[string]int{}
 	for _, p := range pods {
 		onNode[p.Spec.NodeName]++
+	}
+	for _, p := range siblings {
+		if Active(p) {
+			onNode[p.Spec.NodeName]++
+		}
 	}
 	out := slices.Clone(pods)
 	slices.SortStableFunc(out, func(a, b *v1.Pod) int {

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // burst is how many pods are created or deleted at most before looking again.
@@ -23,6 +24,8 @@ type Wanted struct {
 	Selector labels.Selector
 	Template *v1.PodTemplateSpec
 	MinReady time.Duration // how long a pod must have been ready to count as available
+	// Owner, when not empty, is the UID of what controls the object: pods of its other objects count as siblings when some are to go.
+	Owner types.UID
 }
 
 // Counts are what there is.
@@ -35,18 +38,27 @@ type Plan struct {
 	Create  int
 	Delete  []*v1.Pod
 	Counts  Counts        // before any of it
-	Again   time.Duration // when a ready pod becomes available; 0 for none
+	Again   time.Duration // when a ready pod becomes available, or creation goes on; 0 for never
+}
+
+// again asks for another look after d at the latest.
+func (p *Plan) again(d time.Duration) {
+	if p.Again == 0 || d < p.Again {
+		p.Again = d
+	}
 }
 
 // Active tells a pod that runs or may still run.
-func Active(p *v1.Pod) bool {
-	return p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed && p.DeletionTimestamp == nil
+func Active(p *v1.Pod) bool { return !ended(p) && p.DeletionTimestamp == nil }
+
+func ended(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// Decide takes the pods that w controls and, of its namespace, those that nobody does.
-func Decide(w Wanted, pods []*v1.Pod, now time.Time) Plan {
+// Decide takes the pods that w controls and, of its namespace, those that nobody does; siblings are pods of others of its owner.
+func Decide(w Wanted, pods, siblings []*v1.Pod, now time.Time) Plan {
 	var p Plan
-	var mine []*v1.Pod
+	var mine, failed []*v1.Pod
 	deleting := w.Meta.GetDeletionTimestamp() != nil
 	for _, pod := range pods {
 		ref := metav1.GetControllerOf(pod)
@@ -56,20 +68,22 @@ func Decide(w Wanted, pods []*v1.Pod, now time.Time) Plan {
 			continue
 		case ref != nil && matches:
 		case ref != nil:
-			if !deleting {
+			if !deleting && Active(pod) {
 				p.Release = append(p.Release, pod)
 			}
 			continue
-		case !matches || deleting || pod.DeletionTimestamp != nil:
+		case !matches || deleting || !Active(pod):
 			continue
 		default:
 			p.Adopt = append(p.Adopt, pod)
 		}
-		if pod.DeletionTimestamp != nil {
-			p.Counts.Terminating++
-		}
-		if Active(pod) {
+		switch {
+		case Active(pod):
 			mine = append(mine, pod)
+		case !ended(pod):
+			p.Counts.Terminating++
+		case pod.Status.Phase == v1.PodFailed:
+			failed = append(failed, pod)
 		}
 	}
 	p.count(w, mine, now)
@@ -78,11 +92,47 @@ func Decide(w Wanted, pods []*v1.Pod, now time.Time) Plan {
 	}
 	switch diff := w.Replicas - len(mine); {
 	case diff > 0:
+		if wait := pause(failed, w.Replicas, now); wait > 0 {
+			p.again(wait)
+			return p
+		}
 		p.Create = min(diff, burst)
 	case diff < 0:
-		p.Delete = goFirst(mine, now)[:min(-diff, burst)]
+		p.Delete = goFirst(mine, siblings, now)[:min(-diff, burst)]
 	}
 	return p
+}
+
+// What keeps a template whose pods can never run from making pods without end: so many failures are replaced at once (or all replicas, once),
+// each further one waits twice as long as the one before it.
+const (
+	freeFailures = 10
+	failedLately = 10 * time.Minute
+	longestPause = time.Minute
+)
+
+// pause is how long to wait before pods that failed are replaced.
+func pause(failed []*v1.Pod, replicas int, now time.Time) time.Duration {
+	var last time.Time
+	n := -max(freeFailures, replicas)
+	for _, pod := range failed {
+		created := pod.CreationTimestamp.Time
+		if now.Sub(created) > failedLately {
+			continue
+		}
+		n++
+		if created.After(last) {
+			last = created
+		}
+	}
+	if n <= 0 {
+		return 0
+	}
+	wait := longestPause
+	if n < 6 {
+		wait = time.Second << n
+	}
+	return last.Add(wait).Sub(now)
 }
 
 func (p *Plan) count(w Wanted, mine []*v1.Pod, now time.Time) {
@@ -104,8 +154,8 @@ func (p *Plan) count(w Wanted, mine []*v1.Pod, now time.Time) {
 		left := w.MinReady - now.Sub(since)
 		if w.MinReady == 0 || left <= 0 {
 			p.Counts.Available++
-		} else if p.Again == 0 || left < p.Again {
-			p.Again = left
+		} else {
+			p.again(left)
 		}
 	}
 }

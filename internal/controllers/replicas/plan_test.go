@@ -57,7 +57,7 @@ func TestGoFirst(t *testing.T) {
 			want = append(want, p.name)
 		}
 		var got []string
-		for _, p := range goFirst(list, now) {
+		for _, p := range goFirst(list, nil, now) {
 			got = append(got, p.Name)
 		}
 		if c.rule == "siblings" {

@@ -33,24 +33,32 @@ var ReplicationControllers = Kind{
 			Replicas: n.Replicas, FullyLabeledReplicas: n.FullyLabeled, ReadyReplicas: n.Ready, AvailableReplicas: n.Available,
 			ObservedGeneration: c.Generation, Conditions: c.Status.Conditions,
 		}
-		i := slices.IndexFunc(s.Conditions, func(c v1.ReplicationControllerCondition) bool {
-			return c.Type == v1.ReplicationControllerReplicaFailure
-		})
 		changed := false
-		switch {
-		case failure != nil && i < 0:
-			s.Conditions = append(s.Conditions, v1.ReplicationControllerCondition{
-				Type: v1.ReplicationControllerReplicaFailure, Status: v1.ConditionTrue, Reason: failure.Reason, Message: failure.Message,
-				LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+		s.Conditions, changed = failureIn(s.Conditions, failure,
+			func(c v1.ReplicationControllerCondition) bool {
+				return c.Type == v1.ReplicationControllerReplicaFailure
+			},
+			func() v1.ReplicationControllerCondition {
+				return v1.ReplicationControllerCondition{
+					Type: v1.ReplicationControllerReplicaFailure, Status: v1.ConditionTrue, Reason: failure.Reason, Message: failure.Message,
+					LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+				}
 			})
-			changed = true
-		case failure == nil && i >= 0:
-			s.Conditions = slices.Delete(s.Conditions, i, i+1)
-			changed = true
-		}
 		old := c.Status
 		c.Status = s
 		return changed || old.Replicas != s.Replicas || old.FullyLabeledReplicas != s.FullyLabeledReplicas || old.ReadyReplicas != s.ReadyReplicas ||
 			old.AvailableReplicas != s.AvailableReplicas || old.ObservedGeneration != s.ObservedGeneration
 	},
+}
+
+// failureIn are the conditions with the one that tells of a failure, when there is one, and otherwise without; and whether that is new.
+// A failure that was told before stays as it was told.
+func failureIn[C any](list []C, failure *Failure, is func(C) bool, tell func() C) ([]C, bool) {
+	switch i := slices.IndexFunc(list, is); {
+	case failure != nil && i < 0:
+		return append(slices.Clip(list), tell()), true
+	case failure == nil && i >= 0:
+		return slices.Delete(list, i, i+1), true
+	}
+	return list, false
 }
