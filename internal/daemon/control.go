@@ -316,15 +316,15 @@ func (s *server) checks() []wire.Check {
 
 // schedulerProfiles are those of the configured file, or upstream's default one.
 func (s *server) schedulerProfiles() (profile.Config, error) {
-	like := scheduler.Like(s.control.view)
+	given := scheduler.Given(s.control.view)
 	if s.cfg.SchedulerConfig == "" {
-		return profile.Default(like), nil
+		return profile.Default(given), nil
 	}
 	text, err := os.ReadFile(s.cfg.SchedulerConfig)
 	if err != nil {
 		return profile.Config{}, fmt.Errorf("--scheduler-config: %w", err)
 	}
-	c, err := profile.Read(text, like)
+	c, err := profile.Read(text, given)
 	if err != nil {
 		return profile.Config{}, fmt.Errorf("--scheduler-config %s: %w", s.cfg.SchedulerConfig, err)
 	}

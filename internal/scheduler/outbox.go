@@ -23,6 +23,7 @@ type outbox struct {
 	config   Config
 	inFlight int // owned by the scheduling goroutine
 	jobs     chan bindJob
+	slow     chan bindJob    // those that have something to do before; as large
 	results  chan bindResult // as large as jobs: workers never block
 
 	preemptions chan preemption
@@ -39,6 +40,8 @@ type bindJob struct {
 	pod   *v1.Pod
 	node  string
 	since time.Time
+	// before is what has to happen first.
+	before []PreBinder
 }
 
 type bindResult struct {
@@ -66,7 +69,7 @@ const maxPreempting = 512
 
 func newOutbox(c Config) *outbox {
 	return &outbox{
-		config: c, jobs: make(chan bindJob, c.MaxInFlight), results: make(chan bindResult, c.MaxInFlight),
+		config: c, jobs: make(chan bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan bindResult, c.MaxInFlight),
 		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting),
 		reports: map[types.UID]report{}, wake: make(chan struct{}, reporters),
 	}
@@ -87,6 +90,22 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 			}
 		})
 	}
+	wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case job := <-o.slow:
+				wg.Go(func() {
+					if err := o.prepare(ctx, job.before); err != nil {
+						o.results <- bindResult{job, err}
+						return
+					}
+					o.jobs <- job
+				})
+			}
+		}
+	})
 	for range preemptors {
 		wg.Go(func() {
 			for {
@@ -122,7 +141,11 @@ func (o *outbox) room() bool { return o.inFlight < o.config.MaxInFlight }
 
 func (o *outbox) bind(job bindJob) {
 	o.inFlight++
-	o.jobs <- job // has room for all that may be in flight
+	if len(job.before) == 0 {
+		o.jobs <- job // has room for all that may be in flight
+		return
+	}
+	o.slow <- job
 }
 
 func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way

@@ -24,7 +24,7 @@ profiles:
 - schedulerName: packed
   plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}
   pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
-`), nil)
+`), profile.Given{})
 		if err != nil {
 			t.Fatal(err)
 		}

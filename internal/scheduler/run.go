@@ -26,12 +26,15 @@ type run struct {
 	spaces  *view.Watcher // namespaces
 	// preempting are the pods whose victims are being deleted.
 	preempting map[types.UID]bool
+	hints      *hints
+	// reserved are the reservations of pods whose bind has not come back.
+	reserved map[types.UID][]framework.Reservation
 }
 
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	r := &run{
 		config: c, cluster: framework.NewCluster(), planner: map[string]*plan.Planner{}, out: out,
-		preempting: map[types.UID]bool{},
+		preempting: map[types.UID]bool{}, reserved: map[types.UID][]framework.Reservation{},
 	}
 	gates := gates{}
 	for i := range c.Profiles.Profiles {
@@ -52,6 +55,9 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 		return r, err
 	}
 	if r.spaces, err = c.View.Watch(namespaces, snapshot.Rev()); err != nil {
+		return r, err
+	}
+	if r.hints, err = newHints(c, snapshot.Rev()); err != nil {
 		return r, err
 	}
 	for e := range snapshot.All(namespaces, "", view.Key{}) {
@@ -87,6 +93,16 @@ func (r *run) close() {
 		if w != nil {
 			w.Close()
 		}
+	}
+	if r.hints != nil {
+		r.hints.close()
+	}
+}
+
+// release gives back what is set aside for pods whose binds have ended without being settled.
+func (r *run) release() {
+	for _, held := range r.reserved {
+		plan.End(held, false)
 	}
 }
 
@@ -125,6 +141,11 @@ func (r *run) loop(ctx context.Context) error {
 			r.settle(res)
 		case res := <-r.out.cleared:
 			r.roomMade(res)
+		case t := <-r.hints.told:
+			if t.err != nil {
+				return t.err
+			}
+			r.heard(t, time.Now())
 		case <-timer:
 		}
 		stop()
@@ -143,6 +164,12 @@ func (r *run) absorb(ctx context.Context) error {
 			continue
 		case res := <-r.out.cleared:
 			r.roomMade(res)
+			continue
+		case t := <-r.hints.told:
+			if t.err != nil {
+				return t.err
+			}
+			r.heard(t, time.Now())
 			continue
 		case <-r.nodes.Ready():
 			changes, _, err := r.nodes.Next(ctx)
@@ -293,9 +320,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	rec := timeline.New(now, timeline.RefOf(pod), timeline.Attempt)
 	if d.Node != nil {
 		r.config.Append(rec.Move("", d.Node.Name).With("try", item.Attempts).With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
-		r.cluster.Assume(item.Pod, d.Node.Name)
-		r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
-		r.out.bind(bindJob{item: item, pod: pod, node: d.Node.Name, since: now})
+		r.assume(item, d.Node, now)
 		return
 	}
 	rec = rec.Move("", "unschedulable").Because(v1.PodReasonUnschedulable).With("try", item.Attempts).With("nodes", d.Diagnosis.Nodes)
@@ -306,17 +331,37 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 		rec = rec.With("nominated", room.Node.Name).With("victims", names(room.Victims))
 	}
 	r.config.Append(rec)
-	item.RejectedBy = d.Diagnosis.Plugins()
+	item.RejectedBy, item.Refused = d.Diagnosis.Plugins(), d.Diagnosis.Refused
 	r.config.Metrics.rejectedBy(pod, item.RejectedBy, 1)
 	r.queue.Rejected(item, now)
 	r.config.Metrics.attempt(pod, unschedulable, time.Since(now))
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message(room.Text), nominate: r.waitsOn(pod.UID)})
 }
 
+// assume goes by a decision from here on, and has it bound.
+func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
+	pod := item.Pod.Object
+	held, err := r.planner[pod.Spec.SchedulerName].Reserve(n)
+	if err != nil {
+		r.config.Metrics.attempt(pod, failed, time.Since(now))
+		r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: err.Error(), nominate: r.waitsOn(pod.UID)})
+		r.queue.Retry(item, "nothing could be set aside", now)
+		return
+	}
+	if held != nil {
+		r.reserved[pod.UID] = held
+	}
+	r.cluster.Assume(item.Pod, n.Name)
+	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
+	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held)})
+}
+
 // settle takes in how a bind ended.
 func (r *run) settle(res bindResult) {
 	r.out.inFlight--
 	now, item := time.Now(), res.job.item
+	plan.End(r.reserved[res.job.pod.UID], res.err == nil)
+	delete(r.reserved, res.job.pod.UID)
 	if res.err == nil {
 		r.config.Metrics.attempt(res.job.pod, scheduled, now.Sub(res.job.since))
 		r.config.Metrics.bound(item.Attempts, now.Sub(item.Since))

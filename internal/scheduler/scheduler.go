@@ -59,7 +59,7 @@ func (c *Config) Validate() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Profiles.Profiles == nil {
-		c.Profiles = profile.Default(Like(c.View))
+		c.Profiles = profile.Default(Given(c.View))
 	}
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
@@ -79,9 +79,11 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Like finds in a view the pods that belong together with one, for profile.Read.
-func Like(v *view.View) profile.Like {
-	return func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) }
+// Given is what plug-ins see of a view, for profile.Read.
+func Given(v *view.View) profile.Given {
+	return profile.Given{
+		Like: func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) },
+	}
 }
 
 // Scheduler is a component.
@@ -111,13 +113,20 @@ func (s *Scheduler) Run(ctx context.Context, ready func()) error {
 	defer cancel()
 	out := newOutbox(s.config)
 	stopped := out.start(ctx)
-	defer func() { cancel(); stopped() }()
+	var r *run
+	defer func() {
+		cancel()
+		stopped()
+		if r != nil {
+			r.release()
+		}
+	}()
 	for first := true; ; first = false {
 		snapshot, err := s.config.View.Fresh(ctx)
 		if err != nil {
 			return quiet(ctx, err)
 		}
-		r, err := newRun(s.config, out, snapshot)
+		r, err = newRun(s.config, out, snapshot)
 		if err == nil {
 			if first {
 				ready()
@@ -132,6 +141,8 @@ func (s *Scheduler) Run(ctx context.Context, ready func()) error {
 		if err := out.drain(ctx); err != nil {
 			return quiet(ctx, err)
 		}
+		r.release()
+		r = nil
 	}
 }
 

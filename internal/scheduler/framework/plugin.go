@@ -66,7 +66,8 @@ type Relation interface {
 	Relate(c *Cluster, pod *Pod) Related
 }
 
-// Related is what concerns one pod. It follows the cluster: pods may be lifted and put between calls.
+// Related is what concerns one pod. It follows the cluster: pods may be lifted and put between calls. What it can do besides is in
+// reserve.go.
 type Related interface {
 	// Binding tells whether Filter may reject at all.
 	Binding() bool

@@ -14,6 +14,8 @@ import (
 // never changed.
 type Diagnosis struct {
 	Nodes int // all of them
+	// Refused tells that a plug-in refused the pod whatever the node. Then nothing about nodes can help it.
+	Refused bool
 	// Reasons are folded: one line for all nodes that a plug-in rejected in the same words.
 	Reasons []Reason
 
@@ -34,7 +36,8 @@ type Reason struct {
 func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *Diagnosis {
 	shape := pod.Shape
 	d := &Diagnosis{Nodes: len(c.Nodes)}
-	names, only := p.narrow(shape)
+	names, by := p.narrow(shape)
+	elsewhere := notNamed(by)
 	wanted := map[string]bool{}
 	for _, n := range names {
 		wanted[n] = true
@@ -45,8 +48,8 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 	}
 	groups := map[*framework.Rejection]*group{}
 	for _, n := range c.Nodes {
-		r := notNamed
-		if !only || wanted[n.Name] {
+		r := elsewhere
+		if by == nil || wanted[n.Name] {
 			if r = p.look(m, shape, n).rejected; r == nil {
 				r = p.occupied(pod, n)
 			}
@@ -67,13 +70,25 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 	}
 	for _, r := range d.rejected {
 		g := groups[r]
-		d.fold(r, g.count, g.first.Name, func() []timeline.Field { return p.explain(r, pod, g.first) })
+		d.fold(r, g.count, g.first.Name, func() []timeline.Field {
+			if r == elsewhere {
+				return nil
+			}
+			return p.explain(r, pod, g.first)
+		})
 	}
 	sort.Slice(d.Reasons, func(i, j int) bool { return d.Reasons[i].words() < d.Reasons[j].words() })
 	return d
 }
 
-var notNamed = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't satisfy plugin(s) [NodeAffinity]"}, Unresolvable: true}
+// notNamed rejects the nodes that plug-ins left out before anything was looked at.
+func notNamed(by []string) *framework.Rejection {
+	if by == nil {
+		return nil
+	}
+	slices.Sort(by)
+	return &framework.Rejection{Plugin: by[0], Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)}, Unresolvable: true}
+}
 
 func (d *Diagnosis) fold(r *framework.Rejection, count int, example string, numbers func() []timeline.Field) {
 	for _, text := range r.Reasons {
@@ -91,9 +106,6 @@ func (d *Diagnosis) fold(r *framework.Rejection, count int, example string, numb
 }
 
 func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
-	if r == notNamed {
-		return nil
-	}
 	held := p.hold(pod, n)
 	defer release(n, held)
 	for _, f := range p.set.Filters {
@@ -129,7 +141,9 @@ func (d *Diagnosis) Message(preemption string) string {
 	}
 	words := make([]string, len(d.Reasons))
 	for i, r := range d.Reasons {
-		words[i] = r.words()
+		if words[i] = r.words(); d.Refused {
+			words[i] = r.Text // of all of them
+		}
 	}
 	out := fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(words, ", "))
 	if preemption != "" {

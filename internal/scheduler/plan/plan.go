@@ -98,7 +98,10 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	m := p.memo(shape)
 	waits := c.NominatedTo(pod.Object.UID)
 	bound := p.relate(c, pod)
-	shared := waits == nil && (!bound || shape.Relations != nil) // what holds for the pod holds for its shape
+	shared := waits == nil && (!bound || shape.Relations != nil) && !p.personal() // what holds for the pod holds for its shape
+	if r := p.refused(); r != nil {
+		return Decision{Diagnosis: refusal(c, r)}
+	}
 	if m.diagnosis != nil && m.at == c.Generation && shared {
 		return Decision{Evaluated: len(c.Nodes), Diagnosis: m.diagnosis}
 	}
@@ -110,7 +113,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 		return Decision{Node: waits, Evaluated: 1, Feasible: 1}
 	}
 	var d Decision
-	if names, only := p.narrow(shape); only {
+	if names, by := p.narrow(shape); by != nil {
 		d = p.search(c, m, pod, named(c, names), len(names))
 	} else {
 		d = p.search(c, m, pod, c.Nodes, Sample(len(c.Nodes), p.Percent))
@@ -142,16 +145,28 @@ func (p *Planner) memo(shape *framework.Shape) *memo {
 	return m
 }
 
-func (p *Planner) narrow(shape *framework.Shape) (names []string, only bool) {
+// narrow finds the only nodes that come into question for the pod that relate was called for, and by is which plug-ins said so.
+func (p *Planner) narrow(shape *framework.Shape) (names []string, by []string) {
+	narrowed := func(plugin string, only []string, ok bool) {
+		if !ok {
+			return
+		}
+		if by != nil {
+			only = intersect(names, only)
+		}
+		names, by = only, append(by, plugin)
+	}
 	for _, f := range p.set.PreFilters {
-		if n, ok := f.PreFilter(shape); ok {
-			if only {
-				n = intersect(names, n)
-			}
-			names, only = n, true
+		only, ok := f.PreFilter(shape)
+		narrowed(f.Name(), only, ok)
+	}
+	for i, x := range p.of {
+		if x, ok := x.(framework.Narrowing); ok && p.set.Relations[i].Filters {
+			only, ok := x.Only()
+			narrowed(p.set.Relations[i].Name(), only, ok)
 		}
 	}
-	return names, only
+	return names, by
 }
 
 func intersect(a, b []string) []string {

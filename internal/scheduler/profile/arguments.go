@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,13 +23,15 @@ type arguments struct {
 	spread     plugins.PodTopologySpread
 	interPod   plugins.InterPodAffinity
 	preemption plugins.Preemption
+	volumes    []framework.Relation
 }
 
 func (r *reader) arguments(path *field.Path, list []configv1.PluginConfig) arguments {
 	out := arguments{
-		spread: plugins.PodTopologySpread{Like: r.like}, interPod: plugins.InterPodAffinity{HardWeight: 1},
+		spread: plugins.PodTopologySpread{Like: r.given.Like}, interPod: plugins.InterPodAffinity{HardWeight: 1},
 		preemption: plugins.Preemption{Percent: 10, AtLeast: 100},
 	}
+	volumes := Volumes{BindTimeout: 10 * time.Minute}
 	for i := range list {
 		c, p := &list[i], path.Index(i)
 		if slices.ContainsFunc(list[:i], func(o configv1.PluginConfig) bool { return o.Name == c.Name }) {
@@ -42,10 +45,11 @@ func (r *reader) arguments(path *field.Path, list []configv1.PluginConfig) argum
 			"PodTopologySpread":               func(p *field.Path, raw []byte) { r.spread(p, raw, &out.spread) },
 			"InterPodAffinity":                func(p *field.Path, raw []byte) { r.interPod(p, raw, &out.interPod) },
 			"DefaultPreemption":               func(p *field.Path, raw []byte) { r.preemption(p, raw, &out.preemption) },
+			"VolumeBinding":                   func(p *field.Path, raw []byte) { r.volumes(p, raw, &volumes) },
 		}[c.Name]
 		if read == nil {
 			r.errs = append(r.errs, field.NotSupported(p.Child("name"), c.Name, []string{
-				"DefaultPreemption", "InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread",
+				"DefaultPreemption", "InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "VolumeBinding",
 			}))
 			continue
 		}
@@ -55,7 +59,25 @@ func (r *reader) arguments(path *field.Path, list []configv1.PluginConfig) argum
 		}
 		read(p.Child("args"), raw)
 	}
+	if r.given.Volumes != nil {
+		out.volumes = r.given.Volumes(volumes)
+	}
 	return out
+}
+
+func (r *reader) volumes(p *field.Path, raw []byte, out *Volumes) {
+	c := configv1.VolumeBindingArgs{}
+	if !r.decode(p, raw, &c) {
+		return
+	}
+	if s := c.BindTimeoutSeconds; s != nil {
+		if out.BindTimeout = time.Duration(*s) * time.Second; *s < 0 {
+			r.invalid(p.Child("bindTimeoutSeconds"), *s, "invalid BindTimeoutSeconds, should not be a negative value")
+		}
+	}
+	if len(c.Shape) > 0 {
+		out.Capacity = r.curve(p.Child("shape"), c.Shape)
+	}
 }
 
 // decode reads arguments and tells whether they can be used.

@@ -24,6 +24,8 @@ const (
 	postFilter point = "postFilter"
 	preScore   point = "preScore"
 	score      point = "score"
+	reserve    point = "reserve"
+	preBind    point = "preBind"
 	bind       point = "bind"
 	multiPoint point = "multiPoint"
 )
@@ -45,6 +47,10 @@ var known = []plugin{
 	{"NodeAffinity", []point{preFilter, filter, preScore, score}, 2},
 	{"NodePorts", []point{preFilter, filter}, 0},
 	{"NodeResourcesFit", []point{preFilter, filter, preScore, score}, 1},
+	{"VolumeRestrictions", []point{preFilter, filter}, 0},
+	{"NodeVolumeLimits", []point{preFilter, filter}, 0},
+	{"VolumeBinding", []point{preFilter, filter, preScore, score, reserve, preBind}, 1},
+	{"VolumeZone", []point{preFilter, filter}, 0},
 	{"PodTopologySpread", []point{preFilter, filter, preScore, score}, 2},
 	{"InterPodAffinity", []point{preFilter, filter, preScore, score}, 2},
 	{"DefaultPreemption", []point{postFilter}, 0},
@@ -54,9 +60,10 @@ var known = []plugin{
 }
 
 // elsewhere are upstream's default plug-ins that are not here yet. They may be disabled: they are.
-var elsewhere = []string{
-	"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources", "NodeDeclaredFeatures", "GangScheduling", "DeferredPodScheduling",
-}
+var elsewhere = []string{"DynamicResources", "NodeDeclaredFeatures", "GangScheduling", "DeferredPodScheduling"}
+
+// aboutVolumes are those of known that who runs the scheduler gives it, or does not.
+var aboutVolumes = []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 
 func find(name string) *plugin {
 	if i := slices.IndexFunc(known, func(p plugin) bool { return p.name == name }); i >= 0 {
@@ -95,11 +102,11 @@ func disables(set configv1.PluginSet, name string) bool {
 func (r *reader) merge(path *field.Path, c *configv1.Plugins) map[point]*enabled {
 	sets := map[point]configv1.PluginSet{
 		preEnqueue: c.PreEnqueue, queueSort: c.QueueSort, preFilter: c.PreFilter, filter: c.Filter, postFilter: c.PostFilter, preScore: c.PreScore,
-		score: c.Score, bind: c.Bind, multiPoint: c.MultiPoint,
+		score: c.Score, reserve: c.Reserve, preBind: c.PreBind, bind: c.Bind, multiPoint: c.MultiPoint,
 	}
 	r.check(path, sets)
 	for name, set := range map[string]configv1.PluginSet{
-		"reserve": c.Reserve, "permit": c.Permit, "preBind": c.PreBind, "postBind": c.PostBind,
+		"permit": c.Permit, "postBind": c.PostBind,
 		"placementGenerate": c.PlacementGenerate, "placementScore": c.PlacementScore, "podGroupPostFilter": c.PodGroupPostFilter,
 	} {
 		for i, p := range set.Enabled {
@@ -146,7 +153,7 @@ func (r *reader) check(path *field.Path, sets map[point]configv1.PluginSet) {
 			here := p.Child("enabled").Index(i)
 			k := find(x.Name)
 			switch {
-			case k == nil && slices.Contains(elsewhere, x.Name):
+			case k == nil && slices.Contains(elsewhere, x.Name), slices.Contains(aboutVolumes, x.Name) && r.given.Volumes == nil:
 				r.invalid(here.Child("name"), x.Name, "this plug-in is not supported yet: leave it out")
 			case k == nil:
 				r.errs = append(r.errs, field.NotSupported(here.Child("name"), x.Name, names()))
@@ -219,7 +226,7 @@ func (r *reader) set(path *field.Path, c *configv1.Plugins, with arguments) plug
 			out.Scores = append(out.Scores, plugins.Score{Score: s, Weight: at[score].weight[name]})
 		}
 	}
-	for _, x := range []framework.Relation{with.spread, with.interPod, plugins.ImageLocality{}} {
+	for _, x := range append(with.volumes, with.spread, with.interPod, plugins.ImageLocality{}) {
 		one := plugins.Relation{Relation: x, Filters: slices.Contains(at[filter].names, x.Name())}
 		if slices.Contains(at[score].names, x.Name()) {
 			one.Weight = at[score].weight[x.Name()]

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plugins"
 )
 
@@ -31,19 +32,34 @@ type Config struct {
 	FirstBackoff, MaxBackoff time.Duration
 }
 
-// Like is described at plugins.PodTopologySpread.
-type Like func(*v1.Pod) labels.Selector
+// Given is what plug-ins are given by who runs the scheduler.
+type Given struct {
+	// Like is described at plugins.PodTopologySpread.
+	Like func(*v1.Pod) labels.Selector
+	// Volumes makes the plug-ins that look at volumes, those that there are, each under upstream's name; nil: there are none. It is
+	// called for each profile: what pods of several reserve must meet behind it.
+	Volumes func(Volumes) []framework.Relation
+}
+
+// Volumes are the arguments of VolumeBinding.
+type Volumes struct {
+	BindTimeout time.Duration
+	// Capacity scores the use of storage in percent, 0..100; nil: upstream's default.
+	Capacity func(used int64) int64
+}
 
 // Default is upstream's configuration: one profile.
-func Default(like Like) Config {
+func Default(given Given) Config {
+	r := reader{given: given}
+	set := r.set(field.NewPath("profiles"), &configv1.Plugins{}, r.arguments(field.NewPath("profiles"), nil))
 	return Config{
-		Profiles:     []Profile{{Name: v1.DefaultSchedulerName, Set: plugins.Default(like)}},
+		Profiles:     []Profile{{Name: v1.DefaultSchedulerName, Set: set}},
 		FirstBackoff: time.Second, MaxBackoff: 10 * time.Second,
 	}
 }
 
 // Read makes a Config of a file's text. The error names every field that is wrong.
-func Read(text []byte, like Like) (Config, error) {
+func Read(text []byte, given Given) (Config, error) {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return Config{}, err
@@ -56,7 +72,7 @@ func Read(text []byte, like Like) (Config, error) {
 		return Config{}, fmt.Errorf("apiVersion %q and kind %q are not those of a scheduler's configuration: write apiVersion: %s and kind: KubeSchedulerConfiguration",
 			c.APIVersion, c.Kind, configv1.SchemeGroupVersion)
 	}
-	r := reader{like: like}
+	r := reader{given: given}
 	out := r.config(&c)
 	return out, r.errs.ToAggregate()
 }
@@ -75,8 +91,8 @@ func strictly(raw []byte, into any) error {
 
 // reader collects what is wrong.
 type reader struct {
-	like Like
-	errs field.ErrorList
+	given Given
+	errs  field.ErrorList
 }
 
 func (r *reader) invalid(p *field.Path, value any, why string) {
@@ -84,7 +100,7 @@ func (r *reader) invalid(p *field.Path, value any, why string) {
 }
 
 func (r *reader) config(c *configv1.KubeSchedulerConfiguration) Config {
-	out := Default(r.like)
+	out := Default(r.given)
 	if c.Parallelism != nil && *c.Parallelism <= 0 {
 		r.invalid(field.NewPath("parallelism"), *c.Parallelism, "should be an integer value greater than zero")
 	}

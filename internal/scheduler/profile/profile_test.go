@@ -18,7 +18,7 @@ const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerCon
 
 func read(t *testing.T, text string) Config {
 	t.Helper()
-	c, err := Read([]byte(head+text), nil)
+	c, err := Read([]byte(head+text), Given{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,11 +216,11 @@ func TestRefused(t *testing.T) {
 		"profile: []":                                                                                   `unknown field "profile"`,
 		"percentageOfNodesToScore: 101\nprofiles: [{schedulerName: a}, {schedulerName: a}]":             `[percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100], profiles[1].schedulerName: Duplicate value: "a"]`,
 	} {
-		if _, err := Read([]byte(head+text), nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read([]byte(head+text), Given{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
 		}
 	}
-	if _, err := Read([]byte("profiles: []"), nil); err == nil || !strings.Contains(err.Error(), "write apiVersion: kubescheduler.config.k8s.io/v1") {
+	if _, err := Read([]byte("profiles: []"), Given{}); err == nil || !strings.Contains(err.Error(), "write apiVersion: kubescheduler.config.k8s.io/v1") {
 		t.Errorf("no kind: %v", err)
 	}
 }
@@ -233,7 +233,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if c, err := Read(text, nil); err == nil && (len(c.Profiles) == 0 || c.Profiles[0].Set.Sort == nil) {
+		if c, err := Read(text, Given{}); err == nil && (len(c.Profiles) == 0 || c.Profiles[0].Set.Sort == nil) {
 			t.Errorf("accepted, and nothing to schedule with: %+v", c)
 		}
 	})

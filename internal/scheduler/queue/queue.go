@@ -4,6 +4,7 @@ package queue
 import (
 	"container/heap"
 	"container/list"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,8 +49,10 @@ type Item struct {
 	Attempts int
 	Since    time.Time // first seen
 
-	// RejectedBy are the plug-ins that kept it from a node while it is Unschedulable. The queue does not look at them.
+	// RejectedBy are the plug-ins that kept it from a node while it is Unschedulable. Refused tells that they did so whatever the
+	// node: then only what these plug-ins say wakes it (WakeRejected).
 	RejectedBy []string
+	Refused    bool
 
 	queued  time.Time // came to the active queue, for the order
 	seq     uint64
@@ -234,6 +237,7 @@ func (q *Queue) Pop(now time.Time) *Item {
 		return nil
 	}
 	i.Attempts++
+	i.RejectedBy, i.Refused = nil, false
 	q.move(i, InFlight, "", now)
 	return i
 }
@@ -276,12 +280,25 @@ func (q *Queue) Wake(why string, helped func(*framework.Shape) func(*Item) bool,
 			continue
 		}
 		for i := range members {
-			if of(i) {
+			if !i.Refused && of(i) {
 				moved = append(moved, i)
 			}
 		}
 	}
 	sortItems(moved)
+	for _, i := range moved {
+		q.wakeParked(i, why, now)
+	}
+}
+
+// WakeRejected moves the unschedulable pods that a plug-in rejected and that something helps.
+func (q *Queue) WakeRejected(why, plugin string, helped func(*Item) bool, now time.Time) {
+	var moved []*Item
+	for e := q.parked.Front(); e != nil; e = e.Next() {
+		if i := e.Value.(*Item); slices.Contains(i.RejectedBy, plugin) && helped(i) {
+			moved = append(moved, i)
+		}
+	}
 	for _, i := range moved {
 		q.wakeParked(i, why, now)
 	}

@@ -1,0 +1,64 @@
+package plan
+
+import "podo.dev/podo/internal/scheduler/framework"
+
+// personal tells whether something about the pod that is looked at holds for it alone.
+func (p *Planner) personal() bool {
+	for _, x := range p.of {
+		if _, ok := x.(framework.Personal); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// refused is why the pod that is looked at can go nowhere; nil when it may.
+func (p *Planner) refused() *framework.Rejection {
+	for i, x := range p.of {
+		if x, ok := x.(framework.Refusing); ok && p.set.Relations[i].Filters {
+			if r := x.Refused(); r != nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// refusal is the diagnosis of a pod that can go nowhere. Other pods' leaving may help where the rejection says so.
+func refusal(c *framework.Cluster, r *framework.Rejection) *Diagnosis {
+	d := &Diagnosis{Nodes: len(c.Nodes), Refused: true, rejected: []*framework.Rejection{r}}
+	for _, text := range r.Reasons {
+		d.Reasons = append(d.Reasons, Reason{Plugin: r.Plugin, Text: text, Count: len(c.Nodes)})
+	}
+	if !r.Unresolvable {
+		d.resolvable = c.Nodes
+	}
+	return d
+}
+
+// Reserve sets aside what the pod that Schedule has just placed needs on its node; on an error nothing is.
+func (p *Planner) Reserve(n *framework.Node) ([]framework.Reservation, error) {
+	var held []framework.Reservation
+	for _, x := range p.of {
+		x, ok := x.(framework.Reserving)
+		if !ok {
+			continue
+		}
+		r, err := x.Reserve(n)
+		if err != nil {
+			End(held, false)
+			return nil, err
+		}
+		if r != nil {
+			held = append(held, r)
+		}
+	}
+	return held, nil
+}
+
+// End ends reservations, the last one first.
+func End(held []framework.Reservation, bound bool) {
+	for i := len(held) - 1; i >= 0; i-- {
+		held[i].End(bound)
+	}
+}

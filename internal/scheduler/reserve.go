@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/queue"
+	"podo.dev/podo/internal/view"
+)
+
+// PreBinder is a framework.Reservation with something to do before its pod is bound, which may take long: it has a goroutine of its
+// own, and ends with ctx. An error undoes the decision.
+type PreBinder interface {
+	Name() string // the plug-in's
+	PreBind(ctx context.Context, c client.Client) error
+}
+
+// preBinders are those of a pod's reservations, in order.
+func preBinders(held []framework.Reservation) (out []PreBinder) {
+	for _, h := range held {
+		if p, ok := h.(PreBinder); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// prepare does what must have happened before the bind.
+func (o *outbox) prepare(ctx context.Context, steps []PreBinder) error {
+	for _, s := range steps {
+		if err := s.PreBind(ctx, o.config.Client); err != nil {
+			return fmt.Errorf("running PreBind plugin %q: %w", s.Name(), err)
+		}
+	}
+	return nil
+}
+
+// told are changes of a kind that some plug-in wants to hear of; err is why there will be no more.
+type told struct {
+	kind    schema.GroupResource
+	changes []view.Change
+	err     error
+}
+
+// hints brings the changes of other kinds than pods and nodes to the plug-ins that wait for them.
+type hints struct {
+	plugins map[schema.GroupResource][]framework.Hinting
+	told    chan told
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+}
+
+// newHints watches from a revision on until close.
+func newHints(c Config, rev int64) (*hints, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &hints{plugins: map[schema.GroupResource][]framework.Hinting{}, told: make(chan told), stop: cancel}
+	for i := range c.Profiles.Profiles {
+		for _, x := range c.Profiles.Profiles[i].Set.Relations {
+			if p, ok := x.Relation.(framework.Hinting); ok {
+				for _, kind := range p.Kinds() {
+					if !slices.Contains(h.plugins[kind], p) {
+						h.plugins[kind] = append(h.plugins[kind], p)
+					}
+				}
+			}
+		}
+	}
+	for kind := range h.plugins {
+		w, err := c.View.Watch(kind, rev)
+		if err != nil {
+			h.close()
+			return nil, err
+		}
+		h.ended.Go(func() { h.follow(ctx, kind, w) })
+	}
+	return h, nil
+}
+
+func (h *hints) follow(ctx context.Context, kind schema.GroupResource, w *view.Watcher) {
+	for {
+		changes, _, err := w.Next(ctx)
+		select {
+		case h.told <- told{kind, changes, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (h *hints) close() {
+	h.stop()
+	h.ended.Wait()
+}
+
+// heard wakes the pods whom a change may help, of those that the plug-in rejected.
+func (r *run) heard(t told, now time.Time) {
+	for _, c := range t.changes {
+		var was, is runtime.Object
+		var key view.Key
+		if c.Old != nil {
+			was, key = c.Old.Object, c.Old.Key
+		}
+		if c.New != nil {
+			is, key = c.New.Object, c.New.Key
+		}
+		for _, p := range r.hints.plugins[t.kind] {
+			r.queue.WakeRejected(t.kind.String()+" "+key.Name+" changed", p.Name(), func(i *queue.Item) bool {
+				return p.Helps(i.Pod.Object, t.kind, was, is)
+			}, now)
+		}
+	}
+}
