@@ -66,7 +66,8 @@ func podKind() *Kind {
 		RowConditions: func(obj runtime.Object) []metav1.TableRowCondition { return podobject.Completed(of(obj)) },
 		Indexes: map[string]func(runtime.Object) []string{
 			"spec.nodeName": func(obj runtime.Object) []string { return []string{of(obj).Spec.NodeName} },
-			ControllerIndex: podController,
+			ControllerIndex: controlledBy,
+			ClaimIndex:      claimsOfPod,
 		},
 		Subresources: []Subresource{
 			core("attach", "PodAttachOptions", "create", "get"),
@@ -98,16 +99,17 @@ func podFields(obj runtime.Object) fields.Set {
 	)
 }
 
-// ControllerIndex is the view's index of pods by the UID of what controls them; those that nothing controls are at Uncontrolled.
+// ControllerIndex is the view's index of pods, and of other kinds that have it, by the UID of what controls them; those that nothing
+// controls are at Uncontrolled.
 const ControllerIndex = "controller"
 
-// Uncontrolled is where the pods of a namespace are that nothing controls.
+// Uncontrolled is where the objects of a namespace are that nothing controls.
 func Uncontrolled(namespace string) string { return "none in " + namespace }
 
-func podController(obj runtime.Object) []string {
-	pod := obj.(*v1.Pod)
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+func controlledBy(obj runtime.Object) []string {
+	m := accessor(obj)
+	if ref := metav1.GetControllerOfNoCopy(m); ref != nil {
 		return []string{string(ref.UID)}
 	}
-	return []string{Uncontrolled(pod.Namespace)}
+	return []string{Uncontrolled(m.GetNamespace())}
 }

@@ -87,6 +87,20 @@ func show(b *bytes.Buffer, v reflect.Value) error {
 func showFields(b *bytes.Buffer, v reflect.Value, first *bool) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct && !holdsAPI(f.Type) { // ObjectMeta: its own names, among the others
+			raw, err := json.Marshal(v.Field(i).Interface())
+			if err != nil {
+				return err
+			}
+			if inner := raw[1 : len(raw)-1]; len(inner) > 0 {
+				if !*first {
+					b.WriteByte(',')
+				}
+				*first = false
+				b.Write(inner)
+			}
+			continue
+		}
 		if f.Anonymous && f.Type.Kind() == reflect.Struct {
 			if err := showFields(b, v.Field(i), first); err != nil {
 				return err

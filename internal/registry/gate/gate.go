@@ -22,6 +22,7 @@ const (
 	NodeDeclaredFeatures                    = true
 	DRAExtendedResource                     = true
 	StrictIPCIDRValidation                  = true // no leading zeros in addresses
+	MaxUnavailableStatefulSet               = true
 )
 
 // Off by default (alpha, or beta that needs an API which is itself off).
@@ -40,6 +41,7 @@ const (
 	GRPCContainerProbeTLS                        = false
 	H2CContainerProbe                            = false
 	InPlacePodVerticalScalingSchedulerPreemption = false // node spec.podPreemptionPolicy
+	StatefulSetRecreateStrategy                  = false
 	TaintTolerationComparisonOperators           = false // toleration operators Lt and Gt
 	UserNamespacesHostNetworkSupport             = false
 	VolumeBindMountOptions                       = false

@@ -53,6 +53,15 @@ func ValidateTemplate(t, old *v1.PodTemplateSpec, p *field.Path) field.ErrorList
 	return e.List()
 }
 
+// ValidateTemplateMeta judges of a template only its labels and annotations: those of one whose spec is from an older time.
+func ValidateTemplateMeta(t, old *v1.PodTemplateSpec, p *field.Path) field.ErrorList {
+	var e check.Errors
+	e.Add(metav1validation.ValidateLabels(t.Labels, p.Child("labels")))
+	e.Add(apivalidation.ValidateAnnotations(t.Annotations, p.Child("annotations")))
+	annotations(&e, p.Child("annotations"), asPod(t), podspec.OptionsFor(&old.Spec))
+	return e.List()
+}
+
 // TemplateWarnings tells what is accepted of a template, which stands at p, but unwise.
 func TemplateWarnings(t *v1.PodTemplateSpec, p *field.Path) []string {
 	if t == nil {

@@ -209,13 +209,19 @@ func ClaimWarnings(c *v1.PersistentVolumeClaim) []string {
 	if _, ok := c.Annotations[classAnnotation]; ok {
 		out = append(out, metaPath.Child("annotations").Key(classAnnotation).String()+`: deprecated since v1.8; use "storageClassName" attribute instead`)
 	}
+	return append(out, SizeWarnings(&c.Spec, specPath)...)
+}
+
+// SizeWarnings tells which sizes of a claim's spec, which stands at p, are accepted but unwise.
+func SizeWarnings(spec *v1.PersistentVolumeClaimSpec, p *field.Path) []string {
+	var out []string
 	for _, l := range []struct {
 		name string
 		list v1.ResourceList
-	}{{"requests", c.Spec.Resources.Requests}, {"limits", c.Spec.Resources.Limits}} {
+	}{{"requests", spec.Resources.Requests}, {"limits", spec.Resources.Limits}} {
 		if q := l.list[v1.ResourceStorage]; q.MilliValue()%1000 != 0 {
 			out = append(out, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
-				specPath.Child("resources", l.name).Key("storage"), q.String()))
+				p.Child("resources", l.name).Key("storage"), q.String()))
 		}
 	}
 	return out
