@@ -33,6 +33,9 @@ var (
 	Secrets         = Resource{Resource: "secrets"}
 	Services        = Resource{Resource: "services"}
 	ServiceAccounts = Resource{Resource: "serviceaccounts"}
+	Claims          = Resource{Resource: "persistentvolumeclaims"}
+	Volumes         = Resource{Resource: "persistentvolumes"}
+	StorageClasses  = Resource{Group: "storage.k8s.io", Resource: "storageclasses"}
 	Leases          = Resource{Group: "coordination.k8s.io", Resource: "leases"}
 )
 
