@@ -23,6 +23,7 @@ import (
 	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/deployment"
 	"podo.dev/podo/internal/controllers/garbage"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/namespaces"
@@ -172,7 +173,11 @@ func (s *server) controllers() []component.Component {
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("garbage-collector", s.controller(s.newGarbage)),
 		component.Func("taint-eviction", s.controller(s.newTaintEviction)),
-		component.Func("replication-controller", s.controller(s.newReplicationController)),
+		component.Func("replication-controller", s.controller(s.newReplicas(replicas.ReplicationControllers))),
+		component.Func("replicaset-controller", s.controller(s.newReplicas(replicas.ReplicaSets))),
+		component.Func("deployment-controller", s.controller(s.newDeployments)),
+		component.Func("disruption", s.controller(s.newDisruption)),
+		component.Func("stale-disruption", s.controller(s.newStaleDisruption)),
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
@@ -224,10 +229,17 @@ func (s *server) newGarbage(ctx context.Context, c client.Client) (*loop.Loop, e
 	})
 }
 
-func (s *server) newReplicationController(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return replicas.New(replicas.Config{
-		Kind: replicas.ReplicationControllers, View: s.control.view, Client: c,
-		Events: events.New(ctx, c, replicas.ReplicationControllers.Name, "", s.log), Logger: s.log,
+func (s *server) newReplicas(kind replicas.Kind) func(context.Context, client.Client) (*loop.Loop, error) {
+	return func(ctx context.Context, c client.Client) (*loop.Loop, error) {
+		return replicas.New(replicas.Config{
+			Kind: kind, View: s.control.view, Client: c, Events: events.New(ctx, c, kind.Name, "", s.log), Logger: s.log,
+		})
+	}
+}
+
+func (s *server) newDeployments(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return deployment.New(deployment.Config{
+		View: s.control.view, Client: c, Events: events.New(ctx, c, deployment.Name, "", s.log), Logger: s.log,
 	})
 }
 
@@ -337,7 +349,7 @@ func (s *server) runScheduler(ctx context.Context, ready func()) error {
 		View:   s.control.view,
 		Client: user,
 		Events: events.New(ctx, user, v1.DefaultSchedulerName, "", s.log),
-		Append: s.timeline.Append,
+		Append: s.timeline.Append, Budgets: s.budgets,
 		Logger: s.log.With("component", "scheduler"),
 		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics, Profiles: s.control.profiles,
 	})
