@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +15,8 @@ const (
 	ClaimIndex   = "claim"   // of pods and PersistentVolumes: the claims that they name, as namespace/name
 	VolumeIndex  = "volume"  // of claims: the volume that they name
 	UnboundIndex = "unbound" // of claims that are not bound: their class, "" without one
+	// AttributesIndex is of claims and PersistentVolumes: the classes of attributes that they name.
+	AttributesIndex = "attributes"
 )
 
 // ClaimsOf are the names of the claims that a pod uses, those that are made for it included.
@@ -57,4 +61,26 @@ func unboundClaim(obj runtime.Object) []string {
 		return nil
 	}
 	return []string{storagehelpers.GetPersistentVolumeClaimClass(c)}
+}
+
+// AttributesOfClaim are the classes of attributes that a claim names: what it asks for, has, and is being given.
+func AttributesOfClaim(c *v1.PersistentVolumeClaim) (out []string) {
+	for _, name := range []*string{c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName} {
+		if name != nil && *name != "" {
+			out = append(out, *name)
+		}
+	}
+	if m := c.Status.ModifyVolumeStatus; m != nil && m.TargetVolumeAttributesClassName != "" {
+		out = append(out, m.TargetVolumeAttributesClassName)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// AttributesOfVolume are those that a volume names.
+func AttributesOfVolume(pv *v1.PersistentVolume) []string {
+	if name := pv.Spec.VolumeAttributesClassName; name != nil && *name != "" {
+		return []string{*name}
+	}
+	return nil
 }

@@ -49,8 +49,11 @@ func persistentVolumeKind() *Kind {
 		},
 		// That the name is also called "name" is an old mistake of upstream's that clients may rely on.
 		Selectable: func(obj runtime.Object) fields.Set { return with(clusterFields(obj), "name", of(obj).Name) },
-		Indexes:    map[string]func(runtime.Object) []string{ClaimIndex: claimOfVolume},
-		Columns:    storageobject.VolumeColumns(nameColumn, ageColumn),
+		Indexes: map[string]func(runtime.Object) []string{
+			ClaimIndex:      claimOfVolume,
+			AttributesIndex: func(obj runtime.Object) []string { return AttributesOfVolume(of(obj)) },
+		},
+		Columns: storageobject.VolumeColumns(nameColumn, ageColumn),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			return storageobject.VolumeRow(of(obj), age(of(obj).CreationTimestamp, now))
 		},
@@ -100,8 +103,11 @@ func persistentVolumeClaimKind() *Kind {
 			},
 		},
 		Selectable: func(obj runtime.Object) fields.Set { return with(metaFields(obj), "name", of(obj).Name) },
-		Indexes:    map[string]func(runtime.Object) []string{VolumeIndex: volumeOfClaim, UnboundIndex: unboundClaim},
-		Columns:    storageobject.ClaimColumns(nameColumn, ageColumn),
+		Indexes: map[string]func(runtime.Object) []string{
+			VolumeIndex: volumeOfClaim, UnboundIndex: unboundClaim,
+			AttributesIndex: func(obj runtime.Object) []string { return AttributesOfClaim(of(obj)) },
+		},
+		Columns: storageobject.ClaimColumns(nameColumn, ageColumn),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			return storageobject.ClaimRow(of(obj), age(of(obj).CreationTimestamp, now))
 		},

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -156,9 +157,27 @@ func (s *story) request(obj runtime.Object) string {
 		}
 		out.Write(raw)
 	} else {
-		fmt.Fprintln(&out, "ok")
+		fmt.Fprintln(&out, "ok"+stored(got))
 	}
 	return out.String()
+}
+
+// stored is what rules put into objects about storage.
+func stored(obj runtime.Object) (out string) {
+	m, _ := meta.Accessor(obj)
+	switch o := obj.(type) {
+	case *v1.PersistentVolumeClaim:
+		if o.Spec.StorageClassName != nil {
+			out += fmt.Sprintf(", class %q", *o.Spec.StorageClassName)
+		}
+	case *v1.PersistentVolume, *storagev1.VolumeAttributesClass:
+	default:
+		return ""
+	}
+	if f := m.GetFinalizers(); len(f) > 0 {
+		out += ", kept by " + strings.Join(f, " ")
+	}
+	return out
 }
 
 // edited are the parts of a pod that rules edit, without what they do to every pod.

@@ -84,6 +84,8 @@ type Verbs struct {
 	chain  admit.Chain
 	owners *owners.Owners
 	store  *measured // c.Store
+
+	evictions turn
 }
 
 // Options belong to every write.
@@ -124,7 +126,7 @@ func New(c Config) (*Verbs, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds))}
+	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds)), evictions: make(turn, 1)}
 	v.store = newMeasured(c.Store, c.View, c.Kinds)
 	for _, k := range c.Kinds {
 		if k.Served == nil || k.Stored().GroupResource() != k.GroupResource() {
@@ -164,12 +166,15 @@ func (v *Verbs) rules() (admit.Chain, error) {
 		admit.TaintNewNodes{},
 		&admit.Priority{View: view},
 		admit.DefaultTolerations{},
+		&admit.DefaultStorageClass{View: view},
+		admit.StorageInUse{},
 		&admit.ClaimResize{View: view},
 		&admit.RuntimeClass{View: view},
 		&admit.CertificateApproval{Authorizer: v.c.Authorizer},
 		&admit.CertificateSigning{Authorizer: v.c.Authorizer},
 		&admit.ClusterTrustBundleAttest{Authorizer: v.c.Authorizer},
 		admit.CertificateSubjectRestriction{},
+		&admit.DefaultIngressClass{View: view},
 		&admit.PodCertificateSigning{Authorizer: v.c.Authorizer},
 		&admit.PodTopologyLabels{View: view},
 		&admit.PodResize{View: view},
