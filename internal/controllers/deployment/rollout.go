@@ -64,19 +64,19 @@ func (r *roll) grow() bool {
 func (r *roll) shrink() bool {
 	old := actives(r.old())
 	least := r.wanted() - r.unavailable()
-	spare := sum(r.sets, replicas) - least - (r.new.replicas - available(r.new))
+	spare := sum(r.sets, replicas) - least - (r.new.replicas - kept(r.new))
 	if len(old) == 0 || spare <= 0 {
 		return false
 	}
 	shrunk := false
 	for _, s := range old {
-		n := min(spare, s.replicas-available(s))
+		n := min(spare, s.replicas-kept(s))
 		if n > 0 {
 			spare -= n
 			shrunk = r.size(s, s.replicas-n) || shrunk
 		}
 	}
-	spare = sum(actives(old), available) + available(r.new) - least
+	spare = sum(r.sets, kept) - least
 	for _, s := range old {
 		if n := min(spare, s.replicas); n > 0 {
 			spare -= n

@@ -67,7 +67,10 @@ func sum(sets []*set, f func(*set) int32) (n int32) {
 
 func replicas(s *set) int32  { return s.replicas }
 func available(s *set) int32 { return s.seen.Status.AvailableReplicas }
-func actual(s *set) int32    { return s.seen.Status.Replicas }
+
+// kept are the available pods that stay: of a set that has just been made smaller, more may still be there.
+func kept(s *set) int32   { return min(available(s), s.replicas) }
+func actual(s *set) int32 { return s.seen.Status.Replicas }
 
 func actives(sets []*set) (out []*set) {
 	for _, s := range sets {
