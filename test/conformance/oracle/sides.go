@@ -80,6 +80,11 @@ func (k Kind) UpstreamCreate(obj runtime.Object) Outcome {
 	})
 }
 
+// readable says that an object can be read as one of its kind at all.
+func (k Kind) readable(obj runtime.Object) bool {
+	return k.Podo.Unreadable == nil || k.Podo.Unreadable(k.Podo.In(obj)) == nil
+}
+
 // stands is the object as Podo's rules know it, defaulted.
 func (k Kind) stands(obj runtime.Object) runtime.Object {
 	obj = k.Podo.In(obj.DeepCopyObject())
