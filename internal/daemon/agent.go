@@ -19,6 +19,7 @@ import (
 	"podo.dev/podo/internal/client/remote"
 	"podo.dev/podo/internal/client/remote/follow"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/daemon/node"
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet/cert"
 	"podo.dev/podo/internal/kubelet/delegate"
@@ -117,7 +118,7 @@ func (a *agent) buildCertificates(ctx context.Context) error {
 	a.certs, err = cert.New(cert.Config{
 		Server: a.cfg.Server, Token: a.cfg.Token, CA: ca, NodeName: a.cfg.NodeName, Dir: a.dirs.Certificates(), ClockSet: clock,
 		Addresses: func() []v1.NodeAddress {
-			if n := nodeIn(a.view, a.cfg.NodeName); n != nil {
+			if n := node.In(a.view, a.cfg.NodeName); n != nil {
 				return n.Status.Addresses
 			}
 			return nil
@@ -199,7 +200,9 @@ func (a *agent) kubelet(ctx context.Context, ready func()) error {
 	serving := a.certs.ServerTLS()
 	serving.ClientCAs, serving.ClientAuth = a.certs.Authority(), tls.VerifyClientCertIfGiven
 	who := delegate.New(a.api, a.cfg.NodeName, time.Now)
-	c := cluster{client: a.api, view: a.view, serving: serving, authenticate: who.Authenticate, authorize: who.Authorize, metrics: a.certs.Collectors()}
+	c := node.Cluster{
+		Client: a.api, View: a.view, Serving: serving, Authenticate: who.Authenticate, Authorize: who.Authorize, Metrics: a.certs.Collectors(),
+	}
 	return a.runKubelet(ctx, c, func() error { ready(); return nil })
 }
 

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 
 	"k8s.io/klog/v2"
 )
@@ -40,7 +42,12 @@ func (l library) Handle(ctx context.Context, r slog.Record) error {
 func (l library) WithAttrs(a []slog.Attr) slog.Handler { return library{l.Handler.WithAttrs(a)} }
 func (l library) WithGroup(g string) slog.Handler      { return library{l.Handler.WithGroup(g)} }
 
-// logger makes loggers of parts.
-type logger struct{ *slog.Logger }
-
-func (l logger) of(component string) *slog.Logger { return l.With("component", component) }
+// setVerbosity changes what is logged from now on; a restart begins with the flag's.
+func (p *process) setVerbosity(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is no number of 0 or more", text)
+	}
+	p.cfg.level.Set(slog.Level(-n))
+	return nil
+}

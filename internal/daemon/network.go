@@ -11,7 +11,6 @@ import (
 	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/kubelet/routes"
 	"podo.dev/podo/internal/runtime"
-	"podo.dev/podo/internal/view"
 )
 
 func (d Dirs) routes() string { return d.path("routes.json") }
@@ -57,13 +56,4 @@ func (s *server) keepRoutes(ctx context.Context, ready func()) error {
 		n.Cluster = all
 		return s.setNetwork(ctx, n)
 	})
-}
-
-func nodeIn(v *view.View, name string) *v1.Node {
-	e := v.Snapshot().Get(client.Nodes.At("", "").Resource, "", name)
-	if e == nil {
-		return nil
-	}
-	n, _ := e.Object.(*v1.Node)
-	return n
 }

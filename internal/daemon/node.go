@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"strings"
 
 	"k8s.io/kubelet/config/v1beta1"
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/cri/containerd"
+	"podo.dev/podo/internal/daemon/node"
 	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet/cm"
@@ -20,8 +22,11 @@ import (
 	"podo.dev/podo/internal/runtime/payload"
 )
 
-// node is the node's parts.
-type node struct {
+// kubernetesVersion is what the node says it runs.
+const kubernetesVersion = "v1.37.2"
+
+// nodeParts are what a node is made of besides its kubelet.
+type nodeParts struct {
 	supervisor *component.Supervisor
 	host       host.Host
 	config     *v1beta1.KubeletConfiguration
@@ -60,6 +65,34 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 		return fmt.Errorf("--container-runtime-endpoint: %w", err)
 	}
 	return writeRun(p.dirs, run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: p.cfg.NodeName})
+}
+
+// runKubelet runs the kubelet of this machine in a cluster.
+func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready func() error) error {
+	n := &p.node
+	ip, err := netip.ParseAddr(p.cfg.NodeIP)
+	if err != nil {
+		return err
+	}
+	c := node.Config{
+		Name: p.cfg.NodeName, IP: ip, Port: p.cfg.KubeletPort, Version: kubernetesVersion,
+		DataDir: p.cfg.DataDir, Dir: p.dirs.Kubelet(), CgroupRoot: cgroupRoot(p.dirs), Systemd: n.systemd, Kubelet: n.config,
+		CredentialProviders: node.CredentialProviders{Config: p.cfg.CredentialProviderConfig, BinDir: p.cfg.CredentialProviderBinDir},
+		Host:                n.host, Runtime: n.runtime,
+		Timeline: p.timeline, Log: p.log, Flags: p.cfg.Flags, SetVerbosity: p.setVerbosity,
+	}
+	if n.config.PodLogsDir == p.dirs.PodLogs() {
+		c.OwnLogs = n.config.PodLogsDir
+	}
+	if n.embedded != nil { // another runtime has another first process
+		c.SandboxSeccomp = n.embedded.SandboxSeccomp()
+	}
+	if n.config.StaticPodPath == p.dirs.Manifests() {
+		if err := os.MkdirAll(n.config.StaticPodPath, 0o700); err != nil {
+			return err
+		}
+	}
+	return node.Run(ctx, c, cluster, ready)
 }
 
 // newRuntime is the embedded containerd of a data directory.

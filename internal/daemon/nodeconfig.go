@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"podo.dev/podo/internal/kubelet/images/provider"
 )
 
 // NodeConfig is what a node can be told, on a server and on an agent alike.
@@ -101,3 +103,23 @@ func defaultNodeIP() (netip.Addr, error) {
 // healthzPort is the kubelet's loopback health port: upstream's 10248 beside 10250, and the same distance beside other ports, so
 // that several servers run on one machine.
 func (c *NodeConfig) healthzPort() int { return c.KubeletPort - 2 }
+
+// completeProviders: the server's working directory need not be where it was started.
+func (c *NodeConfig) completeProviders() (err error) {
+	if (c.CredentialProviderConfig == "") != (c.CredentialProviderBinDir == "") {
+		return errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir need each other: give both")
+	}
+	if c.CredentialProviderConfig == "" {
+		return nil
+	}
+	if c.CredentialProviderConfig, err = filepath.Abs(c.CredentialProviderConfig); err != nil {
+		return fmt.Errorf("--image-credential-provider-config: %w", err)
+	}
+	if c.CredentialProviderBinDir, err = filepath.Abs(c.CredentialProviderBinDir); err != nil {
+		return fmt.Errorf("--image-credential-provider-bin-dir: %w", err)
+	}
+	if err := provider.Check(c.CredentialProviderConfig, c.CredentialProviderBinDir); err != nil {
+		return fmt.Errorf("--image-credential-provider-config: %w", err)
+	}
+	return nil
+}

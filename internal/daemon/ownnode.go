@@ -13,6 +13,7 @@ import (
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/daemon/node"
 	"podo.dev/podo/internal/pki"
 )
 
@@ -47,13 +48,13 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 func (s *server) ownClient() client.Client { return local.Node(s.control.verbs, s.cfg.NodeName) }
 
 // ownCluster is the cluster as the server's own kubelet meets it.
-func (s *server) ownCluster() (cluster, error) {
+func (s *server) ownCluster() (node.Cluster, error) {
 	pods, err := netip.ParsePrefix(s.cfg.PodCIDR)
-	return cluster{
-		client: s.ownClient(), view: s.control.view, podCIDR: pods,
-		serving:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
-		authenticate: s.control.identity.authn.Known,
-		authorize:    s.authorizeKubelet,
+	return node.Cluster{
+		Client: s.ownClient(), View: s.control.view, PodCIDR: pods,
+		Serving:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
+		Authenticate: s.control.identity.authn.Known,
+		Authorize:    s.authorizeKubelet,
 	}, err
 }
 

@@ -20,7 +20,7 @@ type process struct {
 	log     *slog.Logger
 
 	timeline *recorder.Recorder
-	node     node
+	node     nodeParts
 }
 
 // newProcess makes the data directory ours until the lock is closed.

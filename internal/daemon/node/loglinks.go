@@ -1,4 +1,4 @@
-package daemon
+package node
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type linking struct {
 	log   *slog.Logger
 }
 
-func (k *kubeletRun) linking() linking {
-	return linking{k.p.node.runtime, logs.Links{Dir: filepath.Join(filepath.Dir(k.p.node.config.PodLogsDir), "containers")}, k.log().of("logs")}
+func (k *run) linking() linking {
+	return linking{k.c.Runtime, logs.Links{Dir: filepath.Join(filepath.Dir(k.c.Kubelet.PodLogsDir), "containers")}, k.log().of("logs")}
 }
 
 func (l linking) CreateContainer(ctx context.Context, sandbox string, c *runtimev1.ContainerConfig, pod *runtimev1.PodSandboxConfig) (string, error) {

@@ -1,8 +1,7 @@
-package daemon
+package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,69 +17,49 @@ import (
 	"podo.dev/podo/internal/kubelet/objects"
 )
 
-// completeProviders: the server's working directory need not be where it was started.
-func (c *NodeConfig) completeProviders() (err error) {
-	if (c.CredentialProviderConfig == "") != (c.CredentialProviderBinDir == "") {
-		return errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir need each other: give both")
-	}
-	if c.CredentialProviderConfig == "" {
-		return nil
-	}
-	if c.CredentialProviderConfig, err = filepath.Abs(c.CredentialProviderConfig); err != nil {
-		return fmt.Errorf("--image-credential-provider-config: %w", err)
-	}
-	if c.CredentialProviderBinDir, err = filepath.Abs(c.CredentialProviderBinDir); err != nil {
-		return fmt.Errorf("--image-credential-provider-bin-dir: %w", err)
-	}
-	if err := provider.Check(c.CredentialProviderConfig, c.CredentialProviderBinDir); err != nil {
-		return fmt.Errorf("--image-credential-provider-config: %w", err)
-	}
-	return nil
-}
-
 // buildImages makes the image manager, with the records of earlier runs and the plug-ins that are configured.
-func (k *kubeletRun) buildImages(ctx context.Context, objs objects.Reader) (err error) {
-	p, c := k.p, k.p.node.config
+func (k *run) buildImages(ctx context.Context, objs objects.Reader) (err error) {
+	c := k.c.Kubelet
 	if err := k.openRecords(ctx); err != nil {
 		return err
 	}
 	var plugins *provider.Plugins
-	if p.cfg.CredentialProviderConfig != "" {
+	if k.c.CredentialProviders.Config != "" {
 		plugins, err = provider.New(provider.Config{
-			Path: p.cfg.CredentialProviderConfig, BinDir: p.cfg.CredentialProviderBinDir, Accounts: accounts{k.client}, Logger: k.log().of("images"),
+			Path: k.c.CredentialProviders.Config, BinDir: k.c.CredentialProviders.BinDir, Accounts: accounts{k.client}, Logger: k.log().of("images"),
 		})
 		if err != nil {
 			return err
 		}
 	}
 	// As upstream: the kubelet's own folder, then homes.
-	dirs := []string{p.dirs.Kubelet()}
+	dirs := []string{k.c.Dir}
 	if home, err := os.UserHomeDir(); err == nil {
 		dirs = append(dirs, home)
 	}
 	k.images, err = images.New(images.Config{
-		Runtime: p.node.runtime, Secrets: objs, Event: k.event, Append: k.append, Logger: k.log().of("images"),
+		Runtime: k.c.Runtime, Secrets: objs, Event: k.event, Append: k.append, Logger: k.log().of("images"),
 		MaxParallel: config.ParallelPulls(c), PullsPerSecond: int(*c.RegistryPullQPS), Burst: int(c.RegistryBurst),
 		Records: k.pulled, Plugins: plugins, NodeDirs: append(dirs, "/"),
-		Fetching: p.node.runtime.Fetching,
+		Fetching: k.c.Runtime.Fetching,
 		Wanted:   func(image string) { k.imageGC.Wanted(image) },
 	})
 	return err
 }
 
 // openRecords opens the records of what opened each image, and finishes what a crash left.
-func (k *kubeletRun) openRecords(ctx context.Context) error {
-	policy, err := config.ImagePolicy(k.p.node.config)
+func (k *run) openRecords(ctx context.Context) error {
+	policy, err := config.ImagePolicy(k.c.Kubelet)
 	if err != nil {
 		return err
 	}
-	if k.pulled, err = pulled.Open(filepath.Join(k.p.dirs.Kubelet(), "image_manager"), policy, k.log().of("images")); err != nil {
+	if k.pulled, err = pulled.Open(filepath.Join(k.c.Dir, "image_manager"), policy, k.log().of("images")); err != nil {
 		return err
 	}
 	if !k.pulled.Unfinished() {
 		return nil
 	}
-	there, err := k.p.node.runtime.ListImages(ctx)
+	there, err := k.c.Runtime.ListImages(ctx)
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}

@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/kubelet/config"
+	"podo.dev/podo/internal/kubelet/containergc"
+	"podo.dev/podo/internal/kubelet/eviction"
+	"podo.dev/podo/internal/kubelet/imagegc"
+	"podo.dev/podo/internal/kubelet/logs"
+	"podo.dev/podo/internal/kubelet/volume"
+	"podo.dev/podo/internal/podlife"
+)
+
+func (k *run) buildHousekeeping() (err error) {
+	c := k.c.Kubelet
+	linking := k.linking()
+	k.gc, err = containergc.New(containergc.Config{
+		Runtime: linking, SweepLinks: linking.links.Sweep, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
+		LogRoot: k.c.OwnLogs, Policy: containergc.DefaultPolicy(),
+	})
+	if err != nil {
+		return err
+	}
+	k.imageGC, err = imagegc.New(imagegc.Config{
+		Runtime: k.c.Runtime, Disk: imagegc.FileSystem(k.c.Runtime), NodeEvent: k.nodeEvent, Log: k.log().of("imagegc"), Seen: k.pulled.Keep,
+		Policy: imagegc.Policy{
+			High: int(*c.ImageGCHighThresholdPercent), Low: int(*c.ImageGCLowThresholdPercent),
+			MinAge: c.ImageMinimumGCAge.Duration, MaxAge: c.ImageMaximumGCAge.Duration,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	k.rotator, err = logs.NewRotator(logs.RotatorConfig{
+		Runtime: k.c.Runtime, Log: k.log().of("logs"), MaxSize: config.LogMaxSize(c), MaxFiles: int(*c.ContainerLogMaxFiles),
+		Workers: int(*c.ContainerLogMaxWorkers), Every: c.ContainerLogMonitorInterval.Duration,
+	})
+	return err
+}
+
+func (k *run) buildEviction() error {
+	c := k.c.Kubelet
+	thresholds, err := eviction.Thresholds(c)
+	if err != nil {
+		return err
+	}
+	log := k.log().of("eviction")
+	k.evict, err = eviction.New(eviction.Config{
+		Thresholds: thresholds, Transition: c.EvictionPressureTransitionPeriod.Duration,
+		MaxGrace: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
+		Gauge: &eviction.Machine{
+			Name: k.c.Name, Runtime: k.c.Runtime, Files: k.c.Host, DataDir: k.c.DataDir, PodsMemory: k.cgroups.PodsMemory,
+			EmptyDir: volume.Layout{Root: k.c.Dir}.EmptyDir,
+			Logs: func(p *v1.Pod) string {
+				return filepath.Join(c.PodLogsDir, p.Namespace+"_"+p.Name+"_"+string(p.UID))
+			},
+			Log: log,
+		},
+		Active: k.kubelet.Active, Ended: k.kubelet.Ended,
+		Evict: func(p *v1.Pod, limited bool, message string, grace time.Duration) {
+			why := podlife.Evicted
+			if limited {
+				why = podlife.OverLimit
+			}
+			k.kubelet.Signal(p.UID, podlife.StopAsked{Why: why, Reason: "Evicted", Message: message, Grace: &grace})
+		},
+		Event: k.event, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
+		Reclaim: func(ctx context.Context) {
+			if err := k.gc.Collect(ctx); err != nil {
+				log.Warn("dead containers could not be removed", "err", err)
+			}
+			if err := k.imageGC.FreeAll(ctx); err != nil {
+				log.Warn("unused images could not be removed", "err", err)
+			}
+		},
+		Log: log,
+	})
+	return err
+}

@@ -1,0 +1,58 @@
+package node
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podo.dev/podo/internal/kubelet/cm"
+	"podo.dev/podo/internal/kubelet/config"
+	nodestatus "podo.dev/podo/internal/kubelet/node"
+)
+
+// buildResources finds out what the node has and what of it pods may have, and makes the cgroups of that.
+func (k *run) buildResources() (err error) {
+	c := k.c.Kubelet
+	if k.machine, err = cm.ReadMachine(k.c.Host); err != nil {
+		return err
+	}
+	storage, err := nodestatus.StorageBytes(k.c.DataDir)
+	if err != nil {
+		return err
+	}
+	k.capacity = k.machine.Capacity()
+	k.capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(storage, resource.BinarySI)
+	k.capacity[v1.ResourcePods] = *resource.NewQuantity(config.PodLimit(c, k.machine.CPUs), resource.DecimalSI)
+	reserved := cm.Reserved{Kube: config.Reservation(c.KubeReserved), System: config.Reservation(c.SystemReserved), Eviction: c.EvictionHard}
+	if k.allocate, err = cm.Allocatable(k.capacity, reserved); err != nil {
+		return err
+	}
+	root := k.c.CgroupRoot
+	if c.CgroupRoot != "" && c.CgroupRoot != "/" {
+		root = c.CgroupRoot
+	}
+	var pids int64 = -1
+	if c.PodPidsLimit != nil {
+		pids = *c.PodPidsLimit
+	}
+	pods := k.capacity
+	if config.Enforces(c, cm.EnforcePods) {
+		pods = cm.ForPods(k.capacity, reserved)
+	}
+	k.cgroups, err = cm.New(cm.Config{
+		Host: k.c.Host, Root: root, Driver: k.driver(), Pods: pods, PodPidsLimit: pids,
+		PageSizes: k.machine.PageSizes(), ThrottlingFactor: c.MemoryThrottlingFactor,
+		NoCPUQuota: c.CPUCFSQuota != nil && !*c.CPUCFSQuota, QuotaPeriod: c.CPUCFSQuotaPeriod.Duration, Logger: k.log().of("cm"),
+	})
+	if err != nil {
+		return err
+	}
+	return k.cgroups.Enforce(config.Shares(c), func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) })
+}
+
+// driver is the configured cgroup driver; an empty one follows the runtime, which follows the machine.
+func (k *run) driver() cm.Driver {
+	if k.c.Systemd {
+		return cm.Systemd
+	}
+	return cm.Cgroupfs
+}

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	kubeletserver "podo.dev/podo/internal/kubelet/server"
+	"podo.dev/podo/internal/kubelet/stats"
+	"podo.dev/podo/internal/kubelet/volume"
+)
+
+// buildServer makes the kubelet's own server, with the statistics that it tells.
+func (k *run) buildServer() error {
+	c := k.c.Kubelet
+	usage, err := stats.New(stats.Config{
+		Node: k.c.Name, Runtime: k.c.Runtime, Files: k.c.Host, DataDir: k.c.DataDir, Pod: k.kubelet.Pod,
+		Volumes: func(uid types.UID) string {
+			return filepath.Join(volume.Layout{Root: k.c.Dir}.Pod(uid), "volumes")
+		},
+		Logs: func(namespace, name string, uid types.UID) string {
+			return filepath.Join(c.PodLogsDir, namespace+"_"+name+"_"+string(uid))
+		},
+		Pods: k.podsUsage,
+	})
+	if err != nil {
+		return err
+	}
+	checkpoints := filepath.Join(k.c.Dir, "checkpoints")
+	if err := os.MkdirAll(checkpoints, 0o700); err != nil {
+		return err
+	}
+	if c.EnableContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+	k.server, err = kubeletserver.New(kubeletserver.Config{
+		Addr:       net.JoinHostPort(k.c.IP.String(), strconv.Itoa(k.c.Port)),
+		HealthAddr: portAt(c.HealthzBindAddress, c.HealthzPort),
+		ReadOnly:   portAt(k.c.IP.String(), &c.ReadOnlyPort),
+		TLS:        k.cluster.Serving,
+		Pods:       k.kubelet, Runtime: k.c.Runtime, Log: k.log().of("kubelet-server"), Authenticate: k.cluster.Authenticate,
+		Authorize: k.cluster.Authorize,
+		Ended:     kubeletserver.EndedBy(k.c.Runtime, &k.bell, 30*time.Second),
+		Healthy:   k.kubelet.Healthy,
+		Configz:   func() any { return c },
+		Flags:     func() map[string]string { return k.c.Flags },
+		Granted:   k.granted,
+		Version:   k.c.Version,
+		PodLogs:   c.PodLogsDir, Checkpoints: checkpoints,
+		Debugging: kubeletserver.Debugging{
+			Off: !*c.EnableDebuggingHandlers, NoLogs: !*c.EnableSystemLogHandler, NoProfiling: !*c.EnableProfilingHandler,
+			NoVerbosity: !*c.EnableDebugFlagsHandler, SetVerbosity: k.c.SetVerbosity,
+		},
+		Metrics: k.metrics(),
+		Extra: map[string]http.Handler{
+			"/stats/summary":    http.HandlerFunc(usage.ServeSummary),
+			"/metrics/resource": usage.Resource(),
+			"/metrics/cadvisor": usage.Containers(),
+			"/metrics/probes":   k.probes.Metrics(),
+		},
+	})
+	return err
+}
+
+// granted are the pods with the resources that they were granted.
+func (k *run) granted() []*v1.Pod {
+	var out []*v1.Pod
+	for _, s := range k.kubelet.Workers() {
+		if s.Given != nil {
+			out = append(out, s.Given)
+		}
+	}
+	return out
+}
+
+// podsUsage is what all pods together use of the processors, in nanoseconds, and of the memory.
+func (k *run) podsUsage() (cpu, memory uint64, ok bool) {
+	cpu, cpuOK := k.cgroups.PodsCPU()
+	used, _, ok := k.cgroups.PodsMemory()
+	return cpu, uint64(used), ok && cpuOK //nolint:gosec // never negative
+}
+
+// portAt is where a port of the configuration listens; "" where there is none.
+func portAt(address string, port *int32) string {
+	if port == nil || *port <= 0 {
+		return ""
+	}
+	return net.JoinHostPort(address, strconv.Itoa(int(*port)))
+}

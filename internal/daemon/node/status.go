@@ -1,0 +1,81 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/kubelet/downward"
+	nodestatus "podo.dev/podo/internal/kubelet/node"
+	"podo.dev/podo/internal/kubelet/status"
+)
+
+func (k *run) buildNode(nodeReady func()) error {
+	c := k.c.Kubelet
+	facts, err := nodestatus.ReadFacts(k.c.Host)
+	if err != nil {
+		return err
+	}
+	maxImages := 50
+	if c.NodeStatusMaxImages != nil {
+		maxImages = int(*c.NodeStatusMaxImages)
+	}
+	k.node, err = nodestatus.New(nodestatus.Config{
+		Client: k.client, Runtime: k.c.Runtime, Log: k.log().of("node"),
+		Name: k.c.Name, IPs: []netip.Addr{k.c.IP}, Port: int32(k.c.Port), Version: k.c.Version, PodCIDR: k.cluster.PodCIDR,
+		Taints: c.RegisterWithTaints,
+		Facts:  facts, Capacity: k.capacity, Allocatable: k.allocate, MaxImages: maxImages,
+		Problems: k.problems, Pressure: k.pressure,
+		Turned: func(ready bool) {
+			if ready {
+				nodeReady()
+			}
+		},
+		CheckEvery: c.NodeStatusUpdateFrequency.Duration, ReportEvery: c.NodeStatusReportFrequency.Duration,
+		LeaseDuration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second,
+	})
+	return err
+}
+
+// problems are what the kubelet itself knows against the node.
+func (k *run) problems() []string {
+	if k.kubelet == nil {
+		return nil
+	}
+	if err := k.kubelet.Healthy(); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
+// pressures are what the node runs short of.
+func (k *run) pressures() []v1.NodeConditionType {
+	if k.evict == nil {
+		return nil
+	}
+	return k.evict.Conditions()
+}
+
+// pressure is the same for the node's status.
+func (k *run) pressure() nodestatus.Pressure {
+	under := k.pressures()
+	return nodestatus.Pressure{
+		Memory: slices.Contains(under, v1.NodeMemoryPressure), Disk: slices.Contains(under, v1.NodeDiskPressure),
+		PID: slices.Contains(under, v1.NodePIDPressure),
+	}
+}
+
+func (k *run) buildStatus() (err error) {
+	k.status, err = status.New(status.Config{Client: k.client, Append: k.append, Log: k.log().of("status")})
+	return err
+}
+
+// facts are the node's part of the downward API.
+func (k *run) facts() downward.Facts {
+	return downward.Facts{HostIPs: []string{k.c.IP.String()}, Allocatable: k.allocate}
+}
+
+// thisNode is the Node object as the API has it, nil while there is none.
+func (k *run) thisNode() *v1.Node { return In(k.cluster.View, k.c.Name) }

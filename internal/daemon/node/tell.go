@@ -1,0 +1,55 @@
+package node
+
+import (
+	"log/slog"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/timeline"
+)
+
+// append records a stage and wakes whoever waits for a container.
+func (k *run) append(r timeline.Record) {
+	k.c.Timeline.Append(r)
+	if r.Stage == timeline.Container {
+		k.bell.Ring()
+	}
+}
+
+// event tells users about a container of a pod, or the pod itself.
+func (k *run) event(pod *v1.Pod, container, eventType, reason, message string) {
+	ref := &v1.ObjectReference{
+		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		FieldPath: fieldPath(pod, container),
+	}
+	k.recorder.Event(ref, eventType, reason, message)
+}
+
+func (k *run) nodeEvent(eventType, reason, message string) {
+	name := k.c.Name
+	k.recorder.Event(&v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}, eventType, reason, message)
+}
+
+// fieldPath names a container in an event, as upstream does: spec.containers{name}.
+func fieldPath(pod *v1.Pod, container string) string {
+	if container == "" {
+		return ""
+	}
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == container {
+			return "spec.initContainers{" + container + "}"
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == container {
+			return "spec.ephemeralContainers{" + container + "}"
+		}
+	}
+	return "spec.containers{" + container + "}"
+}
+
+// logger makes loggers of parts.
+type logger struct{ *slog.Logger }
+
+func (l logger) of(component string) *slog.Logger { return l.With("component", component) }
