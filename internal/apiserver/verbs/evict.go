@@ -4,43 +4,123 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/budget"
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view"
 )
 
-// Evict deletes a pod as an eviction asks, once its status says why. Who may evict need not be allowed to delete. Disruption budgets are
-// not served yet, so that none forbids it.
+var budgets = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
+
+// Evict deletes a pod as an eviction asks, where its disruption budget allows it, once its status says why. Who may evict need not be
+// allowed to delete.
+//
+//	judge by the newest budgets ─► pod says why + budget gives, in one transaction ─► delete
+//	      ▲                                  │ one of them has changed                  │ it is not as it was judged, where that matters
+//	      └──────────────────────────────────┴──────────────────────────────────────────┘
+//
+// So no more go than a budget allows, however many ask at once.
 func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, d *metav1.DeleteOptions, o Options) error {
-	ref := client.Pods.At(namespace, name).Sub("eviction")
+	ref := client.Pods.At(namespace, name)
 	k, err := v.kind(ref.Resource)
 	if err != nil {
 		return err
 	}
-	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+	if err := v.authorize(ctx, u, "create", ref.Sub("eviction"), nil); err != nil {
 		return err
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
-	if !o.DryRun {
-		pod, err := v.guarded(ctx, u, k, client.Pods.At(namespace, name).Sub("status"), guard{rules: bindRules, owns: kept, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-			if err := preconditions(k, accessor(cur), d.Preconditions); err != nil {
-				return nil, err
-			}
-			return evicting(cur.(*v1.Pod), metav1.NewTime(v.c.Now()).Rfc3339Copy()), nil
-		})
-		if err != nil {
+	for range writeTries {
+		var judged bool
+		if judged, err = v.evict(ctx, u, k, ref, d, o); !judged || !apierrors.IsConflict(err) {
 			return err
 		}
-		if p := d.Preconditions; p != nil && p.ResourceVersion != nil {
-			d = d.DeepCopy()
-			d.Preconditions.ResourceVersion = new(accessor(pod).GetResourceVersion())
-		}
 	}
-	ref.Subresource = ""
-	_, _, err = v.delete(ctx, u, k, ref, nil, d, o)
 	return err
+}
+
+// evict tries once. judged says that the pod may go only as it has been judged, though the client did not ask for it as it is: a conflict
+// is reason to judge again.
+func (v *Verbs) evict(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) (judged bool, err error) {
+	pod, verdict, err := v.give(ctx, u, k, ref, d.Preconditions, o)
+	if err != nil {
+		return false, err
+	}
+	exact := d.Preconditions != nil && d.Preconditions.ResourceVersion != nil
+	if exact || verdict.AsJudged {
+		d = d.DeepCopy()
+		if d.Preconditions == nil {
+			d.Preconditions = &metav1.Preconditions{}
+		}
+		d.Preconditions.ResourceVersion = new(pod.ResourceVersion)
+	}
+	_, _, err = v.delete(ctx, u, k, ref, nil, d, o)
+	return verdict.AsJudged && !exact, err
+}
+
+// give writes into a pod's status that it is being evicted, together with what its budget gives for it.
+func (v *Verbs) give(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, p *metav1.Preconditions, o Options) (pod *v1.Pod, verdict budget.Verdict, err error) {
+	now := metav1.NewTime(v.c.Now()).Rfc3339Copy()
+	g := guard{rules: bindRules, owns: kept, Options: o, beside: func(ctx context.Context, cur runtime.Object) (conds []store.Cond, ops []store.Op, err error) {
+		verdict, conds, ops, err = v.charge(ctx, cur.(*v1.Pod), now)
+		return conds, ops, err
+	}}
+	release, err := v.evictions.take(ctx)
+	if err != nil {
+		return nil, verdict, err
+	}
+	defer release()
+	obj, err := v.guarded(ctx, u, k, ref.Sub("status"), g, func(cur runtime.Object) (runtime.Object, error) {
+		if err := preconditions(k, accessor(cur), p); err != nil {
+			return nil, err
+		}
+		return evicting(cur.(*v1.Pod), now), nil
+	})
+	if err != nil {
+		return nil, verdict, err
+	}
+	return obj.(*v1.Pod), verdict, nil
+}
+
+// charge judges a pod's eviction by the budgets that there are now, and makes the write of the one that gives.
+func (v *Verbs) charge(ctx context.Context, pod *v1.Pod, now metav1.Time) (budget.Verdict, []store.Cond, []store.Op, error) {
+	s, err := v.c.View.Fresh(ctx)
+	if err != nil {
+		return budget.Verdict{}, nil, nil, viewError(err)
+	}
+	var all []*policyv1.PodDisruptionBudget
+	for e := range s.All(budgets, pod.Namespace, view.Key{}) {
+		all = append(all, e.Object.(*policyv1.PodDisruptionBudget))
+	}
+	verdict, err := budget.Evict(pod, all, now.Time)
+	b := verdict.Taken
+	if b == nil || err != nil {
+		return verdict, nil, nil, err
+	}
+	k := v.kinds[budgets]
+	value, err := encode(k, withRev(b, ""))
+	key := k.Key(b.Namespace, b.Name)
+	return verdict, []store.Cond{{Key: key, Revision: s.Get(budgets, b.Namespace, b.Name).Rev}}, []store.Op{{Key: key, Value: value}}, err
+}
+
+// turn is had by one at a time. Evictions take turns, since those of one budget would only meet in its revision.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) (release func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, apierrors.NewTimeoutError("evictions before this one did not end in time", 10)
+	}
 }
 
 // evicting is the pod with the condition that tells that it is being evicted.

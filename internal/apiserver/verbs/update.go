@@ -122,6 +122,9 @@ type guard struct {
 	rules    registry.Update
 	revision int64 // > 0: the object must be at this revision
 	owns     ownership
+	// beside, when set, tells what is written together with the object, which is given as it was, and on what condition. Its refusal counts
+	// as change's does.
+	beside func(ctx context.Context, cur runtime.Object) ([]store.Cond, []store.Op, error)
 }
 
 // ownership is what a write does to managedFields.
@@ -301,7 +304,13 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		}
 	}
 	w.conds, w.ops = a.Conds(), a.Ops()
-	return w, w.encode(k, cur)
+	if err := w.encode(k, cur); err != nil || g.beside == nil {
+		return w, err
+	}
+	conds, ops, err := g.beside(ctx, cur.Object)
+	w.conds, w.ops = append(w.conds, conds...), append(w.ops, ops...)
+	w.same = w.same && len(ops) == 0
+	return w, err
 }
 
 // encode makes the stored bytes and notices when they are those already there.
