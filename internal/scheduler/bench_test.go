@@ -3,93 +3,203 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"podo.dev/podo/internal/apiserver/verbs"
+	"golang.org/x/sys/unix"
+
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
-	"podo.dev/podo/internal/store/mem"
+	"podo.dev/podo/internal/scheduler/shapes"
 	"podo.dev/podo/internal/view"
-	"podo.dev/podo/internal/view/viewtest"
 )
 
-// counting tells when so many binds have come. With instant, binds reach nobody: the scheduler's own work alone.
-type counting struct {
-	client.Client
-	mu      sync.Mutex
-	left    int
-	done    chan struct{}
-	instant bool
+var (
+	podKind  = schema.GroupResource(client.Pods)
+	nodeKind = schema.GroupResource(client.Nodes)
+)
+
+// api is a view and a client that writes into it at once: the scheduler's own work, without an API and a store.
+type api struct {
+	client.Client // nothing else is called
+	view          *view.View
+	feed          *view.Feed
+	rev           atomic.Int64
+	left          atomic.Int64 // binds until done
+	done          chan struct{}
+	mu            sync.Mutex // one write of a pod after the other
 }
 
-func (c *counting) Bind(ctx context.Context, b *v1.Binding) error {
-	var err error
-	if !c.instant {
-		err = c.Client.Bind(ctx, b)
+func newAPI(b *testing.B) *api {
+	v, f, err := view.NewFed(view.Config{Kinds: registry.All(), Mutated: func(*registry.Kind, *view.Entry) {}})
+	if err != nil {
+		b.Fatal(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left--; c.left == 0 {
-		close(c.done)
-	}
-	return err
+	f.Complete()
+	return &api{view: v, feed: f, done: make(chan struct{})}
 }
 
-// BenchmarkScheduler binds pods that are there before it starts, on many nodes, over the real verbs and a store in memory.
-func BenchmarkScheduler(b *testing.B) {
-	for _, c := range []struct {
-		nodes, pods int
-		instant     bool
-	}{{1000, 5000, false}, {5000, 5000, false}, {5000, 10_000, true}} {
-		b.Run(fmt.Sprintf("nodes=%d/pods=%d/instant=%v", c.nodes, c.pods, c.instant), func(b *testing.B) {
-			for b.Loop() {
-				b.StopTimer()
-				objs := []runtime.Object{&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "ns"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}}}
-				for i := range c.nodes {
-					objs = append(objs, node(fmt.Sprintf("node-%d", i), "32"))
+func (a *api) put(kind schema.GroupResource, objs ...kruntime.Object) {
+	for _, o := range objs {
+		m := o.(metav1.Object)
+		m.SetResourceVersion(strconv.FormatInt(a.rev.Add(1), 10))
+		if m.GetUID() == "" {
+			m.SetUID(types.UID(m.GetName()))
+			m.SetGeneration(1)
+		}
+	}
+	if err := a.feed.Put(kind, objs...); err != nil {
+		panic(err)
+	}
+}
+
+func (a *api) pod(name string) *v1.Pod {
+	if e := a.view.Snapshot().Get(podKind, "ns", name); e != nil {
+		return e.Object.(*v1.Pod)
+	}
+	return nil
+}
+
+func (a *api) Bind(_ context.Context, b *v1.Binding) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.pod(b.Name)
+	if old == nil {
+		return apierrors.NewNotFound(podKind, b.Name)
+	}
+	p := *old
+	p.Spec.NodeName = b.Target.Name
+	a.put(podKind, &p)
+	if a.left.Add(-1) == 0 {
+		close(a.done)
+	}
+	return nil
+}
+
+func (a *api) Mutate(_ context.Context, ref client.Ref, change func(kruntime.Object) (bool, error)) (kruntime.Object, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.pod(ref.Name)
+	if old == nil {
+		return nil, apierrors.NewNotFound(podKind, ref.Name)
+	}
+	p := old.DeepCopy()
+	if changed, err := change(p); err != nil || !changed {
+		return old, err
+	}
+	a.put(podKind, p)
+	return p, nil
+}
+
+func (a *api) Delete(_ context.Context, ref client.Ref, _ metav1.DeleteOptions) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.feed.Delete(podKind, view.Key{Namespace: "ns", Name: ref.Name})
+}
+
+// layOut makes what there is before a load begins.
+func (a *api) layOut(l *shapes.Load, nodes int) {
+	for i := range nodes {
+		var labels map[string]string
+		if l.Label != nil {
+			labels = l.Label(i)
+		}
+		a.put(nodeKind, shapes.Node(i, labels))
+	}
+	put := func(p *v1.Pod) { p.Namespace = "ns"; a.put(podKind, p) }
+	if l.Before != nil {
+		for i := range l.Placed(nodes) {
+			put(l.Before(nodes, i))
+		}
+	}
+	for i := range l.Stuck {
+		put(l.Waiting(i))
+	}
+}
+
+// churn changes a node, makes a pod that goes nowhere and deletes an earlier one, many times a second.
+func (a *api) churn(ctx context.Context) {
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+		n := shapes.Node(1_000_000+i%10, nil)
+		a.put(nodeKind, n)
+		p := shapes.Pod(fmt.Sprint("churn-", i), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"nowhere": "yes"} })
+		p.Namespace = "ns"
+		a.put(podKind, p)
+		if i >= 10 {
+			_ = a.feed.Delete(nodeKind, view.Key{Name: n.Name})
+			_ = a.feed.Delete(podKind, view.Key{Namespace: "ns", Name: fmt.Sprint("churn-", i-10)})
+		}
+	}
+}
+
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkShapes places the pods of each load in process: 10,000, or as many as there is room for. cpu-us/pod is all processor time.
+func BenchmarkShapes(b *testing.B) {
+	for _, nodes := range []int{1000, 5000} {
+		for _, l := range shapes.All() {
+			b.Run(fmt.Sprintf("%s/nodes=%d", l.Name, nodes), func(b *testing.B) {
+				pods := 10_000
+				if l.Most != nil {
+					pods = min(pods, l.Most(nodes))
 				}
-				for i := range c.pods {
-					p := pod(fmt.Sprintf("p-%d", i), "100m")
-					p.UID, p.Generation, p.Spec.SchedulerName = types.UID(p.Name), 1, v1.DefaultSchedulerName
-					objs = append(objs, p)
+				for b.Loop() {
+					b.StopTimer()
+					a := newAPI(b)
+					a.layOut(&l, nodes)
+					for i := range pods {
+						p := l.Pod(nodes, i)
+						p.Namespace = "ns"
+						a.put(podKind, p)
+					}
+					a.left.Store(int64(pods))
+					sched, err := scheduler.New(scheduler.Config{View: a.view, Client: a, Seed: 1})
+					if err != nil {
+						b.Fatal(err)
+					}
+					ctx, cancel := context.WithCancel(b.Context())
+					ended := make(chan error, 1)
+					runtime.GC()
+					b.StartTimer()
+					start, cpu := time.Now(), processorTime()
+					go func() { ended <- sched.Run(ctx, func() {}) }()
+					if l.Churn {
+						go a.churn(ctx)
+					}
+					<-a.done
+					b.ReportMetric(float64(pods)/time.Since(start).Seconds(), "pods/s")
+					b.ReportMetric(float64((processorTime()-cpu).Microseconds())/float64(pods), "cpu-us/pod")
+					b.StopTimer()
+					cancel()
+					if err := <-ended; err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
 				}
-				s := mem.New(mem.Options{Keep: 1000})
-				for _, o := range objs {
-					viewtest.Put(b, s, o)
-				}
-				v := viewtest.Start(b, view.Config{Store: s, Mutated: func(*registry.Kind, *view.Entry) {}})
-				vs, err := verbs.New(verbs.Config{Store: s, View: v, Kinds: registry.All()})
-				if err != nil {
-					b.Fatal(err)
-				}
-				cl := &counting{Client: local.Scheduler(vs), left: c.pods, done: make(chan struct{}), instant: c.instant}
-				sched, err := scheduler.New(scheduler.Config{View: v, Client: cl, Seed: 1, MaxInFlight: 20_000})
-				if err != nil {
-					b.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(context.Background())
-				ended := make(chan error, 1)
-				b.StartTimer()
-				start := time.Now()
-				go func() { ended <- sched.Run(ctx, func() {}) }()
-				<-cl.done
-				b.ReportMetric(float64(c.pods)/time.Since(start).Seconds(), "pods/s")
-				b.StopTimer()
-				cancel()
-				if err := <-ended; err != nil {
-					b.Fatal(err)
-				}
-				b.StartTimer()
-			}
-		})
+			})
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/extender"
 	"podo.dev/podo/internal/scheduler/queue"
 	"podo.dev/podo/internal/timeline"
 )
@@ -42,6 +43,7 @@ type bindJob struct {
 	since time.Time
 	// before is what has to happen first.
 	before []PreBinder
+	by     []*extender.Extender // who binds it; nil: we do
 }
 
 type bindResult struct {
@@ -165,7 +167,7 @@ func (o *outbox) drain(ctx context.Context) error {
 
 func (o *outbox) doBind(ctx context.Context, job bindJob) error {
 	pod := job.pod
-	err := o.config.Client.Bind(ctx, &v1.Binding{
+	err := o.tellBinder(ctx, job, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     v1.ObjectReference{Kind: "Node", Name: job.node},
 	})
@@ -180,6 +182,18 @@ func (o *outbox) doBind(ctx context.Context, job bindJob) error {
 	o.config.Append(timeline.New(now, timeline.RefOf(pod), timeline.Bound).Move("", job.node).With("took", now.Sub(job.since)))
 	o.config.Events.Eventf(pod, v1.EventTypeNormal, "Scheduled", "Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, job.node)
 	return nil
+}
+
+// tellBinder hands the bind to the extender whose task it is, or to the API.
+func (o *outbox) tellBinder(ctx context.Context, job bindJob, b *v1.Binding) error {
+	for _, e := range job.by {
+		err := e.Bind(ctx, b)
+		if err == nil || !e.Ignorable() {
+			return err
+		}
+		o.config.Logger.Info("extender failed to bind and is left out", "extender", e.Name(), "error", err)
+	}
+	return o.config.Client.Bind(ctx, b)
 }
 
 // certain tells whether an error says that the bind did not happen.

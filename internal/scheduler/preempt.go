@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/extender"
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/scheduler/queue"
 )
 
 // makeRoom lets a pod that no node takes have others leave one. From then on the pod waits for the room on that node, its nomination:
@@ -23,19 +25,41 @@ import (
 //	rejected ──► nominated ──► victims are being deleted ──► they leave, one by one ──► it fits: tried again, bound
 //	                 ▲                     │ a deletion failed                 │ somebody of higher priority took the room
 //	                 └─────────────────────┴───────────────────────────────────┘ it is tried again, another node perhaps
-func (r *run) makeRoom(pod *framework.Pod, d *plan.Diagnosis, now time.Time) plan.Preemption {
+//
+// asked tells that extenders are asked first: what comes of it, comes later.
+func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room plan.Preemption, asked bool) {
+	pod := item.Pod
 	uid, planner := pod.Object.UID, r.planner[pod.Object.Spec.SchedulerName]
 	if d.Nodes == 0 || !planner.Preempts() {
-		return plan.Preemption{}
+		return plan.Preemption{}, false
 	}
 	if r.preempting[uid] {
-		return plan.Preemption{Text: plan.VictimsBeingHad}
+		return plan.Preemption{Text: plan.VictimsBeingHad}, false
 	}
 	if why := plan.Eligible(pod, r.cluster.NominatedTo(uid), d); why != "" {
-		return plan.Preemption{Text: why}
+		return plan.Preemption{Text: why}, false
 	}
-	room := planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
-	if room.Node == nil || len(r.preempting) >= cap(r.out.cleared) {
+	if who := r.extenders.who(pod.Object, (*extender.Extender).Preempts); len(who) > 0 {
+		found := planner.Candidates(r.cluster, pod, d, r.config.Budgets(), now)
+		if len(found.List) > 0 {
+			r.consultVictims(item, d, who, found, now)
+			return plan.Preemption{}, true
+		}
+		room.Text = found.Text
+	} else {
+		room = planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
+	}
+	if room.Node == nil {
+		r.cluster.Denominate(uid)
+		return plan.Preemption{Text: room.Text}, false
+	}
+	return r.nominate(pod, room, now), false
+}
+
+// nominate has a pod wait for the room that is made for it from here on.
+func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) plan.Preemption {
+	uid := pod.Object.UID
+	if len(r.preempting) >= cap(r.out.cleared) {
 		r.cluster.Denominate(uid)
 		return plan.Preemption{Text: room.Text}
 	}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podo.dev/podo/internal/scheduler/extender"
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plan"
 	"podo.dev/podo/internal/scheduler/queue"
@@ -27,6 +28,7 @@ type run struct {
 	// preempting are the pods whose victims are being deleted.
 	preempting map[types.UID]bool
 	hints      *hints
+	extenders  *extenders
 	// reserved are the reservations of pods whose bind has not come back.
 	reserved map[types.UID][]framework.Reservation
 }
@@ -58,6 +60,9 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 		return r, err
 	}
 	if r.hints, err = newHints(c, snapshot.Rev()); err != nil {
+		return r, err
+	}
+	if r.extenders, err = newExtenders(c); err != nil {
 		return r, err
 	}
 	for e := range snapshot.All(namespaces, "", view.Key{}) {
@@ -96,6 +101,9 @@ func (r *run) close() {
 	}
 	if r.hints != nil {
 		r.hints.close()
+	}
+	if r.extenders != nil {
+		r.extenders.close()
 	}
 }
 
@@ -146,6 +154,8 @@ func (r *run) loop(ctx context.Context) error {
 				return t.err
 			}
 			r.heard(t, time.Now())
+		case a := <-r.extenders.answers:
+			r.extenders.answered(a, time.Now())
 		case <-timer:
 		}
 		stop()
@@ -170,6 +180,9 @@ func (r *run) absorb(ctx context.Context) error {
 				return t.err
 			}
 			r.heard(t, time.Now())
+			continue
+		case a := <-r.extenders.answers:
+			r.extenders.answered(a, time.Now())
 			continue
 		case <-r.nodes.Ready():
 			changes, _, err := r.nodes.Next(ctx)
@@ -315,27 +328,60 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 		r.queue.Retry(item, "bind not settled", now)
 		return
 	}
-	d := r.planner[pod.Spec.SchedulerName].Schedule(r.cluster, item.Pod)
-	r.config.Metrics.decided.Observe(time.Since(now).Seconds())
-	rec := timeline.New(now, timeline.RefOf(pod), timeline.Attempt)
-	if d.Node != nil {
-		r.config.Append(rec.Move("", d.Node.Name).With("try", item.Attempts).With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
-		r.assume(item, d.Node, now)
+	planner := r.planner[pod.Spec.SchedulerName]
+	if who := r.extenders.who(pod, (*extender.Extender).Judges); len(who) > 0 {
+		nodes, d := planner.Feasible(r.cluster, item.Pod)
+		if d.Diagnosis == nil {
+			r.consult(item, who, nodes, now)
+			return
+		}
+		r.decided(item, d, now)
 		return
 	}
-	rec = rec.Move("", "unschedulable").Because(v1.PodReasonUnschedulable).With("try", item.Attempts).With("nodes", d.Diagnosis.Nodes)
-	rec.Fields = append(rec.Fields, d.Diagnosis.Fields()...)
-	room := r.makeRoom(item.Pod, d.Diagnosis, now)
+	d := planner.Schedule(r.cluster, item.Pod)
+	r.config.Metrics.decided.Observe(time.Since(now).Seconds())
+	r.decided(item, d, now)
+}
+
+// decided goes by a decision. began is when the attempt did.
+func (r *run) decided(item *queue.Item, d plan.Decision, began time.Time) {
+	pod := item.Pod.Object
+	if d.Node != nil {
+		r.config.Append(timeline.New(began, timeline.RefOf(pod), timeline.Attempt).Move("", d.Node.Name).With("try", item.Attempts).
+			With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
+		r.assume(item, d.Node, began)
+		return
+	}
+	if room, asked := r.makeRoom(item, d.Diagnosis, began); !asked {
+		r.rejected(item, d.Diagnosis, room, began)
+	}
+}
+
+// rejected puts a pod aside that no node takes.
+func (r *run) rejected(item *queue.Item, d *plan.Diagnosis, room plan.Preemption, began time.Time) {
+	pod := item.Pod.Object
+	rec := timeline.New(began, timeline.RefOf(pod), timeline.Attempt).Move("", "unschedulable").Because(v1.PodReasonUnschedulable).
+		With("try", item.Attempts).With("nodes", d.Nodes)
+	rec.Fields = append(rec.Fields, d.Fields()...)
 	if room.Node != nil {
 		r.config.Metrics.preempted(room)
 		rec = rec.With("nominated", room.Node.Name).With("victims", names(room.Victims))
 	}
 	r.config.Append(rec)
-	item.RejectedBy, item.Refused = d.Diagnosis.Plugins(), d.Diagnosis.Refused
+	item.RejectedBy, item.Refused = d.Plugins(), d.Refused
 	r.config.Metrics.rejectedBy(pod, item.RejectedBy, 1)
+	now := time.Now()
 	r.queue.Rejected(item, now)
-	r.config.Metrics.attempt(pod, unschedulable, time.Since(now))
-	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Diagnosis.Message(room.Text), nominate: r.waitsOn(pod.UID)})
+	r.config.Metrics.attempt(pod, unschedulable, now.Sub(began))
+	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Message(room.Text), nominate: r.waitsOn(pod.UID)})
+}
+
+// failed puts a pod aside about which nothing could be decided.
+func (r *run) failed(item *queue.Item, err error, began time.Time) {
+	pod, now := item.Pod.Object, time.Now()
+	r.config.Metrics.attempt(pod, failed, now.Sub(began))
+	r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: err.Error(), nominate: r.waitsOn(pod.UID)})
+	r.queue.Retry(item, "an error", now)
 }
 
 // assume goes by a decision from here on, and has it bound.
@@ -343,9 +389,7 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	pod := item.Pod.Object
 	held, err := r.planner[pod.Spec.SchedulerName].Reserve(n)
 	if err != nil {
-		r.config.Metrics.attempt(pod, failed, time.Since(now))
-		r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: err.Error(), nominate: r.waitsOn(pod.UID)})
-		r.queue.Retry(item, "nothing could be set aside", now)
+		r.failed(item, err, now)
 		return
 	}
 	if held != nil {
@@ -353,7 +397,7 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	}
 	r.cluster.Assume(item.Pod, n.Name)
 	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
-	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held)})
+	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held), by: r.extenders.who(pod, (*extender.Extender).Binds)})
 }
 
 // settle takes in how a bind ended.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ type Config struct {
 	// Profiles are whose pods are placed, by spec.schedulerName, and how. Default: profile.Default.
 	Profiles profile.Config
 	Metrics  *Metrics // default: ones that nobody sees
+	// Transport is the way to extenders; nil: as the configuration says.
+	Transport http.RoundTripper
 	// Budgets are those that pods have now; default: there are none.
 	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +37,8 @@ type world struct {
 	client  *faulty // the scheduler's
 	metrics *scheduler.Metrics
 	// profiles are read at start; none: the default.
-	profiles profile.Config
+	profiles  profile.Config
+	transport http.RoundTripper // to extenders
 
 	mu      sync.Mutex
 	records []timeline.Record
@@ -81,7 +83,7 @@ func (w *world) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, rea
 // start runs the scheduler until the returned function is called, at the latest until the test ends.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics, Profiles: w.profiles})
+	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics, Profiles: w.profiles, Transport: w.transport})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -84,6 +84,7 @@ func (c *Config) apply(s *v1.NodeStatus, o observed, now time.Time) bool {
 	if o.status != nil {
 		s.RuntimeHandlers, s.Features = handlers(o.status), features(o.status)
 	}
+	s.DeclaredFeatures = declared
 	if o.listed {
 		s.Images = images(o.images, c.MaxImages)
 	}

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	features "k8s.io/component-helpers/nodedeclaredfeatures"
 )
 
 // Node is a node with what its pods take of it.
@@ -15,6 +16,7 @@ type Node struct {
 	Object      *v1.Node
 	Allocatable Resources
 	MaxPods     int64
+	Features    features.FeatureSet // those that it declares
 
 	Used                Resources
 	UsedCPU, UsedMemory int64 // with Shape.ScoreCPU and ScoreMemory
@@ -60,6 +62,7 @@ type place struct {
 	pod     *Pod
 	node    *Node
 	assumed bool
+	granted bool // its status counts besides its spec
 }
 
 // NewCluster is an empty one.
@@ -134,7 +137,8 @@ func (c *Cluster) SetNode(object *v1.Node) (changed bool) {
 	}
 	alloc, pods := ResourcesOf(object.Status.Allocatable)
 	if alloc.Equal(&n.Allocatable) && pods == n.MaxPods && old.Spec.Unschedulable == object.Spec.Unschedulable &&
-		sameLabels(old.Labels, object.Labels) && slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, sameTaint) {
+		sameLabels(old.Labels, object.Labels) && slices.EqualFunc(old.Spec.Taints, object.Spec.Taints, sameTaint) &&
+		slices.Equal(old.Status.DeclaredFeatures, object.Status.DeclaredFeatures) {
 		return false // a heartbeat
 	}
 	c.readNode(n)
@@ -147,6 +151,7 @@ func sameTaint(a, b v1.Taint) bool {
 
 func (c *Cluster) readNode(n *Node) {
 	n.Allocatable, n.MaxPods = ResourcesOf(n.Object.Status.Allocatable)
+	n.Features = features.DefaultFramework.TryMap(n.Object.Status.DeclaredFeatures)
 	c.epoch++
 	n.Epoch = c.epoch
 	c.Generation++
@@ -193,7 +198,7 @@ func (c *Cluster) SetPod(object *v1.Pod) (freed *Node) {
 		p.assumed = false
 		c.assumed--
 	}
-	same := p.pod.Object.Generation != 0 && p.pod.Object.Generation == object.Generation && !resized(object) && !resized(p.pod.Object)
+	same := p.pod.Object.Generation != 0 && p.pod.Object.Generation == object.Generation && !p.granted && grantedTo(object) == nil
 	same = same && sameLabels(p.pod.Object.Labels, object.Labels) && (p.pod.Object.DeletionTimestamp == nil) == (object.DeletionTimestamp == nil)
 	if p.node.Name == object.Spec.NodeName && same {
 		p.pod.Object = object
@@ -243,7 +248,7 @@ func (c *Cluster) RemovePod(uid types.UID) (freed *Node) {
 
 func (c *Cluster) add(pod *Pod, node string, assumed bool) {
 	n := c.node(node)
-	c.pods[pod.Object.UID] = &place{pod: pod, node: n, assumed: assumed}
+	c.pods[pod.Object.UID] = &place{pod: pod, node: n, assumed: assumed, granted: grantedTo(pod.Object) != nil}
 	if assumed {
 		c.assumed++
 	}

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	features "k8s.io/component-helpers/nodedeclaredfeatures"
 	helper "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
@@ -30,6 +31,8 @@ type Shape struct {
 	Priority        int32
 	NeverPreempts   bool
 	SchedulerName   string // whose profile places it
+	// Features are what a node must declare (status.declaredFeatures); nil: nothing.
+	Features *features.FeatureSet
 	// Relations is nil when the pod says nothing about other pods.
 	Relations *Relations
 
@@ -73,10 +76,6 @@ func (s *Shapes) Placed(pod *v1.Pod) *Pod { return s.reduce(pod, "") }
 
 func (s *Shapes) reduce(pod *v1.Pod, nodeName string) *Pod {
 	p := &Pod{Object: pod}
-	if resized(pod) {
-		p.Shape = makeShape(pod, nodeName) // what such a pod takes is in its status
-		return p
-	}
 	key := shapeKey(pod, nodeName)
 	if shape := s.byKey[key]; shape != nil {
 		p.Shape = shape
@@ -88,21 +87,6 @@ func (s *Shapes) reduce(pod *v1.Pod, nodeName string) *Pod {
 	}
 	s.byKey[key] = p.Shape
 	return p
-}
-
-// resized tells whether the status may ask for more than the spec (a resize under way).
-func resized(pod *v1.Pod) bool {
-	for i := range pod.Status.ContainerStatuses {
-		if c := &pod.Status.ContainerStatuses[i]; len(c.AllocatedResources) > 0 || c.Resources != nil {
-			return true
-		}
-	}
-	for i := range pod.Status.InitContainerStatuses {
-		if c := &pod.Status.InitContainerStatuses[i]; len(c.AllocatedResources) > 0 || c.Resources != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // shapeKey is what a shape is made of, in bytes. Pod parts that no plug-in looks at stay out.
@@ -143,7 +127,9 @@ func shapeKey(pod *v1.Pod, nodeName string) string {
 		Y    *int32                   `json:",omitempty"`
 		L    any                      `json:",omitempty"`
 		Z    string                   `json:",omitempty"`
-	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority, relationKey(pod), spec.SchedulerName})
+		F    string                   `json:",omitempty"`
+		G    *granted                 `json:",omitempty"`
+	}{reduce(spec.InitContainers), reduce(spec.Containers), spec.Resources, spec.Overhead, nodeName, spec.NodeSelector, affinity, spec.Tolerations, spec.PreemptionPolicy, spec.Priority, relationKey(pod), spec.SchedulerName, featuresOf(spec).String(), grantedTo(pod)})
 	return string(key)
 }
 
@@ -169,6 +155,9 @@ func relationKey(pod *v1.Pod) any {
 func makeShape(pod *v1.Pod, nodeName string) *Shape {
 	spec := &pod.Spec
 	s := &Shape{NodeName: nodeName, Tolerations: spec.Tolerations, SchedulerName: spec.SchedulerName}
+	if f := featuresOf(spec); !f.IsEmpty() {
+		s.Features = &f
+	}
 	if spec.Priority != nil {
 		s.Priority = *spec.Priority
 	}

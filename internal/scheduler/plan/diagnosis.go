@@ -54,6 +54,9 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 				r = p.occupied(pod, n)
 			}
 		}
+		if r == nil && p.opinion != nil {
+			r = p.opinion.Rejected[n.Name]
+		}
 		if r == nil {
 			continue // narrowed searches look at fewer nodes than there are
 		}

@@ -56,6 +56,9 @@ type Planner struct {
 	// of is what concerns the pod that is looked at, by the relation's index; nil where nothing does.
 	of []framework.Related
 
+	// opinion is what others said of nodes; nil: nobody was asked.
+	opinion *Opinion
+
 	// Scratch, reused.
 	scratch  entry
 	feasible []*framework.Node
@@ -91,6 +94,16 @@ func Sample(n, percent int) int {
 
 // Schedule chooses a node for a pod; it changes nothing.
 func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
+	d := p.find(c, pod)
+	if d.Diagnosis == nil {
+		d.Node, d.Score = p.choose(pod.Shape)
+	}
+	return d
+}
+
+// find fills p.feasible with nodes for a pod, or says why there is none.
+func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
+	p.feasible, p.raws, p.opinion = p.feasible[:0], p.raws[:0], nil
 	if len(c.Nodes) == 0 {
 		return Decision{Diagnosis: &Diagnosis{}}
 	}
@@ -109,8 +122,11 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 		m.entries = append(m.entries, make([]entry, len(c.Nodes)-len(m.entries))...)
 	}
 	// Room that was made for the pod is taken before anything else is looked at.
-	if waits != nil && waits.Object != nil && p.look(m, shape, waits).rejected == nil && p.occupied(pod, waits) == nil {
-		return Decision{Node: waits, Evaluated: 1, Feasible: 1}
+	if waits != nil && waits.Object != nil {
+		if e := p.look(m, shape, waits); e.rejected == nil && p.occupied(pod, waits) == nil {
+			p.feasible, p.raws = append(p.feasible, waits), append(p.raws, e.raw)
+			return Decision{Evaluated: 1, Feasible: 1}
+		}
 	}
 	var d Decision
 	if names, by := p.narrow(shape); by != nil {
@@ -124,9 +140,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 		if shared {
 			m.diagnosis, m.at, m.futile = d.Diagnosis, c.Generation, ""
 		}
-		return d
 	}
-	d.Node, d.Score = p.choose(shape)
 	return d
 }
 
@@ -313,7 +327,7 @@ func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framewo
 	if shape.NeverPreempts || !p.Preempts() {
 		return NoHelp
 	}
-	lower := lowerPriority(pod, n)
+	lower := LowerPriority(pod, n)
 	if len(lower) == 0 {
 		return NoHelp
 	}
@@ -362,6 +376,11 @@ func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
 			for i := range p.total {
 				p.total[i] += weight * p.raw[i]
 			}
+		}
+	}
+	if p.opinion != nil {
+		for i, n := range p.feasible {
+			p.total[i] += p.opinion.Scores[n.Name]
 		}
 	}
 	best, ties := 0, 1

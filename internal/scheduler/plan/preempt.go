@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"podo.dev/podo/internal/scheduler/framework"
 )
@@ -44,24 +46,74 @@ func (p *Planner) enoughCandidates(nodes int) int {
 	return min(max(nodes*p.set.Preemption.Percent/100, p.set.Preemption.AtLeast), nodes)
 }
 
+// Candidates are nodes on which there would be room. Text says why there is none.
+type Candidates struct {
+	List []Preemption
+	Text string
+}
+
 // Preempt looks for the node where making room for the pod costs least. It is called after Schedule failed with d, before the cluster
 // changes, and changes nothing. now is the start of pods that have none yet.
-//
-// On each node all pods of lower priority are thought away; then as many as possible are put back, those first that a budget keeps, and
-// among them the more important ones. Of the nodes that are left, the choice is by upstream's rules (cheaper, below).
 func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time) Preemption {
+	list, text := p.candidates(c, pod, d, budgets, now)
+	if len(list) == 0 {
+		return Preemption{Text: text}
+	}
+	return p.cheapest(list)
+}
+
+// Candidates are what Preempt would choose from.
+func (p *Planner) Candidates(c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time) (out Candidates) {
+	list, text := p.candidates(c, pod, d, budgets, now)
+	for i := range list {
+		out.List = append(out.List, list[i].Preemption)
+	}
+	out.Text = text
+	return out
+}
+
+// Cheapest chooses among candidates that others have looked at since, by node. Pods that have left are no victims any more; a node
+// without victims is none.
+func (p *Planner) Cheapest(c *framework.Cluster, of map[string]*extenderv1.Victims, now time.Time) Preemption {
+	var list []candidate
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		n := c.Node(name)
+		if n == nil {
+			continue
+		}
+		x := candidate{Preemption: Preemption{Node: n, Violations: int(of[name].NumPDBViolations)}}
+		for _, v := range of[name].Pods {
+			if on := n.Pods[v.UID]; on != nil {
+				x.Victims = append(x.Victims, on)
+			}
+		}
+		if len(x.Victims) > 0 {
+			x.weigh(now)
+			list = append(list, x)
+		}
+	}
+	if len(list) == 0 {
+		return Preemption{}
+	}
+	return p.cheapest(list)
+}
+
+// candidates finds nodes on which there would be room. On each node all pods of lower priority are thought away; then as many as possible are put back, those first that a budget keeps, and
+// among them the more important ones. Of the nodes that are left, the choice is by upstream's rules (cheaper, below).
+func (p *Planner) candidates(
+	c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time,
+) (list []candidate, text string) {
 	m := p.memos[pod.Shape] // Schedule has just made or used it
 	known := m != nil && m.diagnosis == d && m.at == c.Generation
 	if known && m.futile != "" {
-		return Preemption{Text: m.futile}
+		return nil, m.futile
 	}
 	p.relate(c, pod)
 	why := map[*framework.Rejection]int{}
 	if rest := d.Nodes - len(d.resolvable); rest > 0 {
 		why[notHelpful] = rest
 	}
-	var best candidate
-	found, harmless, enough := 0, 0, p.enoughCandidates(len(d.resolvable))
+	harmless, enough := 0, p.enoughCandidates(len(d.resolvable))
 	offset := 0
 	if len(d.resolvable) > enough {
 		offset = p.rng.IntN(len(d.resolvable))
@@ -72,22 +124,31 @@ func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis
 			why[rejected]++
 			continue
 		}
-		if found++; x.Violations == 0 {
+		if list = append(list, x); x.Violations == 0 {
 			harmless++
 		}
-		if better := cheaper(x, best); best.Node == nil || better < 0 || better == 0 && p.rng.IntN(found) == 0 {
-			best = x
-		}
-		if found >= enough && harmless > 0 {
+		if len(list) >= enough && harmless > 0 {
 			break
 		}
 	}
-	if best.Node == nil {
-		text := futile(d.Nodes, why)
-		if known {
-			m.futile = text
+	if len(list) > 0 {
+		return list, ""
+	}
+	text = futile(d.Nodes, why)
+	if known {
+		m.futile = text
+	}
+	return nil, text
+}
+
+// cheapest takes one of the best.
+func (p *Planner) cheapest(list []candidate) Preemption {
+	best := list[0]
+	for i := range list[1:] {
+		x := list[i+1]
+		if better := cheaper(x, best); better < 0 || better == 0 && p.rng.IntN(i+2) == 0 {
+			best = x
 		}
-		return Preemption{Text: text}
 	}
 	best.Text = fmt.Sprintf("found a potential placement for pod on node %v, preempting %d victims", best.Node.Name, len(best.Victims))
 	return best.Preemption
@@ -130,7 +191,7 @@ func cheaper(a, b candidate) int {
 
 // victims finds those that have to leave one node, or why that would not help.
 func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time) (candidate, *framework.Rejection) {
-	lower := lowerPriority(pod, n)
+	lower := LowerPriority(pod, n)
 	if len(lower) == 0 {
 		return candidate{}, noVictims
 	}
@@ -163,22 +224,30 @@ func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []frame
 	for _, v := range others {
 		reprieve(v)
 	}
-	slices.SortFunc(out.Victims, func(a, b *framework.Pod) int { return moreImportant(a, b, now) })
-	out.highest = math.MinInt32
 	for _, v := range out.Victims {
 		n.Put(v)
-		out.sum += int64(v.Shape.Priority) + math.MaxInt32 + 1
-		out.highest = max(out.highest, v.Shape.Priority)
 	}
-	for _, v := range out.Victims {
-		if t := started(v, now); v.Shape.Priority == out.highest && (out.since.IsZero() || t.Before(out.since)) {
-			out.since = t
-		}
-	}
+	out.weigh(now)
 	return out, nil
 }
 
-func lowerPriority(pod *framework.Pod, n *framework.Node) []*framework.Pod {
+// weigh orders the victims and finds what they are compared by.
+func (x *candidate) weigh(now time.Time) {
+	slices.SortFunc(x.Victims, func(a, b *framework.Pod) int { return moreImportant(a, b, now) })
+	x.highest = math.MinInt32
+	for _, v := range x.Victims {
+		x.sum += int64(v.Shape.Priority) + math.MaxInt32 + 1
+		x.highest = max(x.highest, v.Shape.Priority)
+	}
+	for _, v := range x.Victims {
+		if t := started(v, now); v.Shape.Priority == x.highest && (x.since.IsZero() || t.Before(x.since)) {
+			x.since = t
+		}
+	}
+}
+
+// LowerPriority are the pods of a node that rank below one.
+func LowerPriority(pod *framework.Pod, n *framework.Node) []*framework.Pod {
 	var out []*framework.Pod
 	for _, v := range n.Pods {
 		if v.Shape.Priority < pod.Shape.Priority {

@@ -46,7 +46,7 @@ func Default(like func(*v1.Pod) labels.Selector) Set {
 		PreEnqueue: []framework.PreEnqueue{SchedulingGates{}},
 		Sort:       PrioritySort{},
 		PreFilters: []framework.PreFilter{affinity},
-		Filters:    []framework.Filter{NodeUnschedulable{}, NodeName{}, TaintToleration{}, affinity, NodePorts{}, fit},
+		Filters:    []framework.Filter{NodeUnschedulable{}, NodeName{}, TaintToleration{}, affinity, NodePorts{}, fit, NodeDeclaredFeatures{}},
 		Scores:     []Score{{TaintToleration{}, 3}, {affinity, 2}, {fit, 1}, {BalancedAllocation{}, 1}},
 		Relations: []Relation{
 			{PodTopologySpread{Like: like}, true, 2}, {InterPodAffinity{HardWeight: 1}, true, 2}, {ImageLocality{}, false, 1},

@@ -59,10 +59,18 @@ func (r *reader) arguments(path *field.Path, list []configv1.PluginConfig) argum
 		}
 		read(p.Child("args"), raw)
 	}
+	if len(r.ignore) > 0 {
+		out.fit.Ignored = ignores(r.ignore, out.fit.Ignored)
+	}
 	if r.given.Volumes != nil {
 		out.volumes = r.given.Volumes(volumes)
 	}
 	return out
+}
+
+// ignores adds names to what is ignored; or may be nil.
+func ignores(names []string, or func(v1.ResourceName) bool) func(v1.ResourceName) bool {
+	return func(name v1.ResourceName) bool { return slices.Contains(names, string(name)) || or != nil && or(name) }
 }
 
 func (r *reader) volumes(p *field.Path, raw []byte, out *Volumes) {

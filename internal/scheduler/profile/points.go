@@ -57,10 +57,11 @@ var known = []plugin{
 	{"NodeResourcesBalancedAllocation", []point{preScore, score}, 1},
 	{"ImageLocality", []point{score}, 1},
 	{"DefaultBinder", []point{bind}, 0},
+	{"NodeDeclaredFeatures", []point{preFilter, filter}, 0},
 }
 
 // elsewhere are upstream's default plug-ins that are not here yet. They may be disabled: they are.
-var elsewhere = []string{"DynamicResources", "NodeDeclaredFeatures", "GangScheduling", "DeferredPodScheduling"}
+var elsewhere = []string{"DynamicResources", "GangScheduling", "DeferredPodScheduling"}
 
 // aboutVolumes are those of known that who runs the scheduler gives it, or does not.
 var aboutVolumes = []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
@@ -209,6 +210,7 @@ func (r *reader) set(path *field.Path, c *configv1.Plugins, with arguments) plug
 	filters := map[string]framework.Filter{}
 	for _, f := range []framework.Filter{
 		plugins.NodeUnschedulable{}, plugins.NodeName{}, plugins.TaintToleration{}, with.affinity, plugins.NodePorts{}, with.fit,
+		plugins.NodeDeclaredFeatures{},
 	} {
 		filters[f.Name()] = f
 	}

@@ -30,6 +30,8 @@ type Profile struct {
 type Config struct {
 	Profiles                 []Profile
 	FirstBackoff, MaxBackoff time.Duration
+	// Extenders are asked besides, whatever the profile.
+	Extenders []configv1.Extender
 }
 
 // Given is what plug-ins are given by who runs the scheduler.
@@ -93,6 +95,8 @@ func strictly(raw []byte, into any) error {
 type reader struct {
 	given Given
 	errs  field.ErrorList
+	// ignore are the resources that extenders look after.
+	ignore []string
 }
 
 func (r *reader) invalid(p *field.Path, value any, why string) {
@@ -101,12 +105,11 @@ func (r *reader) invalid(p *field.Path, value any, why string) {
 
 func (r *reader) config(c *configv1.KubeSchedulerConfiguration) Config {
 	out := Default(r.given)
+	r.ignore = ignored(c.Extenders)
 	if c.Parallelism != nil && *c.Parallelism <= 0 {
 		r.invalid(field.NewPath("parallelism"), *c.Parallelism, "should be an integer value greater than zero")
 	}
-	if len(c.Extenders) > 0 {
-		r.errs = append(r.errs, field.Forbidden(field.NewPath("extenders"), "extenders are not supported: leave them out"))
-	}
+	out.Extenders = r.extenders(field.NewPath("extenders"), c.Extenders)
 	r.inProcess(c)
 	percent := r.percent(field.NewPath("percentageOfNodesToScore"), c.PercentageOfNodesToScore, 0)
 	if s := c.PodInitialBackoffSeconds; s != nil {
@@ -121,8 +124,7 @@ func (r *reader) config(c *configv1.KubeSchedulerConfiguration) Config {
 		r.invalid(field.NewPath("podMaxBackoffSeconds"), int64(out.MaxBackoff/time.Second), "must be greater than or equal to PodInitialBackoffSeconds")
 	}
 	if len(c.Profiles) == 0 {
-		out.Profiles[0].Percent = percent
-		return out
+		c.Profiles = []configv1.KubeSchedulerProfile{{}}
 	}
 	out.Profiles = nil
 	for i := range c.Profiles {

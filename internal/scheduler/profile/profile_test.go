@@ -85,7 +85,7 @@ profiles:
 		t.Errorf("back-off %s to %s", c.FirstBackoff, c.MaxBackoff)
 	}
 	packed, bare := c.Profiles[0], c.Profiles[1]
-	const wantPacked = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit | " +
+	const wantPacked = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit NodeDeclaredFeatures | " +
 		"NodeResourcesFit=5 TaintToleration=3 NodeAffinity=2 | PodTopologySpread=2 InterPodAffinity=F2"
 	if got := told(packed.Set); got != wantPacked || !packed.Set.Preemption.Off || packed.Percent != 70 {
 		t.Errorf("got  %s, %+v\nwant %s", got, packed.Set.Preemption, wantPacked)
@@ -210,7 +210,11 @@ func TestRefused(t *testing.T) {
 		"profiles: [{pluginConfig: [{name: Foo, args: {}}]}]":                                           `profiles[0].pluginConfig[0].name: Unsupported value: "Foo"`,
 		"percentageOfNodesToScore: 101":                                                                 `percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]`,
 		"podInitialBackoffSeconds: 20":                                                                  `podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal to PodInitialBackoffSeconds`,
-		"extenders: [{urlPrefix: http://x}]":                                                            `extenders: Forbidden: extenders are not supported: leave them out`,
+		"extenders: [{filterVerb: f}]":                                                                  `extenders[0].urlPrefix: Invalid value: "": must be an address like http://host:port/path`,
+		"extenders: [{urlPrefix: http://x, prioritizeVerb: p}]":                                         `extenders[0].weight: Invalid value: 0: must have a positive weight applied to it`,
+		"extenders: [{urlPrefix: http://x, bindVerb: b}, {urlPrefix: http://y, bindVerb: b}]":           `extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind`,
+		"extenders: [{urlPrefix: http://x, managedResources: [{name: cpu}]}]":                           `extenders[0].managedResources[0].name: Invalid value: "cpu": is an invalid extended resource name`,
+		"extenders: [{urlPrefix: http://x, httpTimeout: soon}]":                                         `time: invalid duration`,
 		"clientConnection: {kubeconfig: /x}":                                                            `clientConnection: Forbidden: the scheduler is in the server's process: remove it`,
 		"leaderElection: {leaderElect: false}":                                                          `leaderElection: Forbidden: servers on one store elect their leader by themselves: remove it`,
 		"profile: []":                                                                                   `unknown field "profile"`,

@@ -1,0 +1,35 @@
+package plan
+
+import "podo.dev/podo/internal/scheduler/framework"
+
+// Opinion is what others (extenders) said of the nodes that the plug-ins left.
+type Opinion struct {
+	Passed   []string
+	Rejected map[string]*framework.Rejection // by node
+	Scores   map[string]int64                // by node, weighted: added to those of the plug-ins
+}
+
+// Feasible are the nodes that the plug-ins leave for a pod, for others to judge; none, and the decision has a Diagnosis.
+func (p *Planner) Feasible(c *framework.Cluster, pod *framework.Pod) ([]*framework.Node, Decision) {
+	d := p.find(c, pod)
+	return p.feasible, d
+}
+
+// Among chooses one of the nodes that others passed, as the cluster is by now: what no longer fits is left out.
+func (p *Planner) Among(c *framework.Cluster, pod *framework.Pod, o Opinion) (d Decision) {
+	p.feasible, p.raws, p.opinion = p.feasible[:0], p.raws[:0], &o
+	m := p.memo(pod.Shape)
+	p.relate(c, pod)
+	for _, n := range named(c, o.Passed) {
+		d.Evaluated++
+		if e := p.look(m, pod.Shape, n); e.rejected == nil && p.occupied(pod, n) == nil {
+			p.feasible, p.raws = append(p.feasible, n), append(p.raws, e.raw)
+		}
+	}
+	if d.Feasible = len(p.feasible); d.Feasible == 0 {
+		d.Diagnosis = p.diagnose(c, m, pod)
+		return d
+	}
+	d.Node, d.Score = p.choose(pod.Shape)
+	return d
+}
