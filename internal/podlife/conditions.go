@@ -44,9 +44,11 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 	switch s.Stop.Why {
 	case Evicted, Preempting, NodeShutdown:
 		if !slices.ContainsFunc(out, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {
-			add(v1.PodCondition{
-				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "TerminationByKubelet", Message: s.Stop.Message,
-			})
+			message := s.Stop.Message
+			if s.Stop.Why == Preempting {
+				message = "Pod was preempted by Kubelet to accommodate a critical pod."
+			}
+			add(v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "TerminationByKubelet", Message: message})
 		}
 	}
 	add(s.sandboxCondition())

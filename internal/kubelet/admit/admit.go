@@ -41,18 +41,39 @@ type Checker struct {
 
 var _ worker.Admission = Checker{}
 
-// Admit implements worker.Admission.
+// Admit implements worker.Admission. Critical pods are not turned away for want of resources while others can make room for them.
 func (c Checker) Admit(pod *v1.Pod, active []*v1.Pod) *worker.Rejection {
+	r := c.verdict(pod, active)
+	if r == nil || r.lacks == nil || !eviction.Critical(pod) {
+		return r.told()
+	}
+	return preempt(pod, others(pod, active), r.lacks)
+}
+
+// verdict is why a pod may not run here, nil when it may, and what it lacks when that is all.
+type verdict struct {
+	worker.Rejection
+	lacks []shortage
+}
+
+func (v *verdict) told() *worker.Rejection {
+	if v == nil {
+		return nil
+	}
+	return &v.Rejection
+}
+
+func (c Checker) verdict(pod *v1.Pod, active []*v1.Pod) *verdict {
 	node := c.Node()
 	if node == nil {
-		return &worker.Rejection{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}
+		return &verdict{Rejection: worker.Rejection{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}}
 	}
 	if c.Pressure != nil {
 		if r := pressed(pod, c.Pressure()); r != nil {
-			return r
+			return &verdict{Rejection: *r}
 		}
 	}
-	return Check(pod, node, active, c.Rules)
+	return judge(pod, node, active, c.Rules)
 }
 
 // pressed turns pods away while the node runs short: under memory pressure alone only those that ask for nothing, otherwise all
@@ -73,22 +94,41 @@ func pressed(pod *v1.Pod, under []v1.NodeConditionType) *worker.Rejection {
 // Check tells why the pod may not run on the node beside active, or nil. active may contain the pod itself. What no freed
 // resource could change comes first.
 func Check(pod *v1.Pod, node *v1.Node, active []*v1.Pod, rules Rules) *worker.Rejection {
-	others := slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool { return p.UID == pod.UID })
-	for _, check := range []func() *worker.Rejection{
+	return judge(pod, node, active, rules).told()
+}
+
+func judge(pod *v1.Pod, node *v1.Node, active []*v1.Pod, rules Rules) *verdict {
+	beside := others(pod, active)
+	lacks, short := resources(pod, node, beside)
+	fixed := []func() *worker.Rejection{
 		func() *worker.Rejection { return sysctls(pod, rules.UnsafeSysctls) },
 		func() *worker.Rejection { return appArmor(pod, rules.AppArmorEnabled) },
 		func() *worker.Rejection { return operatingSystem(pod, rules.OS) },
 		func() *worker.Rejection { return groupsPolicy(pod, node) },
-		func() *worker.Rejection { return resources(pod, node, others) },
+	}
+	wanted := []func() *worker.Rejection{
 		func() *worker.Rejection { return affinity(pod, node) },
-		func() *worker.Rejection { return ports(pod, others) },
+		func() *worker.Rejection { return ports(pod, beside) },
 		func() *worker.Rejection { return taints(pod, node) },
-	} {
+	}
+	all := slices.Concat(fixed, []func() *worker.Rejection{func() *worker.Rejection { return short }}, wanted)
+	if eviction.Critical(pod) { // what it lacks matters when nothing else is against it
+		all = slices.Concat(fixed, wanted)
+	}
+	for _, check := range all {
 		if r := check(); r != nil {
-			return r
+			return &verdict{Rejection: *r}
 		}
 	}
-	return nil
+	if short == nil {
+		return nil
+	}
+	return &verdict{*short, lacks}
+}
+
+// others are the active pods without the pod itself.
+func others(pod *v1.Pod, active []*v1.Pod) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(active), func(p *v1.Pod) bool { return p.UID == pod.UID })
 }
 
 func operatingSystem(pod *v1.Pod, os string) *worker.Rejection {
@@ -120,12 +160,21 @@ func groupsPolicy(pod *v1.Pod, node *v1.Node) *worker.Rejection {
 	}
 }
 
-// resources compares what the pod asks for with what the others leave of the node's allocatable. Extended resources that the
-// node does not know are not the node's to give and are passed over.
-func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) *worker.Rejection {
+// resources compares what the pod asks for with what the others leave of the node's allocatable: all that it lacks, and what is told of
+// the first. Extended resources that the node does not know are not the node's to give and are passed over.
+func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) (lacks []shortage, first *worker.Rejection) {
 	have := node.Status.Allocatable
-	if n, ok := have[v1.ResourcePods]; ok && int64(len(others))+1 > n.Value() {
-		return insufficient(v1.ResourcePods, 1, int64(len(others)), n.Value())
+	short := func(name v1.ResourceName, asks, used, capacity int64) {
+		if asks <= capacity-used {
+			return
+		}
+		lacks = append(lacks, shortage{name, asks - (capacity - used)})
+		if first == nil {
+			first = insufficient(name, asks, used, capacity)
+		}
+	}
+	if n, ok := have[v1.ResourcePods]; ok {
+		short(v1.ResourcePods, 1, int64(len(others)), n.Value())
 	}
 	asked := requests(pod)
 	used := v1.ResourceList{}
@@ -150,11 +199,9 @@ func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) *worker.Rejection {
 			continue
 		}
 		in := amount(name)
-		if a, u, h := in(q.MilliValue(), q.Value()), in(milli(used, name)), in(limit.MilliValue(), limit.Value()); a > h-u {
-			return insufficient(name, a, u, h)
-		}
+		short(name, in(q.MilliValue(), q.Value()), in(milli(used, name)), in(limit.MilliValue(), limit.Value()))
 	}
-	return nil
+	return lacks, first
 }
 
 func requests(pod *v1.Pod) v1.ResourceList {

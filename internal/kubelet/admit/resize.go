@@ -11,12 +11,13 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// Resize implements worker.Admission: what never can be is told first, what else keeps a pod out keeps it from growing too.
+// Resize implements worker.Admission: what never can be is told first, what else keeps a pod out keeps it from growing too. No other pod
+// ends for it.
 func (c Checker) Resize(pod, granted *v1.Pod, active []*v1.Pod) *worker.Rejection {
 	if r := infeasible(pod, granted, c.Rules); r != nil {
 		return r
 	}
-	return c.Admit(pod, active)
+	return c.verdict(pod, active).told()
 }
 
 // infeasible are the resizes that no freed resource makes possible: those of what was pinned for the pod when it was admitted.

@@ -193,6 +193,7 @@ func (n *pod) report() {
 	n.mu.Unlock()
 	if freed {
 		n.w.RetryResizes()
+		n.w.roomMade()
 	}
 	if !same {
 		n.reported = true
@@ -216,7 +217,7 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 	}
 	switch x := e.(type) {
 	case podlife.Admit:
-		return podlife.Admitted{Reject: n.w.admit(n, n.state.Pod)}
+		return n.w.admit(n, n.state.Pod)
 	case podlife.Allocate:
 		n.w.allocate(n)
 	case podlife.Save:

@@ -16,7 +16,11 @@ import (
 // where users see them.
 
 // Rejection says why a pod may not run here, in upstream's words (reason OutOfcpu, NodeAffinity, ...).
-type Rejection struct{ Reason, Message string }
+type Rejection struct {
+	Reason, Message string
+	// Victims, when there are any, say otherwise: the pod may run once these have ended, and they are to end for it.
+	Victims []*v1.Pod
+}
 
 // Admission (package admit) checks a pod against the node. active are the pods already admitted and not yet ended.
 type Admission interface {

@@ -98,6 +98,8 @@ type Workers struct {
 	waiting map[string]*v1.Pod   // created anew while one of the same name has not ended
 	resizes []*pod               // see allocate.go
 	open    bool                 // resizes are judged
+
+	arrivals []arrival // see preempt.go
 	wg      sync.WaitGroup
 }
 
@@ -249,15 +251,19 @@ func (w *Workers) Get(uid types.UID) (Snapshot, bool) {
 	return n.snapshot(), true
 }
 
-// admit is serialized: a verdict counts the pods that were admitted before it.
-func (w *Workers) admit(n *pod, p *v1.Pod) *podlife.Rejection {
+// admit is serialized: a verdict counts the pods that were admitted before it. Nil: it comes later, when there is room.
+func (w *Workers) admit(n *pod, p *v1.Pod) podlife.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r := w.cfg.Admission.Admit(p, w.active(n)); r != nil {
-		return &podlife.Rejection{Reason: r.Reason, Message: r.Message}
+	r := w.cfg.Admission.Admit(p, w.active(n))
+	if r != nil && len(r.Victims) == 0 {
+		return podlife.Admitted{Reject: &podlife.Rejection{Reason: r.Reason, Message: r.Message}}
 	}
 	n.admitted, n.grant = true, podlife.GrantOf(p)
-	return nil
+	if r != nil && !w.makeRoom(n, r.Victims) {
+		return nil
+	}
+	return podlife.Admitted{}
 }
 
 // ended is called once by a worker whose pod holds nothing any more: whoever waits for its name may begin.
@@ -281,4 +287,5 @@ func (w *Workers) forget(n *pod) {
 	w.mu.Lock()
 	delete(w.pods, n.uid)
 	w.mu.Unlock()
+	w.roomMade()
 }
