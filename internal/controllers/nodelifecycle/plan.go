@@ -1,5 +1,6 @@
 // Package nodelifecycle keeps a node's conditions and taints true: a node whose kubelet has fallen silent becomes Unknown, and
-// every condition that should keep pods away has its taint.
+// every condition that should keep pods away has its taint. Taints that end pods come node by node (see Zones). The pods of a node that
+// is lost are marked, since its kubelet cannot.
 package nodelifecycle
 
 import (
@@ -14,7 +15,17 @@ import (
 const (
 	GracePeriod  = 50 * time.Second
 	StartupGrace = 60 * time.Second
+	// afterLease is how long a lease may have run out. By default a lease is for 40 s, which makes the grace period.
+	afterLease = 10 * time.Second
 )
+
+// Grace is how long a node may be silent whose lease is for so many seconds: one that promises to speak often is missed early.
+func Grace(usual time.Duration, lease *int32) time.Duration {
+	if lease == nil || *lease <= 0 {
+		return usual
+	}
+	return min(usual, time.Duration(*lease)*time.Second+afterLease)
+}
 
 // Sign is what the controller remembers of a kubelet's signs of life. Clocks of nodes are not trusted: what counts is when the
 // controller saw something new.
@@ -53,12 +64,27 @@ type Plan struct {
 	Conditions []v1.NodeCondition // to set in the status; nil leaves it alone
 	Taints     []v1.Taint         // all taints that the node should have, when SetTaints
 	SetTaints  bool
-	LostReady  bool          // Ready has just stopped being True
-	Again      time.Duration // when silence would change something; 0 for never
+	Held       bool              // a taint that ends pods is due, and may not come yet
+	Labels     map[string]string // to set; nil leaves them alone
+	LostReady  bool              // Ready has just stopped being True
+	Lost       bool              // its kubelet cannot tell of its pods
+	Again      time.Duration     // when silence would change something; 0 for never
 }
 
-// Decide is the whole controller. grace is how long a kubelet that has reported may be silent.
-func Decide(node *v1.Node, sign Sign, grace time.Duration, now time.Time) Plan {
+// Execute says what becomes of the taints that end pods.
+type Execute int
+
+const (
+	// Hold lets no such taint come to a node that has none of them.
+	Hold Execute = iota
+	// Allow lets it come.
+	Allow
+	// Forgive takes them off.
+	Forgive
+)
+
+// Decide is the whole controller for one node. grace is how long a kubelet that has reported may be silent.
+func Decide(node *v1.Node, sign Sign, grace time.Duration, execute Execute, now time.Time) Plan {
 	var p Plan
 	conditions := node.Status.Conditions
 	ready := condition(node, v1.NodeReady)
@@ -76,9 +102,26 @@ func Decide(node *v1.Node, sign Sign, grace time.Duration, now time.Time) Plan {
 	default:
 		p.Again = grace - silent
 	}
-	p.Taints = taints(node, conditions, now)
+	p.Taints, p.Held = taints(node, conditions, execute, now)
 	p.SetTaints = !sameTaints(p.Taints, node.Spec.Taints)
+	p.Labels = labels(node)
+	p.Lost = slices.ContainsFunc(conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionUnknown })
 	return p
+}
+
+// labels are those of old names that should say what those of today's say.
+func labels(node *v1.Node) (out map[string]string) {
+	for today, old := range map[string]string{v1.LabelOSStable: "beta.kubernetes.io/os", v1.LabelArchStable: "beta.kubernetes.io/arch"} {
+		value, ok := node.Labels[today]
+		if was, had := node.Labels[old]; !ok || had && was == value {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[old] = value
+	}
+	return out
 }
 
 // unknown are the conditions of a silent kubelet that are not Unknown yet.
@@ -140,54 +183,63 @@ var ours = []struct {
 }
 
 // taints are those that the node should have: others' untouched and in front, ours by the conditions. A taint that stays keeps its
-// time.
-func taints(node *v1.Node, conditions []v1.NodeCondition, now time.Time) []v1.Taint {
-	status := map[v1.NodeConditionType]v1.ConditionStatus{}
-	for _, c := range conditions {
-		status[c.Type] = c.Status
-	}
-	wanted := map[[2]string]bool{}
-	isOurs := map[[2]string]bool{{v1.TaintNodeUnschedulable, string(v1.TaintEffectNoSchedule)}: true}
-	var order [][2]string
-	want := func(key string, effect v1.TaintEffect) {
-		id := [2]string{key, string(effect)}
-		wanted[id] = true
-		order = append(order, id)
-	}
+// time. held says that one of those that end pods is due and was not allowed.
+func taints(node *v1.Node, conditions []v1.NodeCondition, execute Execute, now time.Time) (out []v1.Taint, held bool) {
+	wanted, held := wantedTaints(node, conditions, execute)
+	isOurs := map[taintID]bool{{v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule}: true}
 	for _, o := range ours {
-		isOurs[[2]string{o.key, string(o.effect)}] = true
-		if status[o.when] == o.is {
-			want(o.key, o.effect)
-		}
+		isOurs[taintID{o.key, o.effect}] = true
 	}
-	// A new node carries not-ready from its admission on until it says that it is ready.
-	if _, reported := status[v1.NodeReady]; !reported {
-		want(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)
-	}
-	if node.Spec.Unschedulable {
-		want(v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule)
-	}
-	var out []v1.Taint
-	have := map[[2]string]bool{}
+	have := map[taintID]bool{}
 	for _, t := range node.Spec.Taints {
-		id := [2]string{t.Key, string(t.Effect)}
-		if !isOurs[id] || wanted[id] {
+		if id := (taintID{t.Key, t.Effect}); !isOurs[id] || slices.Contains(wanted, id) {
 			out = append(out, t)
 			have[id] = true
 		}
 	}
-	for _, id := range order {
-		if have[id] {
+	at := metav1.NewTime(now)
+	for _, id := range wanted {
+		if !have[id] {
+			out = append(out, v1.Taint{Key: id.key, Effect: id.effect, TimeAdded: &at})
+		}
+	}
+	return out, held
+}
+
+type taintID struct {
+	key    string
+	effect v1.TaintEffect
+}
+
+// wantedTaints are ours that the conditions call for.
+func wantedTaints(node *v1.Node, conditions []v1.NodeCondition, execute Execute) (wanted []taintID, held bool) {
+	status := map[v1.NodeConditionType]v1.ConditionStatus{}
+	for _, c := range conditions {
+		status[c.Type] = c.Status
+	}
+	// Whose pods are being ended already does not wait again when Unknown becomes False, or the reverse.
+	ending := slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoExecute && (t.Key == v1.TaintNodeNotReady || t.Key == v1.TaintNodeUnreachable)
+	})
+	for _, o := range ours {
+		if status[o.when] != o.is {
 			continue
 		}
-		t := v1.Taint{Key: id[0], Effect: v1.TaintEffect(id[1])}
-		if t.Effect == v1.TaintEffectNoExecute || t.Key == v1.TaintNodeUnschedulable {
-			at := metav1.NewTime(now)
-			t.TimeAdded = &at
+		switch {
+		case o.effect != v1.TaintEffectNoExecute, execute == Allow, execute == Hold && ending:
+			wanted = append(wanted, taintID{o.key, o.effect})
+		case execute == Hold:
+			held = true
 		}
-		out = append(out, t)
 	}
-	return out
+	// A new node carries not-ready from its admission on until it says that it is ready.
+	if _, reported := status[v1.NodeReady]; !reported {
+		wanted = append(wanted, taintID{v1.TaintNodeNotReady, v1.TaintEffectNoSchedule})
+	}
+	if node.Spec.Unschedulable {
+		wanted = append(wanted, taintID{v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule})
+	}
+	return wanted, held
 }
 
 func sameTaints(a, b []v1.Taint) bool {

@@ -45,7 +45,7 @@ func TestTaintsFollowConditions(t *testing.T) {
 		{"uncordoned", []v1.NodeCondition{cond(v1.NodeReady, v1.ConditionTrue)}, []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}, false, ""},
 	} {
 		node := &v1.Node{Spec: v1.NodeSpec{Taints: c.taints, Unschedulable: c.cordoned}, Status: v1.NodeStatus{Conditions: c.conditions}}
-		p := Decide(node, Sign{At: start}, GracePeriod, start)
+		p := Decide(node, Sign{At: start}, GracePeriod, Allow, start)
 		if got := show(p.Taints); got != c.want {
 			t.Errorf("%s: taints %q, want %q", c.name, got, c.want)
 		}
@@ -60,16 +60,16 @@ func TestSilenceIsJudgedByTheControllersClock(t *testing.T) {
 	ready := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(start.Add(-time.Hour))}
 	node := &v1.Node{Status: v1.NodeStatus{Conditions: []v1.NodeCondition{ready}}}
 	sign := Sign{}.Observe(node, &renew, start)
-	if p := Decide(node, sign, GracePeriod, start.Add(GracePeriod-time.Second)); p.Conditions != nil || p.Again != time.Second {
+	if p := Decide(node, sign, GracePeriod, Allow, start.Add(GracePeriod-time.Second)); p.Conditions != nil || p.Again != time.Second {
 		t.Fatalf("judged early: %+v", p)
 	}
 	// A renewed lease is a sign of life.
 	renew = metav1.NewMicroTime(renew.Add(10 * time.Second))
 	again := sign.Observe(node, &renew, start.Add(10*time.Second))
-	if p := Decide(node, again, GracePeriod, start.Add(GracePeriod)); p.Conditions != nil {
+	if p := Decide(node, again, GracePeriod, Allow, start.Add(GracePeriod)); p.Conditions != nil {
 		t.Fatalf("a node that renews its lease is lost: %+v", p)
 	}
-	p := Decide(node, sign, GracePeriod, start.Add(GracePeriod))
+	p := Decide(node, sign, GracePeriod, Allow, start.Add(GracePeriod))
 	if len(p.Conditions) != 4 || !p.LostReady || !p.SetTaints {
 		t.Fatalf("not judged: %+v", p)
 	}
@@ -107,7 +107,8 @@ func TestDecideIsStable(t *testing.T) {
 		}
 		now := start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "silent")) * time.Second)
 		sign := Sign{At: start}
-		p := Decide(node, sign, GracePeriod, now)
+		execute := rapid.SampledFrom([]Execute{Hold, Allow, Forgive}).Draw(t, "execute")
+		p := Decide(node, sign, GracePeriod, execute, now)
 		node.Status.Conditions = merge(node.Status.Conditions, p.Conditions)
 		node.Spec.Taints = p.Taints
 		for _, taint := range p.Taints {
@@ -116,8 +117,59 @@ func TestDecideIsStable(t *testing.T) {
 		if len(theirs) > 0 {
 			t.Fatalf("lost %v", theirs)
 		}
-		if again := Decide(node, sign, GracePeriod, now); again.Conditions != nil || again.SetTaints {
+		if again := Decide(node, sign, GracePeriod, execute, now); again.Conditions != nil || again.SetTaints {
 			t.Fatalf("not stable: %s", fmt.Sprint(again))
 		}
 	})
+}
+
+// Taints that end pods wait for their turn, change without one, and go when they are forgiven.
+func TestTaintsThatEndPodsWait(t *testing.T) {
+	const both = "unreachable:NoSchedule unreachable:NoExecute"
+	silent := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+	notReady := []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute}}
+	for _, c := range []struct {
+		name    string
+		had     []v1.Taint
+		execute Execute
+		want    string
+		held    bool
+	}{
+		{"not yet", nil, Hold, "unreachable:NoSchedule", true},
+		{"now", nil, Allow, both, false},
+		{"its pods are being ended already", notReady, Hold, both, false},
+		{"forgiven", notReady, Forgive, "unreachable:NoSchedule", false},
+	} {
+		node := &v1.Node{Spec: v1.NodeSpec{Taints: c.had}, Status: v1.NodeStatus{Conditions: silent}}
+		p := Decide(node, Sign{At: start}, GracePeriod, c.execute, start)
+		if got := show(p.Taints); got != c.want || p.Held != c.held || !p.Lost {
+			t.Errorf("%s: %q, held %v, lost %v", c.name, got, p.Held, p.Lost)
+		}
+	}
+}
+
+func TestGrace(t *testing.T) {
+	for lease, want := range map[int32]time.Duration{0: 50 * time.Second, 4: 14 * time.Second, 40: 50 * time.Second, 400: 50 * time.Second} {
+		if got := Grace(GracePeriod, &lease); got != want {
+			t.Errorf("a lease of %d s: %s, want %s", lease, got, want)
+		}
+	}
+	if got := Grace(GracePeriod, nil); got != GracePeriod {
+		t.Errorf("no lease: %s", got)
+	}
+}
+
+func TestOldLabelsFollow(t *testing.T) {
+	node := &v1.Node{}
+	node.Labels = map[string]string{v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64", "beta.kubernetes.io/os": "windows"}
+	p := Decide(node, Sign{At: start}, GracePeriod, Hold, start)
+	if fmt.Sprint(p.Labels) != "map[beta.kubernetes.io/arch:amd64 beta.kubernetes.io/os:linux]" {
+		t.Errorf("%v", p.Labels)
+	}
+	for k, v := range p.Labels {
+		node.Labels[k] = v
+	}
+	if p := Decide(node, Sign{At: start}, GracePeriod, Hold, start); p.Labels != nil {
+		t.Errorf("not stable: %v", p.Labels)
+	}
 }

@@ -33,7 +33,7 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 		Watches: []loop.Watch{
 			{Resource: pods, Keys: podKeys},
 			{Resource: nodes, Keys: func(c view.Change) []view.Key {
-				if c.Old != nil && c.New != nil {
+				if c.Old != nil && c.New != nil && (OutOfService(c.Old.Object.(*v1.Node)) || !OutOfService(c.New.Object.(*v1.Node))) {
 					return nil // a heartbeat
 				}
 				if c.New != nil {
@@ -55,7 +55,7 @@ func podKeys(c view.Change) (out []view.Key) {
 	if c.Old != nil {
 		old = c.Old.Object.(*v1.Pod)
 	}
-	if Abandoned(p) {
+	if Abandoned(p) || p.DeletionTimestamp != nil && (old == nil || old.DeletionTimestamp == nil) {
 		out = append(out, c.New.Key)
 	}
 	if p.Spec.NodeName != "" && (old == nil || old.Spec.NodeName != p.Spec.NodeName) {
@@ -82,10 +82,15 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		return k.node(ctx, s, key.Name)
 	}
 	e := s.Get(pods, key.Namespace, key.Name)
-	if e == nil || !Abandoned(e.Object.(*v1.Pod)) {
+	if e == nil {
 		return loop.Result{}, nil
 	}
-	return k.remove(ctx, []Verdict{{Pod: e.Object.(*v1.Pod)}})
+	pod := e.Object.(*v1.Pod)
+	on := s.Get(nodes, "", pod.Spec.NodeName)
+	if !Abandoned(pod) && (pod.DeletionTimestamp == nil || on == nil || !OutOfService(on.Object.(*v1.Node))) {
+		return loop.Result{}, nil
+	}
+	return k.remove(ctx, []Verdict{{Pod: pod}})
 }
 
 func (k *controller) bound(ctx context.Context, s view.Snapshot) (loop.Result, error) {
@@ -100,9 +105,18 @@ func (k *controller) bound(ctx context.Context, s view.Snapshot) (loop.Result, e
 }
 
 func (k *controller) node(ctx context.Context, s view.Snapshot, name string) (res loop.Result, err error) {
-	if s.Get(nodes, "", name) != nil {
+	if e := s.Get(nodes, "", name); e != nil {
 		k.since(name, false)
-		return res, nil
+		if !OutOfService(e.Object.(*v1.Node)) {
+			return res, nil
+		}
+		var ending []Verdict
+		for e := range s.By(pods, "spec.nodeName", name) {
+			if p := e.Object.(*v1.Pod); p.DeletionTimestamp != nil {
+				ending = append(ending, Verdict{Pod: p})
+			}
+		}
+		return k.remove(ctx, ending)
 	}
 	var orphans []*v1.Pod
 	for e := range s.By(pods, "spec.nodeName", name) {
@@ -151,7 +165,7 @@ func (k *controller) remove(ctx context.Context, verdicts []Verdict) (res loop.R
 				if fresh.UID != p.UID || Ended(fresh) {
 					return false, nil
 				}
-				fresh.Status.Phase = v1.PodFailed
+				fresh.Status.Phase, fresh.Status.ObservedGeneration = v1.PodFailed, fresh.Generation
 				if v.Condition != nil {
 					setCondition(fresh, *v.Condition)
 				}

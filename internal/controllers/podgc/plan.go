@@ -1,5 +1,5 @@
-// Package podgc removes pods that nobody else will: those of nodes that are gone, and those that are to be deleted and never had
-// a node. It also bounds how many ended pods are kept.
+// Package podgc removes pods that nobody else will: those of nodes that are gone, those that are to be deleted and never had
+// a node, or one that is out of service. It also bounds how many ended pods are kept.
 package podgc
 
 import (
@@ -36,6 +36,12 @@ func Orphans(pods []*v1.Pod) (out []Verdict) {
 
 // Abandoned tells whether a pod is to be deleted and has no kubelet that could do it.
 func Abandoned(p *v1.Pod) bool { return p.DeletionTimestamp != nil && p.Spec.NodeName == "" }
+
+// OutOfService tells whether a node's administrator has said that it is off, and it does not say otherwise. Its kubelet will end no pod.
+func OutOfService(n *v1.Node) bool {
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue })
+	return !ready && slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return t.Key == v1.TaintNodeOutOfService })
+}
 
 // Ended tells whether nothing of the pod runs any more.
 func Ended(p *v1.Pod) bool {
