@@ -1,8 +1,9 @@
 // Package gcroom lets the heap grow under load and keeps it small at rest.
 //
 // The collector's work for each byte allocated is the live heap over the room that the heap may grow by until the next collection.
-// Go's default makes the room as large as what is live: a small heap, such as a server's that holds little, is then collected many
-// times a second under load. Here a process that collects often gets room in bytes, and gives it back when it does not.
+// Go's default makes the room as large as what is live. That is too little for a small heap under load, which is then collected many
+// times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
+// room in bytes, and gives it back when it does not.
 //
 //	rest ──► two collections within busyWithin of each other ──► busy: at least room until the next one
 //	  ▲                                                             │
@@ -21,10 +22,12 @@ import (
 )
 
 const (
-	busyWithin = 500 * time.Millisecond
+	// A heap that is collected just seldom enough to count as at rest costs one collection in this time.
+	busyWithin = time.Second
 	calmAfter  = 3 * time.Second
-	// atRest is Go's default: room for as much again as is live.
-	atRest = 100
+	// Room in percent of what is live.
+	atRest = 40
+	atWork = 100 // at least; Go's default
 )
 
 // room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
@@ -33,9 +36,9 @@ func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
 // percent is the setting that gives a heap with so many live bytes that room.
 func percent(live, room uint64) int {
 	if live == 0 {
-		return atRest
+		return atWork
 	}
-	return max(atRest, int(room*100/live))
+	return max(atWork, int(room*100/live))
 }
 
 // keeper is told of every collection.
@@ -62,6 +65,7 @@ func Keep() {
 		room: room(uint64(machine.Totalram) * uint64(machine.Unit)),
 		set:  func(p int) { debug.SetGCPercent(p) }, free: debug.FreeOSMemory, live: liveBytes, now: time.Now,
 	}
+	k.set(atRest)
 	onCollection(k.collected)
 }
 

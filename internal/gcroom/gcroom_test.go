@@ -61,10 +61,10 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(calmAfter - time.Millisecond)
 		expect("still busy: it collects seldom because it has room", 400, 400)
 		time.Sleep(time.Millisecond)
-		expect("calm", 400, 400, 100, freed)
+		expect("calm", 400, 400, atRest, freed)
 		time.Sleep(time.Hour)
 		k.collected()
-		expect("at rest again", 400, 400, 100, freed)
+		expect("at rest again", 400, 400, atRest, freed)
 	})
 }
 
