@@ -143,7 +143,9 @@ func (c *statusChange) finished() {
 	}
 }
 
-func (c *statusChange) failedIndexesMoved() bool { return !equal(c.s.FailedIndexes, c.was.FailedIndexes) }
+func (c *statusChange) failedIndexesMoved() bool {
+	return !equal(c.s.FailedIndexes, c.was.FailedIndexes)
+}
 
 func (c *statusChange) indexes() {
 	spec := &c.job.Spec
@@ -216,4 +218,3 @@ func (c *statusChange) history() {
 		c.condition("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 	}
 }
-

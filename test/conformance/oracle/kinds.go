@@ -28,8 +28,11 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 
+	"k8s.io/kubernetes/pkg/registry/apps/controllerrevision"
+	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
+	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
@@ -158,8 +161,11 @@ var lines = []Kind{
 	line("", "secrets", secret.Strategy).selected(secret.GetAttrs),
 	line("", "serviceaccounts", serviceaccount.Strategy),
 	line("", "services", service.Strategy).with("status", service.StatusStrategy).selected(service.GetAttrs),
+	line("apps", "controllerrevisions", controllerrevision.Strategy),
+	line("apps", "daemonsets", daemonset.Strategy).with("status", daemonset.StatusStrategy),
 	line("apps", "deployments", deployment.Strategy).with("status", deployment.StatusStrategy),
 	line("apps", "replicasets", replicaset.Strategy).with("status", replicaset.StatusStrategy).selected(replicaset.GetAttrs),
+	line("apps", "statefulsets", statefulset.Strategy).with("status", statefulset.StatusStrategy),
 	line("batch", "cronjobs", cronjob.Strategy).with("status", cronjob.StatusStrategy),
 	line("batch", "jobs", job.Strategy).with("status", job.StatusStrategy).selected(job.GetAttrs),
 	line("certificates.k8s.io", "certificatesigningrequests", certificates.Strategy).with("status", certificates.StatusStrategy).
