@@ -318,6 +318,13 @@ func (k *Kubelet) Ended(uid types.UID) bool {
 	return !ok || s.Stage >= podlife.Releasing
 }
 
+// AwaitEnds returns when nothing of the pods runs any more, or ctx ends.
+func (k *Kubelet) AwaitEnds(ctx context.Context, pods []types.UID) {
+	if r := k.run.Load(); r != nil {
+		r.workers.AwaitEnds(ctx, pods)
+	}
+}
+
 // Workers are the pods as their workers have them, for pages and tests.
 func (k *Kubelet) Workers() []worker.Snapshot {
 	if r := k.run.Load(); r != nil {

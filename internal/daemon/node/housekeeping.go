@@ -12,6 +12,7 @@ import (
 	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/imagegc"
 	"podo.dev/podo/internal/kubelet/logs"
+	"podo.dev/podo/internal/kubelet/shutdown"
 	"podo.dev/podo/internal/kubelet/volume"
 	"podo.dev/podo/internal/podlife"
 )
@@ -81,4 +82,25 @@ func (k *run) buildEviction() error {
 		Log: log,
 	})
 	return err
+}
+
+// buildShutdown makes who ends the pods before the machine goes off.
+func (k *run) buildShutdown() (err error) {
+	k.down, err = shutdown.New(shutdown.Config{
+		Groups: shutdown.Groups(k.c.Kubelet), Connect: shutdown.ConnectSystem,
+		Pods: k.living, Signal: k.kubelet.Signal, AwaitEnds: k.kubelet.AwaitEnds,
+		Changed: k.node.Poke, NodeEvent: k.nodeEvent, Log: k.log().of("shutdown"),
+	})
+	return err
+}
+
+// living are the pods of which something runs or is about to.
+func (k *run) living() []*v1.Pod {
+	var out []*v1.Pod
+	for _, s := range k.kubelet.Workers() {
+		if s.Stage < podlife.Releasing {
+			out = append(out, s.Pod)
+		}
+	}
+	return out
 }

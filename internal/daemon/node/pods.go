@@ -52,7 +52,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 			}
 			return nil
 		},
-		Token: k.tokens.Token, Certificate: k.certs.Bundle,
+		Token: k.tokens.Token, Certificate: k.certs.Bundle, Folder: k.localFolders().Ensure,
 		Wake:   func(uid types.UID) { k.kubelet.Signal(uid, podlife.VolumesChanged{}) },
 		Logger: k.log().of("volume"),
 	})
@@ -108,7 +108,7 @@ func (k *run) buildKubelet() error {
 		Mirror:      func(name types.NamespacedName) { k.mirrors.Wake(name) },
 		Checkpoints: checkpoints, Reporter: k.status,
 		Admission: admit.Checker{
-			Node: k.thisNode, Pressure: k.pressures,
+			Node: k.thisNode, Pressure: k.pressures, Down: k.goesOff,
 			Rules: admit.Rules{
 				OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(),
 				Swap: c.MemorySwap.SwapBehavior == config.LimitedSwap && k.cgroups.SwapLimited() && k.cgroups.Layout().V2,

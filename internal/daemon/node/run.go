@@ -24,6 +24,7 @@ import (
 	"podo.dev/podo/internal/kubelet/podcert"
 	"podo.dev/podo/internal/kubelet/probe"
 	kubeletserver "podo.dev/podo/internal/kubelet/server"
+	"podo.dev/podo/internal/kubelet/shutdown"
 	"podo.dev/podo/internal/kubelet/spec"
 	"podo.dev/podo/internal/kubelet/status"
 	"podo.dev/podo/internal/kubelet/token"
@@ -54,6 +55,7 @@ type run struct {
 	probes  *probe.Manager
 	mirrors *mirror.Keeper
 	evict   *eviction.Manager
+	down    *shutdown.Manager
 	gc      *containergc.Collector
 	imageGC *imagegc.Collector
 	rotator *logs.Rotator
@@ -99,6 +101,7 @@ func Run(ctx context.Context, c Config, cl Cluster, ready func() error) error {
 	start("container collector", k.gc.Run, nothing)
 	start("image collector", k.imageGC.Run, nothing)
 	start("eviction manager", k.evict.Run, nothing)
+	start("shutdown", k.down.Run, nothing)
 	start("log rotation", k.rotator.Run, nothing)
 	start("out of memory watcher", oom.Watcher{Host: c.Host, NodeEvent: k.nodeEvent, Log: k.log().of("oom")}.Run, nothing)
 	for _, stage := range []chan struct{}{working, nodeReady} {
@@ -132,6 +135,7 @@ func (k *run) build(ctx context.Context, nodeReady func()) error {
 		k.buildServer,
 		k.buildHousekeeping,
 		k.buildEviction,
+		k.buildShutdown,
 	} {
 		if err := step(); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podo.dev/podo/internal/kubelet/localvolume"
 	kubeletserver "podo.dev/podo/internal/kubelet/server"
 	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/kubelet/volume"
@@ -53,7 +54,7 @@ func (k *run) buildServer() error {
 		Flags:     func() map[string]string { return k.c.Flags },
 		Granted:   k.granted,
 		Version:   k.c.Version,
-		PodLogs:   c.PodLogsDir, Checkpoints: checkpoints,
+		PodLogs:   c.PodLogsDir, Checkpoints: checkpoints, LocalVolumes: k.localFolders(),
 		Debugging: kubeletserver.Debugging{
 			Off: !*c.EnableDebuggingHandlers, NoLogs: !*c.EnableSystemLogHandler, NoProfiling: !*c.EnableProfilingHandler,
 			NoVerbosity: !*c.EnableDebugFlagsHandler, SetVerbosity: k.c.SetVerbosity,
@@ -67,6 +68,13 @@ func (k *run) buildServer() error {
 		},
 	})
 	return err
+}
+
+// localFolders are the volumes of this node's own.
+func (k *run) localFolders() localvolume.Folders {
+	return localvolume.Folders{
+		Dir: filepath.Join(k.c.DataDir, "volumes"), Mounts: func(name string) []string { return volume.Layout{Root: k.c.Dir}.LocalMounts(name) },
+	}
 }
 
 // granted are the pods with the resources that they were granted.

@@ -9,7 +9,9 @@ import (
 
 	"podo.dev/podo/internal/kubelet/downward"
 	nodestatus "podo.dev/podo/internal/kubelet/node"
+	"podo.dev/podo/internal/kubelet/shutdown"
 	"podo.dev/podo/internal/kubelet/status"
+	"podo.dev/podo/internal/localclass"
 )
 
 func (k *run) buildNode(nodeReady func()) error {
@@ -25,8 +27,8 @@ func (k *run) buildNode(nodeReady func()) error {
 	k.node, err = nodestatus.New(nodestatus.Config{
 		Client: k.client, Runtime: k.c.Runtime, Log: k.log().of("node"),
 		Name: k.c.Name, IPs: []netip.Addr{k.c.IP}, Port: int32(k.c.Port), Version: k.c.Version, PodCIDR: k.cluster.PodCIDR,
-		Taints: c.RegisterWithTaints,
-		Facts:  facts, Capacity: k.capacity, Allocatable: k.allocate, MaxImages: maxImages,
+		Taints: c.RegisterWithTaints, Annotations: map[string]string{localclass.Folders: k.localFolders().Dir},
+		Facts: facts, Capacity: k.capacity, Allocatable: k.allocate, MaxImages: maxImages,
 		Problems: k.problems, Pressure: k.pressure,
 		Turned: func(ready bool) {
 			if ready {
@@ -41,14 +43,20 @@ func (k *run) buildNode(nodeReady func()) error {
 
 // problems are what the kubelet itself knows against the node.
 func (k *run) problems() []string {
-	if k.kubelet == nil {
-		return nil
+	var out []string
+	if k.kubelet != nil {
+		if err := k.kubelet.Healthy(); err != nil {
+			out = append(out, err.Error())
+		}
 	}
-	if err := k.kubelet.Healthy(); err != nil {
-		return []string{err.Error()}
+	if k.goesOff() {
+		out = append(out, shutdown.Problem)
 	}
-	return nil
+	return out
 }
+
+// goesOff tells whether the machine is about to.
+func (k *run) goesOff() bool { return k.down != nil && k.down.Down() }
 
 // pressures are what the node runs short of.
 func (k *run) pressures() []v1.NodeConditionType {

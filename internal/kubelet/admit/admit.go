@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"podo.dev/podo/internal/kubelet/eviction"
+	"podo.dev/podo/internal/kubelet/shutdown"
 	"podo.dev/podo/internal/kubelet/worker"
 )
 
@@ -37,6 +38,8 @@ type Checker struct {
 	Rules Rules
 	// Pressure are the pressures that the node is under (package eviction); nil is none.
 	Pressure func() []v1.NodeConditionType
+	// Down says that the machine is about to go off (package shutdown); nil is never.
+	Down func() bool
 }
 
 var _ worker.Admission = Checker{}
@@ -64,6 +67,9 @@ func (v *verdict) told() *worker.Rejection {
 }
 
 func (c Checker) verdict(pod *v1.Pod, active []*v1.Pod) *verdict {
+	if c.Down != nil && c.Down() {
+		return &verdict{Rejection: worker.Rejection{Reason: shutdown.RejectReason, Message: shutdown.RejectMessage}}
+	}
 	node := c.Node()
 	if node == nil {
 		return &verdict{Rejection: worker.Rejection{Reason: "InvalidNodeInfo", Message: "Kubelet cannot get node info."}}

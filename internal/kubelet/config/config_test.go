@@ -101,7 +101,9 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 		"enforceNodeAllocatable: [system-reserved]":    "systemReservedCgroup must be specified",
 		"enforceNodeAllocatable: [none, pods]":         "may not contain additional enforcements",
 		"enforceNodeAllocatable: [nodes]":              `option "nodes" is none of`,
-		"shutdownGracePeriod: 30s":                     "drain the node",
+		"shutdownGracePeriod: 500ms":                   "shutdownGracePeriod: 500ms must be either zero or otherwise >= 1 sec",
+		"shutdownGracePeriodCriticalPods: 10s":         "shutdownGracePeriodCriticalPods: 10s must be <= shutdownGracePeriod 0s",
+		"shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 9}]": "cannot be given beside",
 	} {
 		_, err := Parse([]byte(head + body))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -70,6 +71,7 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 		errs = append(errs, err)
 	}
 	errs = append(errs, imageGC(c)...)
+	errs = append(errs, shutdown(c)...)
 	size, err := resource.ParseQuantity(c.ContainerLogMaxSize)
 	check(err == nil && size.Value() > 0, "containerLogMaxSize: %q must be a positive size, such as 10Mi", c.ContainerLogMaxSize)
 	check(*c.ContainerLogMaxFiles > 1, "containerLogMaxFiles: %d must be greater than 1", *c.ContainerLogMaxFiles)
@@ -247,4 +249,26 @@ func Unfit(c *v1beta1.KubeletConfiguration, swapOn, cgroupV1 bool) error {
 		return fmt.Errorf("kubelet is configured to not run on a host using cgroup v1: use a host with cgroup v2 or set failCgroupV1 to false in the kubelet configuration")
 	}
 	return nil
+}
+
+// shutdown says what cannot be in how long pods have when the machine goes off.
+func shutdown(c *v1beta1.KubeletConfiguration) (errs []error) {
+	all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
+	if len(c.ShutdownGracePeriodByPodPriority) > 0 && (all > 0 || critical > 0) {
+		errs = append(errs, errors.New("shutdownGracePeriodByPodPriority: cannot be given beside shutdownGracePeriod"))
+	}
+	if critical > all {
+		errs = append(errs, fmt.Errorf("shutdownGracePeriodCriticalPods: %v must be <= shutdownGracePeriod %v", critical, all))
+	}
+	for name, d := range map[string]time.Duration{"shutdownGracePeriod": all, "shutdownGracePeriodCriticalPods": critical} {
+		if d != 0 && d < time.Second {
+			errs = append(errs, fmt.Errorf("%s: %v must be either zero or otherwise >= 1 sec", name, d))
+		}
+	}
+	for _, g := range c.ShutdownGracePeriodByPodPriority {
+		if g.ShutdownGracePeriodSeconds < 0 {
+			errs = append(errs, fmt.Errorf("shutdownGracePeriodByPodPriority: %d seconds for priority %d must not be a negative number", g.ShutdownGracePeriodSeconds, g.Priority))
+		}
+	}
+	return errs
 }

@@ -193,7 +193,7 @@ func (n *pod) report() {
 	n.mu.Unlock()
 	if freed {
 		n.w.RetryResizes()
-		n.w.roomMade()
+		n.w.haveEnded()
 	}
 	if !same {
 		n.reported = true

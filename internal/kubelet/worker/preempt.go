@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"context"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,40 +20,57 @@ const (
 	preemptedMessage = "Preempted in order to admit critical pod"
 )
 
-// arrival is an admitted pod that waits for others' ends.
-type arrival struct {
-	pod     *pod
-	victims []types.UID
+// ending is somebody's wait for the ends of pods.
+type ending struct {
+	pods []types.UID
+	done func() // called once, with mu held
+}
+
+// AwaitEnds returns when nothing of the pods runs any more, or ctx ends.
+func (w *Workers) AwaitEnds(ctx context.Context, pods []types.UID) {
+	done := make(chan struct{})
+	w.mu.Lock()
+	w.endings = append(w.endings, &ending{pods, sync.OnceFunc(func() { close(done) })})
+	e := w.endings[len(w.endings)-1]
+	w.mu.Unlock()
+	w.haveEnded()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		w.mu.Lock()
+		w.endings = slices.DeleteFunc(w.endings, func(o *ending) bool { return o == e })
+		w.mu.Unlock()
+	}
 }
 
 // makeRoom tells the victims to end. It is called with mu held, and tells whether there is room already.
 func (w *Workers) makeRoom(n *pod, victims []*v1.Pod) bool {
-	a := arrival{pod: n}
+	e := &ending{done: func() { n.send(podlife.Admitted{}) }}
 	for _, v := range victims {
 		o := w.pods[v.UID]
 		if o == nil {
 			continue
 		}
-		a.victims = append(a.victims, v.UID)
+		e.pods = append(e.pods, v.UID)
 		w.cfg.Event(v, "", v1.EventTypeWarning, preempting, preemptedMessage)
 		o.send(podlife.StopAsked{Why: podlife.Preempting, Reason: preempting, Message: preemptedMessage})
 	}
-	if len(a.victims) == 0 {
+	if len(e.pods) == 0 {
 		return true
 	}
-	w.arrivals = append(w.arrivals, a)
+	w.endings = append(w.endings, e)
 	return false
 }
 
-// roomMade looks for arrivals whose victims have all ended.
-func (w *Workers) roomMade() {
+// haveEnded looks for waits that are over.
+func (w *Workers) haveEnded() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.arrivals = slices.DeleteFunc(w.arrivals, func(a arrival) bool {
-		if slices.ContainsFunc(a.victims, w.busy) {
+	w.endings = slices.DeleteFunc(w.endings, func(e *ending) bool {
+		if slices.ContainsFunc(e.pods, w.busy) {
 			return false
 		}
-		a.pod.send(podlife.Admitted{})
+		e.done()
 		return true
 	})
 }

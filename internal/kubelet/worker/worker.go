@@ -99,7 +99,7 @@ type Workers struct {
 	resizes []*pod               // see allocate.go
 	open    bool                 // resizes are judged
 
-	arrivals []arrival // see preempt.go
+	endings []*ending // see preempt.go
 	wg      sync.WaitGroup
 }
 
@@ -287,5 +287,5 @@ func (w *Workers) forget(n *pod) {
 	w.mu.Lock()
 	delete(w.pods, n.uid)
 	w.mu.Unlock()
-	w.roomMade()
+	w.haveEnded()
 }
