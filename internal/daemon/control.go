@@ -29,6 +29,7 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodeipam"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
+	"podo.dev/podo/internal/controllers/nodettl"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
 	"podo.dev/podo/internal/controllers/rootca"
@@ -170,6 +171,7 @@ func (s *server) controllers() []component.Component {
 		component.Func("service-addresses", s.controller(s.newServiceAddresses)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("node-ipam", s.controller(s.newNodeIPAM)),
+		component.Func("node-ttl", s.controller(s.newNodeTTL)),
 		component.Func("pod-gc", s.controller(s.newPodGC)),
 		component.Func("garbage-collector", s.controller(s.newGarbage)),
 		component.Func("taint-eviction", s.controller(s.newTaintEviction)),
@@ -178,10 +180,14 @@ func (s *server) controllers() []component.Component {
 		component.Func("deployment-controller", s.controller(s.newDeployments)),
 		component.Func("disruption", s.controller(s.newDisruption)),
 		component.Func("stale-disruption", s.controller(s.newStaleDisruption)),
+		component.Func("endpoint-slices", s.controller(s.newEndpointSlices)),
+		component.Func("endpoints", s.controller(s.newEndpoints)),
+		component.Func("endpoint-slice-mirroring", s.controller(s.newEndpointSliceMirroring)),
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
 	all = append(all, s.certificateControllers()...)
+	all = append(all, s.volumeControllers()...)
 	if !s.cfg.DisableScheduler {
 		all = append(all, component.Func("scheduler", s.runScheduler))
 	}
@@ -207,6 +213,10 @@ func (s *server) newNamespaces(_ context.Context, c client.Client) (*loop.Loop, 
 
 func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.Loop, error) {
 	return nodelifecycle.New(s.control.view, c, s.cfg.NodeMonitorGrace, events.New(ctx, c, "node-controller", "", s.log), s.log)
+}
+
+func (s *server) newNodeTTL(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return nodettl.New(s.control.view, c, s.log)
 }
 
 func (s *server) newNodeIPAM(ctx context.Context, c client.Client) (*loop.Loop, error) {

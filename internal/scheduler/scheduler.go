@@ -22,6 +22,7 @@ import (
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/profile"
+	"podo.dev/podo/internal/scheduler/volumes"
 	"podo.dev/podo/internal/timeline"
 	"podo.dev/podo/internal/view"
 )
@@ -85,7 +86,8 @@ func (c *Config) Validate() error {
 // Given is what plug-ins see of a view, for profile.Read.
 func Given(v *view.View) profile.Given {
 	return profile.Given{
-		Like: func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) },
+		Like:    func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) },
+		Volumes: volumes.New(v).Plugins,
 	}
 }
 

@@ -30,8 +30,10 @@ func (c *Config) object() *v1.Node {
 		"beta.kubernetes.io/arch": runtime.GOARCH,
 	}
 	maps.Copy(labels, c.Labels)
+	notes := map[string]string{attachDetach: "true"}
+	maps.Copy(notes, c.Annotations)
 	n := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: labels, Annotations: map[string]string{attachDetach: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: labels, Annotations: notes},
 		// Upstream's admission adds the taint to every new node; the node lifecycle controller takes it off when Ready.
 		Spec: v1.NodeSpec{
 			Unschedulable: c.Unschedulable,

@@ -42,6 +42,7 @@ type Config struct {
 	Version       string // kubelet version, like v1.37.2
 	PodCIDR       netip.Prefix
 	Labels        map[string]string // beside those every node has
+	Annotations   map[string]string // as Labels
 	Taints        []v1.Taint        // given at registration
 	Unschedulable bool              // given at registration
 

@@ -13,6 +13,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/kubelet/labels"
+	"podo.dev/podo/internal/localclass"
 )
 
 // open adds what the read-only port serves too.
@@ -30,6 +31,9 @@ func (s *Server) open(mux *router) {
 func (s *Server) routes() *router {
 	mux := newRouter()
 	s.open(mux)
+	if s.cfg.LocalVolumes != nil {
+		mux.Handle("DELETE "+localclass.Path+"{name}", s.cfg.LocalVolumes)
+	}
 	if s.cfg.Debugging.Off {
 		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
 			mux.HandleFunc(path, closed("Debug endpoints are disabled."))

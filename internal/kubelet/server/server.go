@@ -77,6 +77,8 @@ type Config struct {
 	Checkpoints string // folder for checkpoints of containers
 	Debugging   Debugging
 	Metrics     []prometheus.Collector // more for /metrics
+	// LocalVolumes takes the deletion of folders of the node's own volumes (localclass.Path); nil: it has none.
+	LocalVolumes http.Handler
 	// Extra serves more paths that are not secret to those who may read metrics; one that ends with a slash stands for all below it.
 	Extra map[string]http.Handler
 }

@@ -181,6 +181,11 @@ func (m *Manager) followVolume(pod *v1.Pod, v *v1.Volume) {
 func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	source, dir := b.pv.Spec.Local, m.layout.volume(pod.UID, dirLocal, b.pv.Name)
 	fail := func(err error) error { return &stepError{"MountVolume.SetUp failed", b.pv.Name, err} }
+	if m.c.Folder != nil {
+		if err := m.c.Folder(b.pv); err != nil {
+			return fail(err)
+		}
+	}
 	info, err := os.Stat(source.Path)
 	if err != nil {
 		return &stepError{"MountVolume.NewMounter initialization failed", b.pv.Name, fmt.Errorf("path %q does not exist", source.Path)}

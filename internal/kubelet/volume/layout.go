@@ -40,6 +40,12 @@ func (l Layout) subPath(uid types.UID, volume, container, index string) string {
 	return filepath.Join(l.Pod(uid), "volume-subpaths", volume, container, index)
 }
 
+// LocalMounts are where pods have a local volume of that name mounted, or did until they were cleaned away.
+func (l Layout) LocalMounts(volume string) []string {
+	found, _ := filepath.Glob(filepath.Join(l.Pods(), "*", "volumes", "kubernetes.io~"+dirLocal, volume))
+	return found
+}
+
 // directory names of the types.
 const (
 	dirEmptyDir  = "empty-dir"

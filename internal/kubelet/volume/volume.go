@@ -43,6 +43,8 @@ type Config struct {
 	Token             Token                    // optional: without it, projected tokens fail
 	Certificate       Certificate              // optional: without it, pod certificates fail
 	Wake              func(uid types.UID)      // optional: a pod whose volumes failed may now succeed
+	// Folder makes the folder of a local volume that is one of the node's own; optional.
+	Folder func(pv *v1.PersistentVolume) error
 	Logger            *slog.Logger
 	Now               func() time.Time // nil: time.Now
 }
