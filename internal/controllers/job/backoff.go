@@ -1,0 +1,98 @@
+package job
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+const (
+	firstDelay = 10 * time.Second
+	lastDelay  = 10 * time.Minute
+)
+
+// Backoff is how many pods of a Job have failed since the last one that succeeded, and when the last one did.
+type Backoff struct {
+	Failures int
+	Last     time.Time
+}
+
+// After is the back-off once further pods have ended.
+func (b Backoff) After(succeeded, failed []*v1.Pod) Backoff {
+	if len(succeeded) > 0 {
+		last := ended(slices.MaxFunc(succeeded, byEnd))
+		b = Backoff{}
+		failed = slices.DeleteFunc(slices.Clone(failed), func(p *v1.Pod) bool { return !ended(p).After(last) })
+	}
+	if len(failed) > 0 {
+		b.Failures += len(failed)
+		b.Last = ended(slices.MaxFunc(failed, byEnd))
+	}
+	return b
+}
+
+func byEnd(a, b *v1.Pod) int { return cmp.Or(ended(a).Compare(ended(b)), cmp.Compare(a.Name, b.Name)) }
+
+// Left is how long no pod may be created yet: 10 s after a failure, twice as long after each further one, ten minutes at most.
+func (b Backoff) Left(now time.Time) time.Duration {
+	if b.Failures == 0 {
+		return 0
+	}
+	delay := firstDelay
+	for i := 1; i < b.Failures && delay < lastDelay; i++ {
+		delay *= 2
+	}
+	return max(0, min(delay, lastDelay)-now.Sub(b.Last))
+}
+
+// ended is when a pod that has ended did so: when the last of its containers did, or when it was not ready any more, or when it was
+// asked to.
+func ended(p *v1.Pod) time.Time {
+	if t, ok := containersEnded(p); ok {
+		return t
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady && c.Status == v1.ConditionFalse && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Time
+		}
+	}
+	if p.DeletionTimestamp != nil {
+		var grace int64
+		if p.DeletionGracePeriodSeconds != nil {
+			grace = *p.DeletionGracePeriodSeconds
+		}
+		return p.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
+	}
+	return p.CreationTimestamp.Time
+}
+
+func containersEnded(p *v1.Pod) (last time.Time, ok bool) {
+	sidecar := map[string]bool{}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		sidecar[c.Name] = c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+	}
+	look := func(c *v1.ContainerStatus) bool {
+		t := c.State.Terminated
+		if t == nil || t.FinishedAt.IsZero() {
+			return false
+		}
+		if last.Before(t.FinishedAt.Time) {
+			last = t.FinishedAt.Time
+		}
+		return true
+	}
+	for i := range p.Status.ContainerStatuses {
+		if !look(&p.Status.ContainerStatuses[i]) {
+			return last, false
+		}
+	}
+	for i := range p.Status.InitContainerStatuses {
+		if c := &p.Status.InitContainerStatuses[i]; sidecar[c.Name] && !look(c) {
+			return last, false
+		}
+	}
+	return last, !last.IsZero()
+}

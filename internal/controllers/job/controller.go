@@ -1,0 +1,264 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/podset"
+	"podo.dev/podo/internal/registry/batchobject"
+	"podo.dev/podo/internal/view"
+)
+
+const workers = 5
+
+// Jobs is the resource.
+var Jobs = client.Resource{Group: batchv1.GroupName, Resource: "jobs"}
+
+var (
+	jobs = schema.GroupResource(Jobs)
+	pods = schema.GroupResource(client.Pods)
+)
+
+// Kind is what podset knows of Jobs.
+var Kind = podset.Kind{
+	Resource: Jobs, GVK: batchv1.SchemeGroupVersion.WithKind("Job"), Finalizer: batchv1.JobTrackingFinalizer,
+	Selector: func(obj runtime.Object) (labels.Selector, bool) {
+		j := obj.(*batchv1.Job)
+		s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
+		return s, err == nil && ours(j) && !batchobject.Finished(j)
+	},
+}
+
+// ours says that nobody else manages the Job.
+func ours(j *batchv1.Job) bool {
+	return j.Spec.ManagedBy == nil || *j.Spec.ManagedBy == batchv1.JobControllerName
+}
+
+// Config is what a controller is made of. All but Logger are required.
+type Config struct {
+	View   *view.View
+	Client client.Client
+	Events record.EventRecorder
+	Logger *slog.Logger
+}
+
+type controller struct {
+	Config
+	mu       sync.Mutex
+	backoffs map[view.Key]remembered
+}
+
+// remembered is the back-off of a Job. After a restart it is made anew from the pods that are still there.
+type remembered struct {
+	uid types.UID
+	Backoff
+}
+
+// New makes the controller. Its keys are Jobs.
+func New(c Config) (*loop.Loop, error) {
+	if c.View == nil || c.Client == nil || c.Events == nil {
+		return nil, errors.New("job: View, Client and Events are required")
+	}
+	k := &controller{Config: c, backoffs: map[view.Key]remembered{}}
+	watches := Kind.Watches(c.View)
+	watches[0].Keys = func(ch view.Change) []view.Key {
+		if ch.New == nil {
+			return []view.Key{ch.Old.Key} // to forget it
+		}
+		return []view.Key{ch.New.Key}
+	}
+	return loop.New(loop.Config{Name: "job-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: watches})
+}
+
+func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
+	e := s.Get(jobs, key.Namespace, key.Name)
+	if e == nil {
+		k.remember(key, nil)
+		return loop.Result{}, nil
+	}
+	j := e.Object.(*batchv1.Job)
+	selector, ok := Kind.Selector(j)
+	if !ok {
+		k.remember(key, nil)
+		return loop.Result{}, nil
+	}
+	matches := func(p *v1.Pod) bool { return selector.Matches(labels.Set(p.Labels)) }
+	mine, adopt, release := podset.Claim(j, matches, podset.Candidates(s, j))
+	if len(adopt)+len(release) > 0 {
+		rev, err := Kind.Settle(ctx, k.Client, j, adopt, release)
+		return loop.Result{Wrote: rev}, err // they make the Job come again
+	}
+	now := time.Now()
+	p := Decide(j, mine, k.backoff(key, j, mine), now)
+	rev, err := k.apply(ctx, key, j, p)
+	return loop.Result{Wrote: rev, Again: p.Again}, err
+}
+
+func (k *controller) backoff(key view.Key, j *batchv1.Job, mine []*v1.Pod) Backoff {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r, ok := k.backoffs[key]; ok && r.uid == j.UID {
+		return r.Backoff
+	}
+	return Seed(j, mine)
+}
+
+// Seed is the back-off that the pods which are counted already show.
+func Seed(j *batchv1.Job, mine []*v1.Pod) Backoff {
+	noted := func(p *v1.Pod) bool {
+		u := j.Status.UncountedTerminatedPods
+		return !tracked(p) || u != nil && (slices.Contains(u.Succeeded, p.UID) || slices.Contains(u.Failed, p.UID))
+	}
+	of := func(phase v1.PodPhase) []*v1.Pod {
+		return filter(mine, func(p *v1.Pod) bool { return p.Status.Phase == phase && noted(p) })
+	}
+	return Backoff{}.After(of(v1.PodSucceeded), of(v1.PodFailed))
+}
+
+func (k *controller) remember(key view.Key, r *remembered) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r == nil {
+		delete(k.backoffs, key)
+	} else {
+		k.backoffs[key] = *r
+	}
+}
+
+// apply does what the plan says and returns the revision of its last write.
+func (k *controller) apply(ctx context.Context, key view.Key, j *batchv1.Job, p Plan) (int64, error) {
+	w := &writes{}
+	created := podset.Slowly(len(p.Create), func(i int) error { return k.create(ctx, j, p.Create[i], w) })
+	removed := k.each(p.Remove, func(pod *v1.Pod) error { return k.remove(ctx, j, pod, w) })
+	managed := errors.Join(created, removed)
+	if managed != nil { // what did not work is as it was; the next look says so
+		p.Status.Active, p.Status.Ready, p.Status.Terminating = j.Status.Active, j.Status.Ready, j.Status.Terminating
+	}
+	if err := k.report(ctx, j, p, w); err != nil {
+		return w.rev, errors.Join(managed, err)
+	}
+	k.remember(key, &remembered{j.UID, p.Backoff})
+	if err := k.each(p.Untrack, func(pod *v1.Pod) error { return k.untrack(ctx, pod, w) }); err != nil {
+		return w.rev, errors.Join(managed, err)
+	}
+	return w.rev, errors.Join(managed, k.each(p.End, func(pod *v1.Pod) error { return k.remove(ctx, j, pod, w) }))
+}
+
+// report stores the status, under the condition that the Job is still the one that the plan was made for.
+func (k *controller) report(ctx context.Context, j *batchv1.Job, p Plan, w *writes) error {
+	if equality.Semantic.DeepEqual(p.Status, j.Status) {
+		return nil
+	}
+	next := j.DeepCopy()
+	next.Status = p.Status
+	out, err := k.Client.Update(ctx, Jobs.At(j.Namespace, j.Name).Sub("status"), next)
+	if err != nil {
+		return err
+	}
+	w.note(out)
+	for _, e := range p.Tell {
+		k.Events.Event(j, e.Type, e.Reason, e.Message)
+	}
+	return nil
+}
+
+// writes is the revision of the last write, of several at a time.
+type writes struct {
+	mu  sync.Mutex
+	rev int64
+}
+
+func (w *writes) note(obj runtime.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rev = max(w.rev, loop.Revision(obj))
+}
+
+// each does something for all pods, a few at a time, and tells what failed.
+func (k *controller) each(list []*v1.Pod, do func(*v1.Pod) error) error {
+	errs := make([]error, len(list))
+	gate := make(chan struct{}, 16)
+	var wg sync.WaitGroup
+	for i, pod := range list {
+		gate <- struct{}{}
+		wg.Go(func() {
+			errs[i] = do(pod)
+			<-gate
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (k *controller) create(ctx context.Context, j *batchv1.Job, c Creation, w *writes) error {
+	out, err := k.Client.Create(ctx, client.Pods.At(j.Namespace, ""), newPod(j, c))
+	if apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) {
+		return nil // everything here is on its way out: nothing to tell anybody
+	}
+	if err != nil {
+		k.Events.Eventf(j, v1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		return err
+	}
+	w.note(out)
+	k.Events.Eventf(j, v1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", out.(*v1.Pod).Name)
+	return nil
+}
+
+// remove deletes a pod that is not to be counted, or is already.
+func (k *controller) remove(ctx context.Context, j *batchv1.Job, pod *v1.Pod, w *writes) error {
+	if err := k.untrack(ctx, pod, w); err != nil {
+		return err
+	}
+	err := k.Client.Delete(ctx, client.Pods.At(pod.Namespace, pod.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		k.Events.Eventf(j, v1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return err
+	}
+	k.Events.Eventf(j, v1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+	return nil
+}
+
+func (k *controller) untrack(ctx context.Context, pod *v1.Pod, w *writes) error {
+	out, err := untrack(ctx, k.Client, pod)
+	w.note(out)
+	return err
+}
+
+// untrack removes the finalizer.
+func untrack(ctx context.Context, c client.Client, pod *v1.Pod) (runtime.Object, error) {
+	if !tracked(pod) {
+		return nil, nil
+	}
+	out, err := c.Mutate(ctx, client.Pods.At(pod.Namespace, pod.Name), func(o runtime.Object) (bool, error) {
+		m := o.(*v1.Pod)
+		if m.UID != pod.UID || !tracked(m) {
+			return false, nil
+		}
+		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == batchv1.JobTrackingFinalizer })
+		return true, nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}

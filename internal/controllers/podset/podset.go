@@ -1,0 +1,272 @@
+// Package podset is what controllers of pods share: which pods are an object's, taking them and letting them go, and creating many
+// without creating many in vain.
+package podset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
+)
+
+var pods = schema.GroupResource(client.Pods)
+
+// Kind is a kind of objects that keep pods.
+type Kind struct {
+	Resource client.Resource
+	GVK      schema.GroupVersionKind
+	// Selector is which pods an object may take; false when that cannot be read.
+	Selector func(obj runtime.Object) (labels.Selector, bool)
+	// Finalizer, when set, is on every pod of an object: one that is taken gets it, one that is let go loses it.
+	Finalizer string
+}
+
+// Watches are the changes of the objects and of their pods.
+func (k Kind) Watches(v *view.View) []loop.Watch {
+	return []loop.Watch{
+		{Resource: schema.GroupResource(k.Resource), Keys: func(c view.Change) []view.Key {
+			if c.New == nil {
+				return nil
+			}
+			return []view.Key{c.New.Key}
+		}},
+		{Resource: pods, Keys: func(c view.Change) []view.Key { return k.keys(v, c) }},
+	}
+}
+
+// keys: whose the pod was and is; of one that nobody controls, everybody who might take it.
+func (k Kind) keys(v *view.View, c view.Change) (out []view.Key) {
+	for _, e := range []*view.Entry{c.Old, c.New} {
+		if e == nil {
+			continue
+		}
+		if ref := metav1.GetControllerOfNoCopy(e.Meta); ref != nil {
+			if k.names(ref) {
+				out = append(out, view.Key{Namespace: e.Key.Namespace, Name: ref.Name})
+			}
+			continue
+		}
+		if e != c.New || c.Old != nil && sameFor(c.Old.Meta, e.Meta) {
+			continue
+		}
+		for o := range v.Snapshot().All(schema.GroupResource(k.Resource), e.Key.Namespace, view.Key{}) {
+			if s, ok := k.Selector(o.Object); ok && s.Matches(labels.Set(e.Meta.GetLabels())) {
+				out = append(out, o.Key)
+			}
+		}
+	}
+	return out
+}
+
+func (k Kind) names(ref *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && gv.Group == k.GVK.Group && ref.Kind == k.GVK.Kind
+}
+
+// sameFor says that whoever did not take the pod before it changed will not now either.
+func sameFor(old, now metav1.Object) bool {
+	return metav1.GetControllerOfNoCopy(old) == nil && maps.Equal(old.GetLabels(), now.GetLabels())
+}
+
+// Candidates are the pods that an object controls and those of its namespace that nobody does.
+func Candidates(s view.Snapshot, m metav1.Object) (out []*v1.Pod) {
+	for _, key := range []string{string(m.GetUID()), registry.Uncontrolled(m.GetNamespace())} {
+		for e := range s.By(pods, registry.ControllerIndex, key) {
+			out = append(out, e.Object.(*v1.Pod))
+		}
+	}
+	return out
+}
+
+// Claim says of candidates which are the object's, which of those it takes now, and which it lets go. An object that is being deleted
+// does neither.
+func Claim(m metav1.Object, matches func(*v1.Pod) bool, candidates []*v1.Pod) (mine, adopt, release []*v1.Pod) {
+	deleting := m.GetDeletionTimestamp() != nil
+	for _, pod := range candidates {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		switch {
+		case ref != nil && ref.UID != m.GetUID():
+		case ref != nil && matches(pod):
+			mine = append(mine, pod)
+		case ref != nil:
+			if !deleting {
+				release = append(release, pod)
+			}
+		case matches(pod) && !deleting && pod.DeletionTimestamp == nil:
+			mine, adopt = append(mine, pod), append(adopt, pod)
+		}
+	}
+	return mine, adopt, release
+}
+
+// Settle takes and lets go of pods, and returns the revision of the last write.
+func (k Kind) Settle(ctx context.Context, c client.Client, m metav1.Object, adopt, release []*v1.Pod) (rev int64, err error) {
+	own := func(pod *v1.Pod, change func(*v1.Pod) bool) error {
+		out, err := c.Mutate(ctx, client.Pods.At(pod.Namespace, pod.Name), func(o runtime.Object) (bool, error) {
+			fresh := o.(*v1.Pod)
+			return fresh.UID == pod.UID && change(fresh), nil
+		})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			rev = max(rev, loop.Revision(out))
+		}
+		return err
+	}
+	for _, pod := range release {
+		if err := own(pod, func(p *v1.Pod) bool { return k.disown(p, m.GetUID()) }); err != nil {
+			return rev, err
+		}
+	}
+	for _, pod := range adopt {
+		if err := own(pod, func(p *v1.Pod) bool { return k.take(p, m) }); err != nil {
+			return rev, err
+		}
+	}
+	return rev, nil
+}
+
+func (k Kind) take(pod *v1.Pod, m metav1.Object) bool {
+	if metav1.GetControllerOf(pod) != nil || pod.DeletionTimestamp != nil {
+		return false
+	}
+	pod.OwnerReferences = append(pod.OwnerReferences, *metav1.NewControllerRef(m, k.GVK))
+	if k.Finalizer != "" && !slices.Contains(pod.Finalizers, k.Finalizer) {
+		pod.Finalizers = append(pod.Finalizers, k.Finalizer)
+	}
+	return true
+}
+
+func (k Kind) disown(pod *v1.Pod, owner types.UID) bool {
+	for i, ref := range pod.OwnerReferences {
+		if ref.UID == owner {
+			pod.OwnerReferences = append(pod.OwnerReferences[:i:i], pod.OwnerReferences[i+1:]...)
+			pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == k.Finalizer })
+			return true
+		}
+	}
+	return false
+}
+
+// New is the pod that an object's template describes; it shares nothing with it.
+func (k Kind) New(m metav1.Object, template *v1.PodTemplateSpec) *v1.Pod {
+	t := template.DeepCopy()
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.GetNamespace(), GenerateName: prefix(m.GetName()), Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, k.GVK)},
+		},
+		Spec: t.Spec,
+	}
+}
+
+// Create makes a pod and tells of it on the object whose it is. A namespace that is on its way out takes none: nothing to tell anybody.
+func (k Kind) Create(ctx context.Context, c client.Client, events record.EventRecorder, obj runtime.Object, pod *v1.Pod) (runtime.Object, error) {
+	out, err := c.Create(ctx, client.Pods.At(pod.Namespace, ""), pod)
+	if apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) {
+		return nil, nil
+	}
+	if err != nil {
+		events.Eventf(obj, v1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		return nil, err
+	}
+	events.Eventf(obj, v1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", out.(*v1.Pod).Name)
+	return out, nil
+}
+
+// Delete deletes a pod, that very one, and tells of it on the object whose it was.
+func (k Kind) Delete(ctx context.Context, c client.Client, events record.EventRecorder, obj runtime.Object, pod *v1.Pod) error {
+	err := c.Delete(ctx, client.Pods.At(pod.Namespace, pod.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		events.Eventf(obj, v1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return err
+	}
+	events.Eventf(obj, v1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+	return nil
+}
+
+// prefix of a pod's name: without a dash when the name with one would be no name.
+func prefix(name string) string {
+	p := name + "-"
+	if len(apivalidation.NameIsDNSSubdomain(p, true)) > 0 {
+		return name
+	}
+	return p
+}
+
+// Slowly does n things: one, then twice as many at a time as before, until one fails. What cannot work, a quota used up, so costs one
+// try and not hundreds.
+func Slowly(n int, do func(i int) error) error {
+	for from, batch := 0, 1; from < n; batch *= 2 {
+		size := min(batch, n-from)
+		errs := make(chan error, size)
+		for i := from; i < from+size; i++ {
+			go func() {
+				defer func() {
+					if p := recover(); p != nil {
+						errs <- fmt.Errorf("panic: %v", p)
+					}
+				}()
+				errs <- do(i)
+			}()
+		}
+		var failed error
+		for range size {
+			if err := <-errs; err != nil && failed == nil {
+				failed = err
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+		from += size
+	}
+	return nil
+}
+
+// Ready says whether a pod is ready, and since when.
+func Ready(pod *v1.Pod) (since time.Time, ok bool) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodReady {
+			return c.LastTransitionTime.Time, c.Status == v1.ConditionTrue
+		}
+	}
+	return time.Time{}, false
+}
+
+// Available says whether a pod has been ready for as long as its owner wants it to be, and of a ready one that has not, how long it
+// still takes.
+func Available(pod *v1.Pod, minReadySeconds int32, now time.Time) (ok bool, left time.Duration) {
+	since, ready := Ready(pod)
+	if !ready {
+		return false, 0
+	}
+	if minReadySeconds == 0 {
+		return true, 0
+	}
+	left = time.Duration(minReadySeconds)*time.Second - now.Sub(since)
+	if since.IsZero() || left > 0 {
+		return false, max(left, time.Second)
+	}
+	return true, 0
+}
