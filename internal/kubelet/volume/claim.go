@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/ephemeral"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"podo.dev/podo/internal/kubelet/objects"
@@ -53,10 +54,18 @@ type stepError struct {
 func (e *stepError) Error() string { return fmt.Sprintf("%s for volume %q : %v", e.step, e.pv, e.err) }
 func (e *stepError) Unwrap() error { return e.err }
 
+// claimSource is the claim that a volume is, by name or made for the pod; nil when it is none.
+func claimSource(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
+	if v.Ephemeral != nil {
+		return &v1.PersistentVolumeClaimVolumeSource{ClaimName: ephemeral.VolumeClaimName(pod, v)}
+	}
+	return v.PersistentVolumeClaim
+}
+
 // claimed finds what a claim of the pod leads to, as the API says it now.
 func (m *Manager) claimed(pod *v1.Pod, v *v1.Volume) (bound, error) {
-	s := v.PersistentVolumeClaim
-	b, err := m.lookUp(pod.Namespace, s)
+	s := claimSource(pod, v)
+	b, err := m.lookUp(pod, v, s)
 	if err != nil {
 		return bound{}, &unprocessed{fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, s.ClaimName, err)}
 	}
@@ -71,10 +80,15 @@ func (m *Manager) claimed(pod *v1.Pod, v *v1.Volume) (bound, error) {
 	return b, nil
 }
 
-func (m *Manager) lookUp(namespace string, s *v1.PersistentVolumeClaimVolumeSource) (bound, error) {
-	claim, err := m.c.Objects.PersistentVolumeClaim(namespace, s.ClaimName)
+func (m *Manager) lookUp(pod *v1.Pod, v *v1.Volume, s *v1.PersistentVolumeClaimVolumeSource) (bound, error) {
+	claim, err := m.c.Objects.PersistentVolumeClaim(pod.Namespace, s.ClaimName)
 	if err != nil {
 		return bound{}, fmt.Errorf("failed to fetch PVC from API server: %w", err)
+	}
+	if v.Ephemeral != nil {
+		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
+			return bound{}, err
+		}
 	}
 	const protection = "kubernetes.io/pvc-protection" // a claim that has it stays until the pod has gone
 	switch {
@@ -95,7 +109,7 @@ func (m *Manager) lookUp(namespace string, s *v1.PersistentVolumeClaimVolumeSour
 	case ref.UID != claim.UID:
 		return bound{}, fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, ref.UID, claim.UID)
 	}
-	return bound{objects.Ref{Kind: objects.Claim, Namespace: namespace, Name: s.ClaimName}, pv, s.ReadOnly}, nil
+	return bound{objects.Ref{Kind: objects.Claim, Namespace: pod.Namespace, Name: s.ClaimName}, pv, s.ReadOnly}, nil
 }
 
 // setUpClaim makes what a claim leads to available, and remembers it: while the pod is there its volume stays the one that it
@@ -168,7 +182,7 @@ func (m *Manager) leave(e *entry) {
 
 // followVolume has the pod woken also by what the claim's volume becomes.
 func (m *Manager) followVolume(pod *v1.Pod, v *v1.Volume) {
-	claim, err := m.c.Objects.PersistentVolumeClaim(pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+	claim, err := m.c.Objects.PersistentVolumeClaim(pod.Namespace, claimSource(pod, v).ClaimName)
 	if err != nil || claim.Spec.VolumeName == "" {
 		return
 	}
@@ -245,7 +259,7 @@ func checkDevice(pv *v1.PersistentVolume) error {
 // Device is the block device that a volume of the pod is, and whether containers may only read it.
 func (m *Manager) Device(pod *v1.Pod, volume string) (path string, readOnly bool, err error) {
 	v := volumeOf(pod, volume)
-	if v == nil || v.PersistentVolumeClaim == nil {
+	if v == nil || claimSource(pod, v) == nil {
 		return "", false, fmt.Errorf("the pod has no claim %q", volume)
 	}
 	b, err := m.has(pod, v)

@@ -20,7 +20,7 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	switch {
 	case v.Image != nil:
 		return nil // the runtime mounts it into the containers
-	case v.PersistentVolumeClaim != nil:
+	case claimSource(pod, v) != nil:
 		return m.setUpClaim(pod, v)
 	case !ok:
 		return fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
@@ -162,8 +162,6 @@ func kindOf(v *v1.Volume) string {
 	switch {
 	case v.CSI != nil:
 		return "csi"
-	case v.Ephemeral != nil:
-		return "ephemeral"
 	case v.NFS != nil:
 		return "nfs"
 	}

@@ -52,8 +52,8 @@ func refs(pod *v1.Pod, v *v1.Volume) []objects.Ref {
 		add(objects.ConfigMap, v.ConfigMap.Name)
 	case v.Secret != nil:
 		add(objects.Secret, v.Secret.SecretName)
-	case v.PersistentVolumeClaim != nil:
-		add(objects.Claim, v.PersistentVolumeClaim.ClaimName)
+	case claimSource(pod, v) != nil:
+		add(objects.Claim, claimSource(pod, v).ClaimName)
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil {

@@ -45,8 +45,8 @@ type Config struct {
 	Wake              func(uid types.UID)      // optional: a pod whose volumes failed may now succeed
 	// Folder makes the folder of a local volume that is one of the node's own; optional.
 	Folder func(pv *v1.PersistentVolume) error
-	Logger            *slog.Logger
-	Now               func() time.Time // nil: time.Now
+	Logger *slog.Logger
+	Now    func() time.Time // nil: time.Now
 }
 
 // Validate says what is missing.
@@ -119,7 +119,7 @@ func (m *Manager) Path(pod *v1.Pod, volume string) (path string, readOnly bool, 
 	if v == nil {
 		return "", false, fmt.Errorf("the pod has no volume %q", volume)
 	}
-	if v.PersistentVolumeClaim != nil {
+	if claimSource(pod, v) != nil {
 		return m.claimPath(pod, v)
 	}
 	path, readOnly, ok := m.layout.where(pod.UID, v)

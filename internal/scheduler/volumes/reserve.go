@@ -183,7 +183,7 @@ func (r *reservation) bound(n now) (bool, error) {
 		if !ok {
 			return false, fmt.Errorf("failed to check binding: %w", apierrors.NewNotFound(v1.Resource("persistentvolumeclaim"), m.claim.Name))
 		}
-		all = all && fullyBound(c)
+		all = all && ready(c)
 	}
 	for _, p := range r.d.provisions {
 		c, ok := get[*v1.PersistentVolumeClaim](n, claims, p.claim.Namespace, p.claim.Name)
@@ -201,10 +201,13 @@ func (r *reservation) bound(n now) (bool, error) {
 				return false, err
 			}
 		}
-		all = all && fullyBound(c)
+		all = all && ready(c)
 	}
 	return all, nil
 }
+
+// ready is a claim that is bound and says so: the node may mount it at once.
+func ready(c *v1.PersistentVolumeClaim) bool { return fullyBound(c) && c.Status.Phase == v1.ClaimBound }
 
 func (r *reservation) fits(pv *v1.PersistentVolume) error {
 	if err := storagehelpers.CheckNodeAffinity(pv, r.node.Labels); err != nil {
