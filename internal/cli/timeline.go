@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,22 +38,33 @@ func newTimeline() *cobra.Command {
 
 func newWhy() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "why pod/NAME",
-		Short: "Say why a pod is where it is, and what to do",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return podPage(cmd, "why", args[0], nil) },
+		Use:   "why KIND/NAME",
+		Short: "Say why a pod, or what has pods made, is where it is, and what to do",
+		Long: `Says why a pod is where it is, since when, and what to do about it.
+
+Of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController it tells how that stands, and below it what
+holds its pods up: those that are in the same state for the same reason together.`,
+		Example: "  podo why pod/web\n  podo why deployment/web -n shop",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, name, ok := strings.Cut(args[0], "/")
+			if !ok {
+				kind, name = "pod", args[0]
+			}
+			return page(cmd, "why", kind, name, nil)
+		},
 	}
 	podFlags(cmd)
 	return cmd
 }
 
 func podFlags(cmd *cobra.Command) {
-	cmd.Flags().StringP("namespace", "n", "default", "the pod's namespace")
+	cmd.Flags().StringP("namespace", "n", "default", "the object's namespace")
 	addKubeconfigFlag(cmd)
 }
 
 // podPage prints what the server's /podo/PAGE says of a pod.
-func podPage(cmd *cobra.Command, page, arg string, query url.Values) error {
+func podPage(cmd *cobra.Command, what, arg string, query url.Values) error {
 	name := arg
 	for _, prefix := range []string{"pod/", "pods/", "po/"} {
 		if rest, ok := strings.CutPrefix(arg, prefix); ok {
@@ -62,12 +74,21 @@ func podPage(cmd *cobra.Command, page, arg string, query url.Values) error {
 	if name == "" || strings.Contains(name, "/") {
 		return fmt.Errorf("%q: name a pod, as pod/NAME", arg)
 	}
+	return page(cmd, what, "pods", name, query)
+}
+
+// page prints what the server's /podo/WHAT says of an object.
+func page(cmd *cobra.Command, what, resource, name string, query url.Values) error {
+	if resource == "" || name == "" || strings.Contains(name, "/") {
+		return errors.New("name one object, as pod/NAME or deployment/NAME")
+	}
 	namespace, _ := cmd.Flags().GetString("namespace")
 	cfg, err := cluster(cmd)
 	if err != nil {
 		return err
 	}
-	body, err := get(cmd.Context(), cfg, "/podo/"+page+"/namespaces/"+url.PathEscape(namespace)+"/pods/"+url.PathEscape(name), query)
+	path := "/podo/" + what + "/namespaces/" + url.PathEscape(namespace) + "/" + url.PathEscape(resource) + "/" + url.PathEscape(name)
+	body, err := get(cmd.Context(), cfg, path, query)
 	if err != nil {
 		return err
 	}

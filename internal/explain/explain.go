@@ -1,5 +1,6 @@
-// Package explain tells in words why a pod is as it is: what state it is in, since when, why, and what to do about it. It is
-// pure: everything it knows is handed in. It is the mind behind `podo why`.
+// Package explain tells in words why a pod is as it is: what state it is in, since when, why, and what to do about it; and the same of
+// what has pods made, a Deployment or a Job, by its own status and by its pods. It is pure: everything it knows is handed in. It is the
+// mind behind `podo why`.
 package explain
 
 import (
@@ -33,10 +34,12 @@ func Diagnose(pod *v1.Pod, records []timeline.Record, nodes []*v1.Node, now time
 	return Find(Facts{Pod: pod, Records: records, Nodes: nodes, Now: now}).Text(pod.Namespace+"/"+pod.Name, now)
 }
 
-// Text makes a paragraph of a Finding.
-func (f Finding) Text(pod string, now time.Time) string {
+// Text makes a paragraph of a Finding about a pod.
+func (f Finding) Text(pod string, now time.Time) string { return f.paragraph("Pod "+pod, now) }
+
+func (f Finding) paragraph(subject string, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Pod %s %s", pod, f.State)
+	fmt.Fprintf(&b, "%s %s", subject, f.State)
 	if !f.Since.IsZero() {
 		fmt.Fprintf(&b, " since %s (%s)", f.Since.UTC().Format("15:04:05"), ago(now.Sub(f.Since)))
 	}

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authn"
@@ -50,7 +51,7 @@ type Check struct {
 }
 
 // Handler serves paths that are no part of the Kubernetes API: Path itself and, when it ends in a slash, everything below.
-// Who may use them is the authorizer's decision, as for any path.
+// Who may use them is the authorizer's decision, as for any path; who asks is in the request's context (request.UserFrom).
 type Handler struct {
 	Path    string
 	Handler http.Handler
@@ -368,7 +369,7 @@ func (c *call) path(u user.Info) {
 		return
 	}
 	if h := c.s.handler(c.info.Path); h != nil {
-		h.ServeHTTP(c.w, c.r)
+		h.ServeHTTP(c.w, c.r.WithContext(request.WithUser(c.r.Context(), u)))
 		return
 	}
 	notFound(c.w)
