@@ -27,8 +27,11 @@ type Node struct {
 	Nominated []*Pod
 
 	// Epoch is another one whenever Object changed in a way that a plug-in can see. No two nodes ever share one.
-	Epoch   uint64
+	Epoch uint64
+	// Turn is another one whenever a pod came or went.
+	Turn    uint64
 	slot    int
+	id      int // small; another node has it when this one is forgotten
 	tallies *tallies
 }
 
@@ -46,6 +49,8 @@ type Cluster struct {
 	Generation uint64
 
 	byName    map[string]*Node
+	ids       int   // given out so far
+	freed     []int // of them, to be given out again
 	pods      map[types.UID]*place
 	assumed   int
 	nominated map[types.UID]*Node
@@ -113,7 +118,12 @@ func (c *Cluster) Assumed() []*Pod {
 func (c *Cluster) node(name string) *Node {
 	n := c.byName[name]
 	if n == nil {
-		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1, tallies: c.tallies}
+		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1, tallies: c.tallies, id: c.ids}
+		if last := len(c.freed) - 1; last >= 0 {
+			n.id, c.freed = c.freed[last], c.freed[:last]
+		} else {
+			c.ids++
+		}
 		c.byName[name] = n
 	}
 	return n
@@ -184,6 +194,7 @@ func (c *Cluster) RemoveNode(name string) {
 func (c *Cluster) dropEmpty(n *Node) {
 	if n.Object == nil && len(n.Pods) == 0 && len(n.Nominated) == 0 {
 		delete(c.byName, n.Name)
+		c.freed = append(c.freed, n.id)
 	}
 }
 
@@ -273,6 +284,7 @@ func (c *Cluster) remove(uid types.UID) *Node {
 
 func (n *Node) account(pod *Pod, sign int64) {
 	s := pod.Shape
+	n.Turn++
 	n.tallies.account(n, pod, sign)
 	n.Used.Add(&s.Requests, sign)
 	n.UsedCPU += sign * s.ScoreCPU

@@ -40,7 +40,7 @@ type PreFilter interface {
 }
 
 // Filter tells whether a node takes a pod of a shape; nil is yes. A Filter that is Static depends on nothing of the node but its
-// object. Static ones run before the others.
+// object, another one on its pods too. Static ones run before the others.
 type Filter interface {
 	Plugin
 	Filter(s *Shape, n *Node) *Rejection
@@ -49,11 +49,13 @@ type Filter interface {
 	Explain(s *Shape, n *Node) []timeline.Field
 }
 
-// Score ranks a node that passed: Raw per node, then Normalize over all of them into 0..100 (nil: raw scores are that
-// already), then times its weight. A Static score depends on the node's object only. Skip tells that the shape has no use for it.
+// Score ranks a node that passed: Raw per node, then Normalize over all of them into 0..100, then times its weight. A Static score
+// depends on the node's object only, another one on its pods too. Skip tells that the shape has no use for it; Absolute that raw scores are
+// 0..100 already, and Normalize does nothing.
 type Score interface {
 	Plugin
 	Static() bool
+	Absolute() bool
 	Skip(s *Shape) bool
 	Raw(s *Shape, n *Node) int64
 	Normalize(raw []int64)

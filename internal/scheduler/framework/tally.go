@@ -14,26 +14,38 @@ type Tally struct {
 	topologyKey string
 	of          func(*Pod) int64    // what a pod counts
 	nodes       func(*v1.Node) bool // those whose pods count; nil: all
-	cells       map[*Node]*cell     // nodes with the label
+	cells       []cell              // by Node.id; those of nodes without the label are empty
 	domains     map[string]*domain  // by the label's value
 	levels      map[int64]int       // how many domains with nodes have this count
 	spread      int                 // how many domains have nodes
 	least       int64               // the smallest level; found anew when there is none of it
-	used        uint64
+	used, looks uint64
+	nowhere     domain // for Distinct
 }
 
 // cell is what a tally knows of a node.
 type cell struct {
-	in   bool // its pods count
+	at   *domain // nil: the node has not the label
+	in   bool    // its pods count
 	pods int64
-	at   *domain
 }
 
-type domain struct{ pods, nodes int64 }
+type domain struct {
+	pods, nodes int64
+	seen        uint64 // by Distinct
+}
+
+// at finds the cell of a node; nil when it has not the label.
+func (t *Tally) at(n *Node) *cell {
+	if n.id >= len(t.cells) || t.cells[n.id].at == nil {
+		return nil
+	}
+	return &t.cells[n.id]
+}
 
 // In is the count of the domain that a node is in; ok is false when it has not the label.
 func (t *Tally) In(n *Node) (count int64, ok bool) {
-	c := t.cells[n]
+	c := t.at(n)
 	if c == nil {
 		return 0, false
 	}
@@ -42,10 +54,33 @@ func (t *Tally) In(n *Node) (count int64, ok bool) {
 
 // On is the count of a node by itself, whether or not it counts for its domain.
 func (t *Tally) On(n *Node) int64 {
-	if c := t.cells[n]; c != nil {
+	if c := t.at(n); c != nil {
 		return c.pods
 	}
 	return 0
+}
+
+// Distinct is in how many domains the nodes are for which left is not true. Those without the label are in one, as if its value were "".
+func (t *Tally) Distinct(nodes []*Node, left []bool) (count int) {
+	t.looks++
+	blank := t.domains[""]
+	if blank == nil {
+		blank = &t.nowhere
+	}
+	for i, n := range nodes {
+		if left[i] {
+			continue
+		}
+		d := blank
+		if c := t.at(n); c != nil {
+			d = c.at
+		}
+		if d.seen != t.looks {
+			d.seen = t.looks
+			count++
+		}
+	}
+	return count
 }
 
 // Any tells whether anything is counted at all.
@@ -88,7 +123,7 @@ func (t *Tally) change(d *domain, pods, nodes int64) {
 
 // count takes in that a pod came to a node (1) or left it (-1).
 func (t *Tally) count(n *Node, pod *Pod, sign int64) {
-	c := t.cells[n]
+	c := t.at(n)
 	if c == nil {
 		return
 	}
@@ -113,23 +148,28 @@ func (t *Tally) look(n *Node) {
 		d = &domain{}
 		t.domains[value] = d
 	}
-	c := &cell{in: t.nodes == nil || t.nodes(n.Object), at: d}
+	if n.id >= len(t.cells) {
+		t.cells = append(t.cells, make([]cell, n.id+1-len(t.cells))...)
+	}
+	c := &t.cells[n.id]
+	*c = cell{in: t.nodes == nil || t.nodes(n.Object), at: d}
 	for _, p := range n.Pods {
 		c.pods += t.of(p)
 	}
-	if t.cells[n] = c; c.in {
+	if c.in {
 		t.change(d, c.pods, 1)
 	}
 }
 
 func (t *Tally) drop(n *Node) {
-	c := t.cells[n]
+	c := t.at(n)
 	if c == nil {
 		return
 	}
-	if delete(t.cells, n); c.in {
+	if c.in {
 		t.change(c.at, -c.pods, -1)
 	}
+	*c = cell{}
 }
 
 // maxTallies bounds how many are kept up for pods that wait. The one that was not used for longest goes.
@@ -185,7 +225,7 @@ func (t *tallies) all() iter.Seq[*Tally] {
 
 func (t *tallies) make(topologyKey string, of func(*Pod) int64, nodes func(*v1.Node) bool) *Tally {
 	x := &Tally{
-		topologyKey: topologyKey, of: of, nodes: nodes, cells: map[*Node]*cell{}, domains: map[string]*domain{}, levels: map[int64]int{},
+		topologyKey: topologyKey, of: of, nodes: nodes, domains: map[string]*domain{}, levels: map[int64]int{},
 	}
 	for _, n := range t.nodes() {
 		x.look(n)

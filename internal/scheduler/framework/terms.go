@@ -245,11 +245,6 @@ func (x *Spread) counts(s *Shape, n *v1.Node) bool {
 	return !x.byTaints || Untolerated(s.Tolerations, n) == nil
 }
 
-// HasAllKeys tells whether a node has the labels of all constraints.
-func (x *Spread) HasAllKeys(n *v1.Node) bool {
-	return !slices.ContainsFunc(x.keys, func(k string) bool { _, ok := n.Labels[k]; return !ok })
-}
-
 // meets tells whether the constraint counts a pod: one of the namespace that is not on its way out. A selector of all counts none.
 func (x *Spread) meets(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Namespace == x.namespace && !x.Selector.Empty() && x.Selector.Matches(labels.Set(pod.Labels))

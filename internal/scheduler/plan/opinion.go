@@ -17,14 +17,13 @@ func (p *Planner) Feasible(c *framework.Cluster, pod *framework.Pod) ([]*framewo
 
 // Among chooses one of the nodes that others passed, as the cluster is by now: what no longer fits is left out.
 func (p *Planner) Among(c *framework.Cluster, pod *framework.Pod, o Opinion) (d Decision) {
-	p.feasible, p.raws, p.opinion = p.feasible[:0], p.raws[:0], &o
+	p.clear()
+	p.opinion = &o
 	m := p.memo(pod.Shape)
 	p.relate(c, pod)
 	for _, n := range named(c, o.Passed) {
 		d.Evaluated++
-		if e := p.look(m, pod.Shape, n); e.rejected == nil && p.occupied(pod, n) == nil {
-			p.feasible, p.raws = append(p.feasible, n), append(p.raws, e.raw)
-		}
+		p.try(m, pod, n)
 	}
 	if d.Feasible = len(p.feasible); d.Feasible == 0 {
 		d.Diagnosis = p.diagnose(c, m, pod)

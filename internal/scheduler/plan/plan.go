@@ -4,6 +4,7 @@ package plan
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plugins"
@@ -18,17 +19,21 @@ type Decision struct {
 	Diagnosis *Diagnosis
 }
 
-// maxStatic bounds the number of static Score plug-ins.
-const maxStatic = 4
+// maxRaw bounds the number of Score plug-ins whose scores are relative to those of other nodes.
+const maxRaw = 4
 
 // maxMemos bounds how many shapes the planner keeps node results of.
 const maxMemos = 64
 
-// entry is what static plug-ins said about the node in a slot; it holds while the node's epoch is the same.
+// entry is what plug-ins said about the node in a slot: the static ones as long as the node's epoch is the same, the others as long as
+// its turn is too.
 type entry struct {
-	epoch    uint64
-	rejected *framework.Rejection
-	raw      [maxStatic]int64
+	epoch, turn uint64
+	asked       bool                 // the others
+	rejected    *framework.Rejection // by the static ones
+	taken       *framework.Rejection // by the others
+	raw         [maxRaw]int64        // of scores that are relative
+	sum         int64                // of the others, weighted
 }
 
 // memo is what the planner remembers of a shape.
@@ -47,6 +52,7 @@ type Planner struct {
 	set     plugins.Set
 	static  []framework.Filter
 	dynamic []framework.Filter
+	scores  []score
 	rng     *rand.Rand
 	start   int // where the next search begins, so that nodes take turns
 
@@ -62,7 +68,8 @@ type Planner struct {
 	// Scratch, reused.
 	scratch  entry
 	feasible []*framework.Node
-	raws     [][maxStatic]int64
+	raws     [][maxRaw]int64
+	sums     []int64
 	raw      []int64
 	total    []int64
 }
@@ -77,7 +84,25 @@ func New(set plugins.Set, seed uint64) *Planner {
 			p.dynamic = append(p.dynamic, f)
 		}
 	}
+	raws := 0
+	for _, s := range set.Scores {
+		x := score{Score: s}
+		if !s.Absolute() {
+			if raws == maxRaw {
+				panic("scheduler: more relative scores than maxRaw")
+			}
+			x.raw = raws
+			raws++
+		}
+		p.scores = append(p.scores, x)
+	}
 	return p
+}
+
+// score is a Score with its place in entry.raw, if it is relative.
+type score struct {
+	plugins.Score
+	raw int
 }
 
 // Sample is how many feasible nodes are enough out of n: all up to 100, then percent of them, but at least 100. A percent of 0 stands for a
@@ -103,7 +128,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 
 // find fills p.feasible with nodes for a pod, or says why there is none.
 func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
-	p.feasible, p.raws, p.opinion = p.feasible[:0], p.raws[:0], nil
+	p.clear()
 	if len(c.Nodes) == 0 {
 		return Decision{Diagnosis: &Diagnosis{}}
 	}
@@ -123,8 +148,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	// Room that was made for the pod is taken before anything else is looked at.
 	if waits != nil && waits.Object != nil {
-		if e := p.look(m, shape, waits); e.rejected == nil && p.occupied(pod, waits) == nil {
-			p.feasible, p.raws = append(p.feasible, waits), append(p.raws, e.raw)
+		if p.try(m, pod, waits); len(p.feasible) > 0 {
 			return Decision{Evaluated: 1, Feasible: 1}
 		}
 	}
@@ -207,22 +231,40 @@ func named(c *framework.Cluster, names []string) []*framework.Node {
 
 // search fills p.feasible (and p.raws beside it) with up to want nodes that pass, going round from p.start.
 func (p *Planner) search(c *framework.Cluster, m *memo, pod *framework.Pod, nodes []*framework.Node, want int) (d Decision) {
-	p.feasible, p.raws = p.feasible[:0], p.raws[:0]
-	for i := range nodes {
-		if len(p.feasible) >= want {
-			break
+	for at := p.start; d.Evaluated < len(nodes) && len(p.feasible) < want; at++ {
+		if at >= len(nodes) {
+			at -= len(nodes)
 		}
-		n := nodes[(p.start+i)%len(nodes)]
 		d.Evaluated++
-		e := p.look(m, pod.Shape, n)
-		if e.rejected != nil || p.occupied(pod, n) != nil {
-			continue
-		}
-		p.feasible = append(p.feasible, n)
-		p.raws = append(p.raws, e.raw)
+		p.try(m, pod, nodes[at])
 	}
 	d.Feasible = len(p.feasible)
 	return d
+}
+
+func (p *Planner) clear() {
+	p.feasible, p.raws, p.sums, p.opinion = p.feasible[:0], p.raws[:0], p.sums[:0], nil
+}
+
+// try adds a node to the feasible ones if it is.
+func (p *Planner) try(m *memo, pod *framework.Pod, n *framework.Node) {
+	e := p.look(m, pod.Shape, n)
+	if e.rejected != nil {
+		return
+	}
+	if len(n.Nominated) > 0 { // what they wait for is as good as taken from the one and not from the other
+		if p.occupied(pod, n) != nil {
+			return
+		}
+		e.asked = false
+		p.rank(e, pod.Shape, n)
+	} else {
+		p.lookCloser(e, pod.Shape, n)
+		if e.taken != nil || p.unrelated(n) != nil {
+			return
+		}
+	}
+	p.feasible, p.raws, p.sums = append(p.feasible, n), append(p.raws, e.raw), append(p.sums, e.sum)
 }
 
 // look asks the static plug-ins about a node, or remembers.
@@ -240,16 +282,35 @@ func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node) *entr
 			return e
 		}
 	}
-	i := 0
-	for _, s := range p.set.Scores {
-		if s.Static() {
-			if !s.Skip(shape) {
-				e.raw[i] = s.Raw(shape, n)
-			}
-			i++
+	return e
+}
+
+// lookCloser asks the dynamic filters about a node that the static ones passed, and the scores, or remembers.
+func (p *Planner) lookCloser(e *entry, shape *framework.Shape, n *framework.Node) {
+	if e.asked && e.turn == n.Turn {
+		return
+	}
+	e.asked, e.turn, e.taken = true, n.Turn, nil
+	for _, f := range p.dynamic {
+		if e.taken = f.Filter(shape, n); e.taken != nil {
+			return
 		}
 	}
-	return e
+	p.rank(e, shape, n)
+}
+
+// rank asks the scores about a node.
+func (p *Planner) rank(e *entry, shape *framework.Shape, n *framework.Node) {
+	e.sum = 0
+	for _, s := range p.scores {
+		switch {
+		case s.Skip(shape):
+		case s.Absolute():
+			e.sum += s.Weight * s.Raw(shape, n)
+		default:
+			e.raw[s.raw] = s.Raw(shape, n)
+		}
+	}
 }
 
 // occupied asks the dynamic plug-ins, as if those that wait for room on the node and do not rank below the pod had it already.
@@ -261,6 +322,11 @@ func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rej
 			return r
 		}
 	}
+	return p.unrelated(n)
+}
+
+// unrelated asks the relations of the pod that is looked at.
+func (p *Planner) unrelated(n *framework.Node) *framework.Rejection {
 	for i, f := range p.of {
 		if f != nil && p.set.Relations[i].Filters && f.Binding() {
 			if r := f.Filter(n); r != nil {
@@ -349,27 +415,25 @@ func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
 	if len(p.feasible) == 1 {
 		return p.feasible[0], 0
 	}
-	p.total = append(p.total[:0], make([]int64, len(p.feasible))...)
-	p.raw = append(p.raw[:0], make([]int64, len(p.feasible))...)
-	static := -1
-	for _, s := range p.set.Scores {
-		if s.Static() {
-			static++
-		}
-		if s.Skip(shape) {
+	p.total = append(p.total[:0], p.sums...)
+	p.raw = slices.Grow(p.raw[:0], len(p.feasible))[:len(p.feasible)]
+	for _, s := range p.scores {
+		if s.Absolute() || s.Skip(shape) {
 			continue
 		}
-		for i, n := range p.feasible {
-			if s.Static() {
-				p.raw[i] = p.raws[i][static]
-			} else {
-				p.raw[i] = s.Raw(shape, n)
-			}
+		differ := false
+		for i := range p.raws {
+			p.raw[i] = p.raws[i][s.raw]
+			differ = differ || p.raw[i] != p.raw[0]
+		}
+		if !differ {
+			p.raw = p.raw[:1] // the same for all
 		}
 		s.Normalize(p.raw)
 		for i := range p.total {
-			p.total[i] += s.Weight * p.raw[i]
+			p.total[i] += s.Weight * p.raw[min(i, len(p.raw)-1)]
 		}
+		p.raw = p.raw[:len(p.feasible)]
 	}
 	for k, r := range p.of {
 		if weight := p.set.Relations[k].Weight; r != nil && weight > 0 && r.Score(p.feasible, p.raw) {

@@ -18,8 +18,9 @@ var enforced = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"n
 
 var noMatch = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}, Unresolvable: true}
 
-func (NodeAffinity) Name() string { return "NodeAffinity" }
-func (NodeAffinity) Static() bool { return true }
+func (NodeAffinity) Name() string   { return "NodeAffinity" }
+func (NodeAffinity) Static() bool   { return true }
+func (NodeAffinity) Absolute() bool { return false }
 
 // PreFilter narrows to the nodes that the required affinity names, as daemon pods do.
 func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool) {

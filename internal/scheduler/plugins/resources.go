@@ -37,8 +37,9 @@ type Resource struct {
 
 var cpuAndMemory = []Resource{{v1.ResourceCPU, 1}, {v1.ResourceMemory, 1}}
 
-func (NodeResourcesFit) Name() string { return "NodeResourcesFit" }
-func (NodeResourcesFit) Static() bool { return false }
+func (NodeResourcesFit) Name() string   { return "NodeResourcesFit" }
+func (NodeResourcesFit) Static() bool   { return false }
+func (NodeResourcesFit) Absolute() bool { return true }
 
 // What is short of, as bits: the rejections for every combination of the four common ones are made once.
 const (
@@ -191,6 +192,7 @@ type BalancedAllocation struct {
 
 func (BalancedAllocation) Name() string      { return "NodeResourcesBalancedAllocation" }
 func (BalancedAllocation) Static() bool      { return false }
+func (BalancedAllocation) Absolute() bool    { return true }
 func (BalancedAllocation) Normalize([]int64) {}
 
 // Skip leaves out pods that ask for nothing of the kind: they would all go to one node.

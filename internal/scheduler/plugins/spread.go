@@ -131,6 +131,16 @@ func (s *spreading) Explain(n *framework.Node) []timeline.Field {
 	return nil
 }
 
+// hasAllKeys tells whether a node has the labels of all soft constraints.
+func (s *spreading) hasAllKeys(n *framework.Node) bool {
+	for i := range s.soft {
+		if _, ok := s.soft[i].tally.In(n); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // Score prefers domains with fewer like pods. A constraint counts for more the more domains there are.
 func (s *spreading) Score(nodes []*framework.Node, scores []int64) bool {
 	if len(s.soft) == 0 {
@@ -139,7 +149,7 @@ func (s *spreading) Score(nodes []*framework.Node, scores []int64) bool {
 	ignored := make([]bool, len(nodes))
 	left := len(nodes)
 	for i, n := range nodes {
-		if s.allKeys && !s.soft[0].HasAllKeys(n.Object) {
+		if s.allKeys && !s.hasAllKeys(n) {
 			ignored[i] = true
 			left--
 		}
@@ -149,13 +159,7 @@ func (s *spreading) Score(nodes []*framework.Node, scores []int64) bool {
 		c := &s.soft[k]
 		size := left
 		if c.TopologyKey != v1.LabelHostname {
-			values := map[string]bool{}
-			for i, n := range nodes {
-				if !ignored[i] {
-					values[n.Object.Labels[c.TopologyKey]] = true
-				}
-			}
-			size = len(values)
+			size = c.tally.Distinct(nodes, ignored)
 		}
 		weight := math.Log(float64(size + 2))
 		for i, n := range nodes {

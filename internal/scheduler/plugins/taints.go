@@ -13,8 +13,9 @@ type TaintToleration struct{}
 
 var tainted = &framework.Rejection{Plugin: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}, Unresolvable: true}
 
-func (TaintToleration) Name() string { return "TaintToleration" }
-func (TaintToleration) Static() bool { return true }
+func (TaintToleration) Name() string   { return "TaintToleration" }
+func (TaintToleration) Static() bool   { return true }
+func (TaintToleration) Absolute() bool { return false }
 
 // Filter looks for a taint that is not tolerated.
 func (TaintToleration) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
