@@ -131,16 +131,19 @@ func defaultDeployment(d *appsv1.Deployment) {
 	if s.Strategy.Type == "" {
 		s.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 	}
+	unsaid := intstr.FromInt32(0) // of a strategy that has no use for it, as upstream's types have it
 	if s.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		unsaid = intstr.FromString("25%")
 		if s.Strategy.RollingUpdate == nil {
 			s.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{}
 		}
-		quarter := intstr.FromString("25%")
-		if s.Strategy.RollingUpdate.MaxUnavailable == nil {
-			s.Strategy.RollingUpdate.MaxUnavailable = new(quarter)
+	}
+	if r := s.Strategy.RollingUpdate; r != nil {
+		if r.MaxUnavailable == nil {
+			r.MaxUnavailable = new(unsaid)
 		}
-		if s.Strategy.RollingUpdate.MaxSurge == nil {
-			s.Strategy.RollingUpdate.MaxSurge = new(quarter)
+		if r.MaxSurge == nil {
+			r.MaxSurge = new(unsaid)
 		}
 	}
 	if s.RevisionHistoryLimit == nil {

@@ -15,17 +15,15 @@ import (
 func asPod(t *v1.PodTemplateSpec) *v1.Pod { return &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec} }
 
 // DefaultTemplate fills what a template's author left out; what is for pods alone comes when they are made.
-func DefaultTemplate(t *v1.PodTemplateSpec) {
-	for _, k := range oldInitAnnotations {
-		delete(t.Annotations, k)
-	}
-	podfill.Default(&t.Spec)
-}
+func DefaultTemplate(t *v1.PodTemplateSpec) { podfill.Default(&t.Spec) }
 
 // DropTemplate removes what a switched-off gate guards and old, nil on create, does not use.
 func DropTemplate(t, old *v1.PodTemplateSpec) {
 	if t == nil {
 		return
+	}
+	for _, k := range oldInitAnnotations {
+		delete(t.Annotations, k)
 	}
 	if old == nil {
 		podfill.Drop(&t.Spec, nil)
