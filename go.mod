@@ -59,7 +59,6 @@ require (
 )
 
 require (
-	k8s.io/endpointslice v0.37.2 // indirect
 	k8s.io/kube-scheduler v0.37.2 // indirect
 )
 

@@ -18,14 +18,14 @@ import (
 func ingressClassKind() *Kind {
 	of := func(obj runtime.Object) *networkingv1.IngressClass { return obj.(*networkingv1.IngressClass) }
 	return &Kind{
-		GVK:        networkingv1.SchemeGroupVersion.WithKind("IngressClass"),
-		Resource:   "ingressclasses",
-		Singular:   "ingressclass",
-		Dir:        "ingressclasses",
-		Verbs:      allVerbs,
-		New:        func() runtime.Object { return &networkingv1.IngressClass{} },
-		NewList:    func() runtime.Object { return &networkingv1.IngressClassList{} },
-		ValidName:  apivalidation.NameIsDNSSubdomain,
+		GVK:       networkingv1.SchemeGroupVersion.WithKind("IngressClass"),
+		Resource:  "ingressclasses",
+		Singular:  "ingressclass",
+		Dir:       "ingressclasses",
+		Verbs:     allVerbs,
+		New:       func() runtime.Object { return &networkingv1.IngressClass{} },
+		NewList:   func() runtime.Object { return &networkingv1.IngressClassList{} },
+		ValidName: apivalidation.NameIsDNSSubdomain,
 		Default: func(obj runtime.Object) {
 			if p := of(obj).Spec.Parameters; p != nil && p.Scope == nil {
 				p.Scope = new(networkingv1.IngressClassParametersReferenceScopeCluster)

@@ -27,6 +27,7 @@ import (
 type Result struct {
 	Wrote int64         // revision of its last write; 0 when it wrote nothing
 	Again time.Duration // look again after this long; 0 when only a change needs another look
+	Also  []view.Key    // other keys to look at
 }
 
 // Watch turns a resource's changes into keys. A change has Old nil for what was there at the start.
@@ -49,7 +50,12 @@ type Config struct {
 }
 
 // Loop is a component.
-type Loop struct{ c Config }
+type Loop struct {
+	c       Config
+	metrics workqueue.MetricsProvider // nil where no Board shows it
+	journal journal
+	pace    pace
+}
 
 // New makes a Loop.
 func New(c Config) (*Loop, error) {
@@ -62,7 +68,7 @@ func New(c Config) (*Loop, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{c}, nil
+	return &Loop{c: c}, nil
 }
 
 // Name is the component's.
@@ -81,7 +87,8 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 			return quiet(ctx, err)
 		}
 	}
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[view.Key](firstRetry, lastRetry))
+	queue := l.newQueue()
+	l.journal.open(queue.Len)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -117,6 +124,14 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 	}
 }
 
+func (l *Loop) newQueue() workqueue.TypedRateLimitingInterface[view.Key] {
+	limits, config := workqueue.NewTypedItemExponentialFailureRateLimiter[view.Key](firstRetry, lastRetry), workqueue.TypedRateLimitingQueueConfig[view.Key]{}
+	if l.metrics != nil {
+		config.Name, config.MetricsProvider = l.c.Name, l.metrics
+	}
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limits, config)
+}
+
 // guard makes an error of a panic, so that the supervisor hears of it whatever goroutine it was in.
 func guard(f func() error) (err error) {
 	defer func() {
@@ -140,14 +155,25 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 		return false
 	}
 	defer queue.Done(key)
+	began := time.Now()
+	if wait := l.pace.wait(key, began); wait > 0 {
+		queue.AddAfter(key, wait)
+		return true
+	}
+	l.journal.begin(key, began)
 	res, err := l.c.Reconcile(ctx, l.c.View.Snapshot(), key)
 	if ctx.Err() != nil {
 		return false
 	}
+	l.journal.end(key, err, time.Now())
 	if res.Wrote > 0 {
+		l.pace.wrote(key, began)
 		if _, werr := l.c.View.WaitFor(ctx, res.Wrote); werr != nil {
 			return ctx.Err() == nil
 		}
+	}
+	for _, other := range res.Also {
+		queue.Add(other)
 	}
 	if err != nil {
 		// A conflict says that somebody was faster: nothing to tell anyone.
