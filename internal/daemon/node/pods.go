@@ -62,13 +62,16 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 	if err := k.buildImages(ctx, objs); err != nil {
 		return err
 	}
+	if err := k.buildUsers(); err != nil {
+		return err
+	}
 	var resolv string
 	if c.ResolverConfig != nil && *c.ResolverConfig != *config.Defaults().ResolverConfig {
 		resolv = *c.ResolverConfig
 	}
 	k.specs, err = spec.New(spec.Config{
 		Node: k.c.Name, LogDir: c.PodLogsDir, Files: k.c.Host, Objects: objs, Volumes: k.volumes, Images: k.c.Runtime,
-		Facts: k.facts, Machine: k.machine, Services: objs.Services, Volume: k.images.EnsureVolume, Event: k.event, Logger: k.log().of("spec"),
+		Facts: k.facts, Machine: k.machine, Services: objs.Services, Users: k.usersOf, Handler: objs.RuntimeHandler, Volume: k.images.EnsureVolume, Event: k.event, Logger: k.log().of("spec"),
 		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: cmp.Or(c.ClusterDomain, "cluster.local"), ResolvConf: resolv},
 		SeccompDir: filepath.Join(k.c.Dir, "seccomp"), SandboxSeccomp: k.c.SandboxSeccomp,
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
@@ -151,6 +154,7 @@ func (k *run) sources() []kubelet.Source {
 func (k *run) gone(pod *v1.Pod) {
 	k.tokens.Forget(pod.UID)
 	k.certs.Forget(pod.UID)
+	k.users.Forget(pod.UID)
 	k.gc.Poke()
 }
 

@@ -28,6 +28,7 @@ import (
 	"podo.dev/podo/internal/kubelet/spec"
 	"podo.dev/podo/internal/kubelet/status"
 	"podo.dev/podo/internal/kubelet/token"
+	"podo.dev/podo/internal/kubelet/userns"
 	"podo.dev/podo/internal/kubelet/volume"
 )
 
@@ -49,6 +50,8 @@ type run struct {
 	tokens  *token.Manager
 	certs   *podcert.Manager
 	volumes *volume.Manager
+	users   *userns.Manager
+	noUsers error // why no pod can have users of its own
 	specs   *spec.Builder
 	images  *images.Manager
 	pulled  *pulled.Records

@@ -166,6 +166,9 @@ func (f Specs) Sandbox(pod *v1.Pod, attempt uint32, parent string) (*runtimev1.P
 }
 
 // Container implements worker.Specs.
+// Handler implements worker.Specs.
+func (f Specs) Handler(*v1.Pod) (string, error) { return "", nil }
+
 func (f Specs) Container(_ context.Context, in worker.ContainerInput) (*runtimev1.ContainerConfig, error) {
 	c := in.Container
 	cfg := &runtimev1.ContainerConfig{

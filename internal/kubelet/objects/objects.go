@@ -8,6 +8,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -115,6 +116,15 @@ func (r Reader) PodCertificateRequest(namespace, name string) *certificatesv1.Po
 		return nil
 	}
 	return e.Object.(*certificatesv1.PodCertificateRequest)
+}
+
+// RuntimeHandler is what the runtime calls a RuntimeClass, or the API's NotFound error.
+func (r Reader) RuntimeHandler(class string) (string, error) {
+	e := r.v.Snapshot().Get(schema.GroupResource{Group: nodev1.GroupName, Resource: "runtimeclasses"}, "", class)
+	if e == nil {
+		return "", apierrors.NewNotFound(schema.GroupResource{Group: nodev1.GroupName, Resource: "runtimeclass"}, class)
+	}
+	return e.Object.(*nodev1.RuntimeClass).Handler, nil
 }
 
 // Services are those of a namespace, and the API server's.

@@ -57,6 +57,11 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 	if message != "" {
 		mounts = append(mounts, &runtimev1.Mount{HostPath: message, ContainerPath: absolute(c.TerminationMessagePath)})
 	}
+	if users := security.NamespaceOptions.UsernsOptions; users != nil {
+		for _, m := range mounts { // what is the host's root's is the container's root's
+			m.UidMappings, m.GidMappings = users.Uids, users.Gids
+		}
+	}
 	if err := os.MkdirAll(filepath.Join(b.podLogs(pod), c.Name), 0o755); err != nil {
 		return nil, fmt.Errorf("create container log directory for container %s failed: %w", c.Name, err)
 	}

@@ -17,8 +17,9 @@ import (
 
 // Sandbox implements worker.Specs.
 func (b *Builder) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimev1.PodSandboxConfig, error) {
-	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
-		return nil, errors.New("user namespaces (hostUsers: false) are not supported yet")
+	spaces, err := b.namespaces(pod)
+	if err != nil {
+		return nil, err
 	}
 	dns, err := b.dns(pod, attempt == 0)
 	if err != nil {
@@ -31,7 +32,7 @@ func (b *Builder) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*ru
 		DnsConfig:    dns,
 		LogDirectory: b.podLogs(pod),
 		PortMappings: portMappings(pod),
-		Linux:        b.linuxSandbox(pod, cgroupParent),
+		Linux:        b.linuxSandbox(pod, cgroupParent, spaces),
 	}
 	if !pod.Spec.HostNetwork {
 		if cfg.Hostname, err = b.kernelHostname(pod); err != nil {
@@ -76,9 +77,9 @@ func isSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-func (b *Builder) linuxSandbox(pod *v1.Pod, cgroupParent string) *runtimev1.LinuxPodSandboxConfig {
+func (b *Builder) linuxSandbox(pod *v1.Pod, cgroupParent string, spaces *runtimev1.NamespaceOption) *runtimev1.LinuxPodSandboxConfig {
 	sec := &runtimev1.LinuxSandboxSecurityContext{
-		NamespaceOptions: namespaces(pod),
+		NamespaceOptions: spaces,
 		Privileged:       anyPrivileged(pod),
 		// The sandbox itself does nothing that the default profile forbids, whatever the pod's containers need.
 		Seccomp: &runtimev1.SecurityProfile{ProfileType: runtimev1.SecurityProfile_RuntimeDefault},
@@ -133,7 +134,7 @@ func anyPrivileged(pod *v1.Pod) bool {
 }
 
 // namespaces says with whom a pod's containers share what.
-func namespaces(pod *v1.Pod) *runtimev1.NamespaceOption {
+func (b *Builder) namespaces(pod *v1.Pod) (*runtimev1.NamespaceOption, error) {
 	out := &runtimev1.NamespaceOption{
 		Network: runtimev1.NamespaceMode_POD, Ipc: runtimev1.NamespaceMode_POD, Pid: runtimev1.NamespaceMode_CONTAINER,
 	}
@@ -149,5 +150,17 @@ func namespaces(pod *v1.Pod) *runtimev1.NamespaceOption {
 	case pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
 		out.Pid = runtimev1.NamespaceMode_POD
 	}
-	return out
+	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+		return out, nil
+	}
+	if b.c.Users == nil {
+		return nil, errors.New("user namespaces (hostUsers: false) are not supported")
+	}
+	handler, err := b.Handler(pod)
+	if err != nil {
+		return nil, err
+	}
+	users, err := b.c.Users(pod, handler)
+	out.UsernsOptions = users
+	return out, err
 }

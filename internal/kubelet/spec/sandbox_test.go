@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/host/fake"
+	"podo.dev/podo/internal/kubelet/worker"
 )
 
 func TestSandbox(t *testing.T) {
@@ -270,5 +272,56 @@ func TestHostsFile(t *testing.T) {
 	cfg = n.must(t, p)
 	if len(cfg.Mounts) != 2 || cfg.Mounts[0].HostPath != "/volumes/v" || cfg.Mounts[1].ContainerPath != "/dev/termination-log" {
 		t.Errorf("the pod's own /etc/hosts counts: %v", cfg.Mounts)
+	}
+}
+
+// A pod of its own users has them in its sandbox, its containers and what is mounted into them; its RuntimeClass says which handler is asked.
+func TestUsersAndHandler(t *testing.T) {
+	users := &runtimev1.UserNamespace{Mode: runtimev1.NamespaceMode_POD, Uids: []*runtimev1.IDMapping{{HostId: 65536, Length: 65536}}}
+	asked := "-"
+	n := newTest(t, func(c *Config) {
+		c.Users = func(_ *v1.Pod, handler string) (*runtimev1.UserNamespace, error) { asked = handler; return users, nil }
+		c.Handler = func(class string) (string, error) {
+			if class != "slow" {
+				return "", errors.New("no such class")
+			}
+			return "vm", nil
+		}
+	})
+	p := testPod()
+	for _, own := range []bool{false, true} {
+		if own {
+			p.Spec.HostUsers = ptr(false)
+		}
+		cfg, err := n.Sandbox(p, 0, "/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Linux.SecurityContext.NamespaceOptions.UsernsOptions; (got != nil) != own {
+			t.Errorf("the sandbox of a pod of its own users (%v): %v", own, got)
+		}
+		c, err := n.Container(t.Context(), worker.ContainerInput{Pod: p, Container: &p.Spec.Containers[0], ImageRef: "i", PodIPs: []string{"10.0.0.1"}, Sandbox: cfg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Linux.SecurityContext.NamespaceOptions.UsernsOptions; (got != nil) != own || len(c.Mounts) == 0 {
+			t.Errorf("the container of a pod of its own users (%v): %v, %v", own, got, c.Mounts)
+		}
+		for _, m := range c.Mounts {
+			if (len(m.UidMappings) != 0) != own {
+				t.Errorf("%v: %s is mapped %v", own, m.ContainerPath, m.UidMappings)
+			}
+		}
+	}
+	p.Spec.RuntimeClassName = ptr("slow")
+	if h, err := n.Handler(p); h != "vm" || err != nil {
+		t.Error(h, err)
+	}
+	if _, err := n.Sandbox(p, 0, "/x"); err != nil || asked != "vm" {
+		t.Error(asked, err)
+	}
+	p.Spec.RuntimeClassName = ptr("none")
+	if _, err := n.Handler(p); err == nil {
+		t.Error("a class that is not there")
 	}
 }

@@ -49,8 +49,12 @@ func inherit[T any](own **T, from *T) {
 // security translates a container's security context and refuses one that would run as root against the pod's will.
 func (b *Builder) security(ctx context.Context, pod *v1.Pod, c *v1.Container, imageRef string) (*runtimev1.LinuxContainerSecurityContext, error) {
 	sc := effective(pod, c)
+	spaces, err := b.namespaces(pod)
+	if err != nil {
+		return nil, err
+	}
 	out := &runtimev1.LinuxContainerSecurityContext{
-		NamespaceOptions: namespaces(pod),
+		NamespaceOptions: spaces,
 		SelinuxOptions:   selinux(sc.SELinuxOptions),
 		Privileged:       isTrue(sc.Privileged),
 		ReadonlyRootfs:   isTrue(sc.ReadOnlyRootFilesystem),

@@ -56,6 +56,10 @@ type Config struct {
 	// Volume makes the image of a volume present, as that of a container that has its reference and pull policy, and returns what the
 	// runtime mounts. nil: there are no image volumes.
 	Volume func(ctx context.Context, pod *v1.Pod, as *v1.Container, sandbox *runtimev1.PodSandboxConfig) (ref string, err error)
+	// Users are the users of a pod's own (package userns), nil for a pod of the host's; the function may be nil.
+	Users func(pod *v1.Pod, handler string) (*runtimev1.UserNamespace, error)
+	// Handler is what the runtime calls a RuntimeClass; nil: there are none.
+	Handler func(class string) (string, error)
 	// Services are those of the namespace and the API server's (may be nil): containers are told of them.
 	Services func(namespace string) []*v1.Service
 	// Event tells users about a pod. It must not block.
@@ -121,6 +125,18 @@ func New(c Config) (*Builder, error) {
 		}
 	}
 	return b, nil
+}
+
+// Handler implements worker.Specs.
+func (b *Builder) Handler(pod *v1.Pod) (string, error) {
+	class := pod.Spec.RuntimeClassName
+	if class == nil || *class == "" {
+		return "", nil
+	}
+	if b.c.Handler == nil {
+		return "", fmt.Errorf("runtimeclass.node.k8s.io %q not found", *class)
+	}
+	return b.c.Handler(*class)
 }
 
 // podLogs is the directory of a pod's logs.

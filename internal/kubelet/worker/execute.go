@@ -122,7 +122,10 @@ func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.Cre
 	if err != nil {
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: failure(err, "")}
 	}
-	handler := "" // the runtime's default; RuntimeClasses are not served yet
+	handler, err := n.w.cfg.Specs.Handler(s.Pod)
+	if err != nil {
+		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: failure(err, "")}
+	}
 	id, err := n.w.cfg.Runtime.RunPodSandbox(ctx, conf, handler)
 	if err != nil {
 		f := failure(err, "")

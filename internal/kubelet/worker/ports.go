@@ -65,6 +65,8 @@ type Cgroups interface {
 // Specs (package spec) turns a pod into what the runtime is asked for.
 type Specs interface {
 	Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimev1.PodSandboxConfig, error)
+	// Handler is what the runtime calls the pod's RuntimeClass; "" is its default.
+	Handler(pod *v1.Pod) (string, error)
 	// Container's failures have reason CreateContainerConfigError and name what is missing.
 	Container(ctx context.Context, in ContainerInput) (*runtimev1.ContainerConfig, error)
 }

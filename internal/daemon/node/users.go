@@ -1,0 +1,50 @@
+package node
+
+import (
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/kubelet/userns"
+)
+
+// buildUsers makes who gives pods users of their own. A node whose ranges cannot be used runs pods of the host's users all the same, and
+// tells the others why.
+func (k *run) buildUsers() error {
+	log := k.log().of("userns")
+	pods := int(k.capacity.Pods().Value())
+	pool, err := userns.FindPool(k.c.Host.ReadFile, pods)
+	if k.noUsers = err; err != nil {
+		log.Warn("pods with hostUsers: false cannot run here", "err", err)
+		pool = userns.DefaultPool(pods)
+	}
+	k.users, err = userns.Open(userns.Config{
+		Dir: filepath.Join(k.c.Dir, "userns"), Pool: pool, Supported: k.supportsUsers, Log: log,
+		Pods: func() (map[types.UID]bool, bool) { return k.kubelet.Collectable() },
+	})
+	return err
+}
+
+func (k *run) usersOf(pod *v1.Pod, handler string) (*runtimev1.UserNamespace, error) {
+	users, err := k.users.Options(pod, handler)
+	if err == nil && users != nil {
+		err = k.noUsers
+	}
+	return users, err
+}
+
+// supportsUsers tells what the runtime says of a handler, as the node's status has it.
+func (k *run) supportsUsers(handler string) bool {
+	n := k.thisNode()
+	if n == nil {
+		return false
+	}
+	for _, h := range n.Status.RuntimeHandlers {
+		if h.Name == handler {
+			return h.Features != nil && h.Features.UserNamespaces != nil && *h.Features.UserNamespaces
+		}
+	}
+	return false
+}
