@@ -1,0 +1,73 @@
+package loop
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Board shows the controllers of a process to people: their queues as metrics, and on a page what each of them is at and what fails.
+type Board struct {
+	metrics *queueMetrics
+
+	mu    sync.Mutex
+	loops map[string]*Loop // those that run
+}
+
+// NewBoard makes one without controllers.
+func NewBoard() *Board { return &Board{metrics: newQueueMetrics(), loops: map[string]*Loop{}} }
+
+// Run runs a controller that the board shows meanwhile.
+func (b *Board) Run(ctx context.Context, l *Loop, ready func()) error {
+	l.metrics = b.metrics
+	b.mu.Lock()
+	b.loops[l.c.Name] = l
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.loops, l.c.Name)
+	}()
+	return l.Run(ctx, ready)
+}
+
+// Describe implements prometheus.Collector.
+func (b *Board) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range b.metrics.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (b *Board) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range b.metrics.all() {
+		c.Collect(ch)
+	}
+}
+
+// ServeHTTP is the page.
+func (b *Board) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	b.write(w, time.Now())
+}
+
+func (b *Board) write(w io.Writer, now time.Time) {
+	b.mu.Lock()
+	loops := slices.SortedFunc(maps.Values(b.loops), func(x, y *Loop) int { return cmp.Compare(x.c.Name, y.c.Name) })
+	b.mu.Unlock()
+	if len(loops) == 0 {
+		fmt.Fprintln(w, "No controller runs here: another server leads, or this one is starting.")
+	}
+	for _, l := range loops {
+		l.journal.write(w, l.c.Name, now)
+	}
+}

@@ -1,0 +1,216 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view"
+	"podo.dev/podo/internal/view/viewtest"
+)
+
+var configMaps = schema.GroupResource{Resource: "configmaps"}
+
+func configMap(name, value string) *v1.ConfigMap {
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Data: map[string]string{"v": value}}
+}
+
+// world is a view with one controller over its ConfigMaps, supervised.
+type world struct {
+	t     *testing.T
+	view  *view.View
+	store store.Store
+	board *Board
+}
+
+func newWorld(t *testing.T) *world {
+	v, s := viewtest.New(t)
+	return &world{t, v, s, NewBoard()}
+}
+
+func (w *world) put(name, value string) int64 {
+	return viewtest.Put(w.t, w.store, configMap(name, value))
+}
+
+func (w *world) loop(name string, reconcile func(ctx context.Context, now view.Snapshot, key view.Key) (Result, error)) component.Component {
+	return component.Func(name, func(ctx context.Context, ready func()) error {
+		l, err := New(Config{Name: name, View: w.view, Reconcile: reconcile, Watches: []Watch{{Resource: configMaps, Keys: func(c view.Change) []view.Key {
+			if c.New == nil {
+				return nil
+			}
+			return []view.Key{c.New.Key}
+		}}}})
+		if err != nil {
+			return err
+		}
+		return w.board.Run(ctx, l, ready)
+	})
+}
+
+func (w *world) supervise(all ...component.Component) *component.Supervisor {
+	s := component.NewSupervisor(component.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- s.Run(ctx, func() { close(ready) }, all...) }()
+	<-ready
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	return s
+}
+
+func (w *world) page() string {
+	r := httptest.NewRecorder()
+	w.board.ServeHTTP(r, httptest.NewRequest("GET", "/debug/controllers", nil))
+	return r.Body.String()
+}
+
+// gauge reads one of the metrics of a queue.
+func (w *world) metric(name, queue string) float64 {
+	r := prometheus.NewRegistry()
+	r.MustRegister(w.board)
+	families, err := r.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == queue {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	w.t.Fatalf("no metric %s of %s", name, queue)
+	return 0
+}
+
+// A panic ends and restarts its own controller; the other one does not notice.
+func TestAPanicIsItsControllersOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var calm, hurt atomic.Int32
+		s := w.supervise(
+			w.loop("hurt", func(_ context.Context, _ view.Snapshot, key view.Key) (Result, error) {
+				if hurt.Add(1) == 1 && key.Name == "bad" {
+					panic("oh")
+				}
+				return Result{}, nil
+			}),
+			w.loop("calm", func(context.Context, view.Snapshot, view.Key) (Result, error) { calm.Add(1); return Result{}, nil }),
+		)
+		w.put("bad", "1")
+		time.Sleep(time.Minute)
+		h := s.Health()
+		if h[0].Restarts != 1 || h[0].State != component.Ready || !strings.Contains(h[0].LastError, "panic: oh") || h[1].Restarts != 0 {
+			t.Errorf("%+v", h)
+		}
+		if hurt.Load() != 2 || calm.Load() != 1 {
+			t.Errorf("looked %d and %d times", hurt.Load(), calm.Load())
+		}
+	})
+}
+
+// What fails comes again ever later, is shown with its error, and holds nobody up.
+func TestWhatFailsBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var tries, others atomic.Int32
+		var healed atomic.Bool
+		w.supervise(w.loop("c", func(_ context.Context, _ view.Snapshot, key view.Key) (Result, error) {
+			if key.Name != "bad" {
+				others.Add(1)
+				return Result{}, nil
+			}
+			tries.Add(1)
+			if healed.Load() {
+				return Result{}, nil
+			}
+			return Result{}, errors.New("it is broken")
+		}))
+		w.put("bad", "1")
+		for i := range 50 {
+			w.put(fmt.Sprint("good", i), "1")
+		}
+		time.Sleep(10 * time.Minute)
+		if n := tries.Load(); n < 10 || n > 20 {
+			t.Errorf("%d tries in ten minutes", n)
+		}
+		if others.Load() != 50 {
+			t.Errorf("%d of the others", others.Load())
+		}
+		if page := w.page(); !strings.Contains(page, "c: 0 waiting, 0 at work") || !strings.Contains(page, "a/bad failed ") || !strings.Contains(page, "it is broken") {
+			t.Errorf("the page says\n%s", page)
+		}
+		if got := w.metric("workqueue_retries_total", "c"); got != float64(tries.Load()) {
+			t.Errorf("%v retries are counted, %d were", got, tries.Load())
+		}
+		healed.Store(true)
+		time.Sleep(2 * time.Minute)
+		if page := w.page(); !strings.Contains(page, "0 failing\n") || strings.Contains(page, "bad") {
+			t.Errorf("healed, the page says\n%s", page)
+		}
+		if depth, adds := w.metric("workqueue_depth", "c"), w.metric("workqueue_adds_total", "c"); depth != 0 || adds < 51 {
+			t.Errorf("depth %v, adds %v", depth, adds)
+		}
+		if got := w.metric("workqueue_work_duration_seconds", "c"); got < 51 {
+			t.Errorf("%v keys worked on", got)
+		}
+	})
+}
+
+// Two controllers that undo each other's work do it in no hurry, and what else they do goes on.
+func TestAFightIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var mu sync.Mutex
+		writes, others := 0, 0
+		fighter := func(value string) func(context.Context, view.Snapshot, view.Key) (Result, error) {
+			return func(_ context.Context, s view.Snapshot, key view.Key) (Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if key.Name != "prize" {
+					others++
+					return Result{}, nil
+				}
+				if s.Get(configMaps, key.Namespace, key.Name).Object.(*v1.ConfigMap).Data["v"] == value {
+					return Result{}, nil
+				}
+				writes++
+				return Result{Wrote: w.put("prize", value)}, nil
+			}
+		}
+		w.supervise(w.loop("left", fighter("left")), w.loop("right", fighter("right")))
+		w.put("prize", "")
+		time.Sleep(time.Minute)
+		mu.Lock()
+		before := writes
+		mu.Unlock()
+		w.put("other", "1")
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if rate := writes - before; rate < 60 || rate > 2*60*int(paceSecond)+10 {
+			t.Errorf("%d writes in the second minute", rate)
+		}
+		if others != 2 {
+			t.Errorf("the other key was looked at %d times", others)
+		}
+	})
+}
