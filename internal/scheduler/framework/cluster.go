@@ -18,6 +18,7 @@ type Node struct {
 	MaxPods     int64
 	Features    features.FeatureSet // those that it declares
 
+	Count               int64 // of its pods
 	Used                Resources
 	UsedCPU, UsedMemory int64 // with Shape.ScoreCPU and ScoreMemory
 	Pods                map[types.UID]*Pod
@@ -26,13 +27,9 @@ type Node struct {
 	// lower priority do not get what they wait for.
 	Nominated []*Pod
 
-	// Epoch is another one whenever Object changed in a way that a plug-in can see. No two nodes ever share one.
-	Epoch uint64
-	// Turn is another one whenever a pod came or went.
-	Turn    uint64
 	slot    int
 	id      int // small; another node has it when this one is forgotten
-	tallies *tallies
+	cluster *Cluster
 }
 
 // Cluster is every node and every pod that takes something of one: assigned and not ended, or assumed. An assumed pod has been
@@ -45,6 +42,8 @@ type Node struct {
 type Cluster struct {
 	// Nodes that can take pods, in slots. The order changes only by adding and removing nodes.
 	Nodes []*Node
+	// Stamps tell, by slot, whether what was found out about a node still holds.
+	Stamps []Stamp
 	// Generation grows with every change.
 	Generation uint64
 
@@ -59,6 +58,10 @@ type Cluster struct {
 	tallies   *tallies
 	images    map[string]*Image // by name
 }
+
+// Stamp is what was found out about a node: it holds for the node's object as long as Epoch is the same, and for its pods, those that are
+// nominated included, as long as Turn is too. No two nodes ever share an epoch.
+type Stamp struct{ Epoch, Turn uint64 }
 
 // Count is how many pods are known, and how many of them are assumed.
 func (c *Cluster) Count() (pods, assumed int) { return len(c.pods), c.assumed }
@@ -118,7 +121,7 @@ func (c *Cluster) Assumed() []*Pod {
 func (c *Cluster) node(name string) *Node {
 	n := c.byName[name]
 	if n == nil {
-		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1, tallies: c.tallies, id: c.ids}
+		n = &Node{Name: name, Pods: map[types.UID]*Pod{}, slot: -1, cluster: c, id: c.ids}
 		if last := len(c.freed) - 1; last >= 0 {
 			n.id, c.freed = c.freed[last], c.freed[:last]
 		} else {
@@ -141,7 +144,7 @@ func (c *Cluster) SetNode(object *v1.Node) (changed bool) {
 	c.haveImages(n, had, object.Status.Images)
 	if old == nil {
 		n.slot = len(c.Nodes)
-		c.Nodes = append(c.Nodes, n)
+		c.Nodes, c.Stamps = append(c.Nodes, n), append(c.Stamps, Stamp{})
 		c.readNode(n)
 		return true
 	}
@@ -163,7 +166,7 @@ func (c *Cluster) readNode(n *Node) {
 	n.Allocatable, n.MaxPods = ResourcesOf(n.Object.Status.Allocatable)
 	n.Features = features.DefaultFramework.TryMap(n.Object.Status.DeclaredFeatures)
 	c.epoch++
-	n.Epoch = c.epoch
+	c.Stamps[n.slot].Epoch = c.epoch
 	c.Generation++
 	for t := range c.tallies.all() {
 		t.look(n)
@@ -179,7 +182,8 @@ func (c *Cluster) RemoveNode(name string) {
 		return
 	}
 	last := c.Nodes[len(c.Nodes)-1]
-	c.Nodes[n.slot], last.slot = last, n.slot
+	c.Nodes[n.slot], c.Stamps[n.slot] = last, c.Stamps[len(c.Nodes)-1]
+	last.slot, c.Stamps = n.slot, c.Stamps[:len(c.Nodes)-1]
 	c.Nodes[len(c.Nodes)-1] = nil
 	c.Nodes = c.Nodes[:len(c.Nodes)-1]
 	c.haveImages(n, n.Object.Status.Images, nil)
@@ -212,6 +216,9 @@ func (c *Cluster) SetPod(object *v1.Pod) (freed *Node) {
 	same := p.pod.Object.Generation != 0 && p.pod.Object.Generation == object.Generation && !p.granted && grantedTo(object) == nil
 	same = same && sameLabels(p.pod.Object.Labels, object.Labels) && (p.pod.Object.DeletionTimestamp == nil) == (object.DeletionTimestamp == nil)
 	if p.node.Name == object.Spec.NodeName && same {
+		if !p.pod.Object.Status.StartTime.Equal(object.Status.StartTime) {
+			p.node.turn()
+		}
 		p.pod.Object = object
 		return nil
 	}
@@ -283,9 +290,22 @@ func (c *Cluster) remove(uid types.UID) *Node {
 }
 
 func (n *Node) account(pod *Pod, sign int64) {
+	n.turn()
+	n.cluster.tallies.account(n, pod, sign)
+	n.weigh(pod, sign)
+}
+
+// turn tells that the node's pods are others.
+func (n *Node) turn() {
+	if n.slot >= 0 {
+		n.cluster.Stamps[n.slot].Turn++
+	}
+}
+
+// weigh takes in what a pod takes of the node itself.
+func (n *Node) weigh(pod *Pod, sign int64) {
 	s := pod.Shape
-	n.Turn++
-	n.tallies.account(n, pod, sign)
+	n.Count += sign
 	n.Used.Add(&s.Requests, sign)
 	n.UsedCPU += sign * s.ScoreCPU
 	n.UsedMemory += sign * s.ScoreMemory
@@ -315,3 +335,6 @@ func (n *Node) handOver(port Port) {
 
 // Slot is the node's index in Cluster.Nodes.
 func (n *Node) Slot() int { return n.slot }
+
+// Stamp is the node's.
+func (n *Node) Stamp() Stamp { return n.cluster.Stamps[n.slot] }

@@ -11,6 +11,7 @@ func (c *Cluster) Nominate(pod *Pod, node string) {
 	c.Denominate(pod.Object.UID)
 	n := c.node(node)
 	n.Nominated = append(n.Nominated, pod)
+	n.turn()
 	c.nominated[pod.Object.UID] = n
 	c.Generation++
 }
@@ -23,6 +24,7 @@ func (c *Cluster) Denominate(uid types.UID) *Node {
 	}
 	delete(c.nominated, uid)
 	n.Nominated = slices.DeleteFunc(n.Nominated, func(p *Pod) bool { return p.Object.UID == uid })
+	n.turn()
 	c.Generation++
 	c.dropEmpty(n)
 	return n
@@ -37,6 +39,9 @@ func (n *Node) Lift(pod *Pod) {
 	delete(n.Pods, pod.Object.UID)
 	n.account(pod, -1)
 }
+
+// Weigh does what Put (1) and Lift (-1) do as far as resources and ports go: n.Pods, and who is related to whom, stay as they are.
+func (n *Node) Weigh(pod *Pod, sign int64) { n.weigh(pod, sign) }
 
 // Put is described at Lift; it also adds a pod that was not there.
 func (n *Node) Put(pod *Pod) {

@@ -47,11 +47,18 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 		first *framework.Node
 	}
 	groups := map[*framework.Rejection]*group{}
+	var last *framework.Rejection // mostly the same as before
+	var g *group
 	for _, n := range c.Nodes {
 		r := elsewhere
 		if by == nil || wanted[n.Name] {
-			if r = p.look(m, shape, n).rejected; r == nil {
-				r = p.occupied(pod, n)
+			stamp := n.Stamp()
+			e := p.look(m, shape, n, stamp)
+			if r = e.rejected; r == nil {
+				r = p.lookCloser(e, pod, n, stamp)
+			}
+			if r == nil && p.bound {
+				r = p.unrelated(pod, n)
 			}
 		}
 		if r == nil && p.opinion != nil {
@@ -60,11 +67,13 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 		if r == nil {
 			continue // narrowed searches look at fewer nodes than there are
 		}
-		g := groups[r]
-		if g == nil {
-			g = &group{first: n}
-			groups[r] = g
-			d.rejected = append(d.rejected, r)
+		if r != last {
+			if g = groups[r]; g == nil {
+				g = &group{first: n}
+				groups[r] = g
+				d.rejected = append(d.rejected, r)
+			}
+			last = r
 		}
 		g.count++
 		if !r.Unresolvable {
@@ -110,7 +119,7 @@ func (d *Diagnosis) fold(r *framework.Rejection, count int, example string, numb
 
 func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
 	held := p.hold(pod, n)
-	defer release(n, held)
+	defer p.release(n, held)
 	for _, f := range p.set.Filters {
 		if f.Name() == r.Plugin {
 			return f.Explain(pod.Shape, n)

@@ -23,7 +23,7 @@ func (p *Planner) Among(c *framework.Cluster, pod *framework.Pod, o Opinion) (d 
 	p.relate(c, pod)
 	for _, n := range named(c, o.Passed) {
 		d.Evaluated++
-		p.try(m, pod, n)
+		p.try(m, pod, n, n.Stamp())
 	}
 	if d.Feasible = len(p.feasible); d.Feasible == 0 {
 		d.Diagnosis = p.diagnose(c, m, pod)

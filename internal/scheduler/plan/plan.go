@@ -20,7 +20,7 @@ type Decision struct {
 }
 
 // maxRaw bounds the number of Score plug-ins whose scores are relative to those of other nodes.
-const maxRaw = 4
+const maxRaw = 2
 
 // maxMemos bounds how many shapes the planner keeps node results of.
 const maxMemos = 64
@@ -42,7 +42,8 @@ type memo struct {
 	entries   []entry    // by slot; made at the second use, so that one-off pods cost nothing
 	diagnosis *Diagnosis // of the last failure, while the cluster's generation is at
 	at        uint64
-	futile    string // why room cannot be made, for diagnosis; "" while that is not known
+	futile    string    // why room cannot be made, for diagnosis; "" while that is not known
+	victims   []victims // by slot: who would have to leave
 }
 
 // Planner decides. It is for one goroutine.
@@ -60,7 +61,9 @@ type Planner struct {
 	order []*framework.Shape // of memos, oldest first
 
 	// of is what concerns the pod that is looked at, by the relation's index; nil where nothing does.
-	of []framework.Related
+	of    []framework.Related
+	bound bool            // some of it may keep the pod off a node
+	waits *framework.Node // where the pod waits for room
 
 	// opinion is what others said of nodes; nil: nobody was asked.
 	opinion *Opinion
@@ -134,9 +137,9 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	shape := pod.Shape
 	m := p.memo(shape)
-	waits := c.NominatedTo(pod.Object.UID)
-	bound := p.relate(c, pod)
-	shared := waits == nil && (!bound || shape.Relations != nil) && !p.personal() // what holds for the pod holds for its shape
+	p.relate(c, pod)
+	waits := p.waits
+	shared := waits == nil && (!p.bound || shape.Relations != nil) && !p.personal() // what holds for the pod holds for its shape
 	if r := p.refused(); r != nil {
 		return Decision{Diagnosis: refusal(c, r)}
 	}
@@ -148,7 +151,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	// Room that was made for the pod is taken before anything else is looked at.
 	if waits != nil && waits.Object != nil {
-		if p.try(m, pod, waits); len(p.feasible) > 0 {
+		if p.try(m, pod, waits, waits.Stamp()); len(p.feasible) > 0 {
 			return Decision{Evaluated: 1, Feasible: 1}
 		}
 	}
@@ -231,12 +234,19 @@ func named(c *framework.Cluster, names []string) []*framework.Node {
 
 // search fills p.feasible (and p.raws beside it) with up to want nodes that pass, going round from p.start.
 func (p *Planner) search(c *framework.Cluster, m *memo, pod *framework.Pod, nodes []*framework.Node, want int) (d Decision) {
-	for at := p.start; d.Evaluated < len(nodes) && len(p.feasible) < want; at++ {
-		if at >= len(nodes) {
-			at -= len(nodes)
+	stamp := func(at int) framework.Stamp { return nodes[at].Stamp() }
+	if len(nodes) == 0 {
+		return d
+	}
+	if &nodes[0] == &c.Nodes[0] {
+		stamp = func(at int) framework.Stamp { return c.Stamps[at] } // without a look at the node itself
+	}
+	for at := p.start % len(nodes); d.Evaluated < len(nodes) && len(p.feasible) < want; at++ {
+		if at == len(nodes) {
+			at = 0
 		}
 		d.Evaluated++
-		p.try(m, pod, nodes[at])
+		p.try(m, pod, nodes[at], stamp(at))
 	}
 	d.Feasible = len(p.feasible)
 	return d
@@ -247,36 +257,24 @@ func (p *Planner) clear() {
 }
 
 // try adds a node to the feasible ones if it is.
-func (p *Planner) try(m *memo, pod *framework.Pod, n *framework.Node) {
-	e := p.look(m, pod.Shape, n)
-	if e.rejected != nil {
+func (p *Planner) try(m *memo, pod *framework.Pod, n *framework.Node, stamp framework.Stamp) {
+	e := p.look(m, pod.Shape, n, stamp)
+	if e.rejected != nil || p.lookCloser(e, pod, n, stamp) != nil || p.bound && p.unrelated(pod, n) != nil {
 		return
-	}
-	if len(n.Nominated) > 0 { // what they wait for is as good as taken from the one and not from the other
-		if p.occupied(pod, n) != nil {
-			return
-		}
-		e.asked = false
-		p.rank(e, pod.Shape, n)
-	} else {
-		p.lookCloser(e, pod.Shape, n)
-		if e.taken != nil || p.unrelated(n) != nil {
-			return
-		}
 	}
 	p.feasible, p.raws, p.sums = append(p.feasible, n), append(p.raws, e.raw), append(p.sums, e.sum)
 }
 
 // look asks the static plug-ins about a node, or remembers.
-func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node) *entry {
+func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, stamp framework.Stamp) *entry {
 	e := &p.scratch
 	if n.Slot() < len(m.entries) {
 		e = &m.entries[n.Slot()]
-		if e.epoch == n.Epoch {
+		if e.epoch == stamp.Epoch {
 			return e
 		}
 	}
-	*e = entry{epoch: n.Epoch}
+	*e = entry{epoch: stamp.Epoch}
 	for _, f := range p.static {
 		if e.rejected = f.Filter(shape, n); e.rejected != nil {
 			return e
@@ -285,18 +283,28 @@ func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node) *entr
 	return e
 }
 
-// lookCloser asks the dynamic filters about a node that the static ones passed, and the scores, or remembers.
-func (p *Planner) lookCloser(e *entry, shape *framework.Shape, n *framework.Node) {
-	if e.asked && e.turn == n.Turn {
-		return
+// lookCloser asks the dynamic filters about a node that the static ones passed, and the scores, or remembers. Filters see the node as if
+// those that wait for room there and do not rank below the pod had it already: a pod that waits there itself is asked for anew.
+func (p *Planner) lookCloser(e *entry, pod *framework.Pod, n *framework.Node, stamp framework.Stamp) *framework.Rejection {
+	if e.asked && e.turn == stamp.Turn && p.waits != n {
+		return e.taken
 	}
-	e.asked, e.turn, e.taken = true, n.Turn, nil
+	held := p.hold(pod, n)
+	e.asked, e.turn, e.taken = p.waits != n, stamp.Turn, p.filter(pod.Shape, n)
+	p.release(n, held)
+	if e.taken == nil {
+		p.rank(e, pod.Shape, n)
+	}
+	return e.taken
+}
+
+func (p *Planner) filter(shape *framework.Shape, n *framework.Node) *framework.Rejection {
 	for _, f := range p.dynamic {
-		if e.taken = f.Filter(shape, n); e.taken != nil {
-			return
+		if r := f.Filter(shape, n); r != nil {
+			return r
 		}
 	}
-	p.rank(e, shape, n)
+	return nil
 }
 
 // rank asks the scores about a node.
@@ -313,20 +321,26 @@ func (p *Planner) rank(e *entry, shape *framework.Shape, n *framework.Node) {
 	}
 }
 
-// occupied asks the dynamic plug-ins, as if those that wait for room on the node and do not rank below the pod had it already.
+// occupied asks the dynamic plug-ins and the relations, as if those that wait for room on the node and do not rank below the pod had it
+// already.
 func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	held := p.hold(pod, n)
-	defer release(n, held)
-	for _, f := range p.dynamic {
-		if r := f.Filter(pod.Shape, n); r != nil {
-			return r
-		}
+	defer p.release(n, held)
+	if r := p.filter(pod.Shape, n); r != nil || !p.bound {
+		return r
 	}
-	return p.unrelated(n)
+	return p.related(n)
 }
 
-// unrelated asks the relations of the pod that is looked at.
-func (p *Planner) unrelated(n *framework.Node) *framework.Rejection {
+// unrelated is what the relations say, as if those that wait there had it.
+func (p *Planner) unrelated(pod *framework.Pod, n *framework.Node) *framework.Rejection {
+	held := p.hold(pod, n)
+	defer p.release(n, held)
+	return p.related(n)
+}
+
+// related asks the relations of the pod that is looked at.
+func (p *Planner) related(n *framework.Node) *framework.Rejection {
 	for i, f := range p.of {
 		if f != nil && p.set.Relations[i].Filters && f.Binding() {
 			if r := f.Filter(n); r != nil {
@@ -338,15 +352,16 @@ func (p *Planner) unrelated(n *framework.Node) *framework.Rejection {
 }
 
 // relate finds what concerns the pod in where others are. occupied, victims and choose go by it until the next pod is looked at.
-// bound tells whether some of it may keep the pod off a node.
-func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) (bound bool) {
-	p.of = p.of[:0]
+func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
+	p.of, p.bound, p.waits = p.of[:0], false, nil
+	if pod.Object != nil {
+		p.waits = c.NominatedTo(pod.Object.UID)
+	}
 	for _, r := range p.set.Relations {
 		x := r.Relate(c, pod)
 		p.of = append(p.of, x)
-		bound = bound || x != nil && r.Filters && x.Binding()
+		p.bound = p.bound || x != nil && r.Filters && x.Binding()
 	}
-	return bound
 }
 
 // hold puts the pods on the node that wait for room there, other than pod and those like it that have no name yet.
@@ -356,15 +371,32 @@ func (p *Planner) hold(pod *framework.Pod, n *framework.Node) (held []*framework
 		if self || w.Shape.Priority < pod.Shape.Priority || n.Pods[w.Object.UID] != nil {
 			continue
 		}
-		n.Put(w)
+		p.put(n, w)
 		held = append(held, w)
 	}
 	return held
 }
 
-func release(n *framework.Node, held []*framework.Pod) {
+func (p *Planner) release(n *framework.Node, held []*framework.Pod) {
 	for _, w := range held {
-		n.Lift(w)
+		p.lift(n, w)
+	}
+}
+
+// put and lift are the node's; where no relation looks, what a pod takes of the node is all that counts.
+func (p *Planner) put(n *framework.Node, pod *framework.Pod) {
+	if p.bound {
+		n.Put(pod)
+	} else {
+		n.Weigh(pod, 1)
+	}
+}
+
+func (p *Planner) lift(n *framework.Node, pod *framework.Pod) {
+	if p.bound {
+		n.Lift(pod)
+	} else {
+		n.Weigh(pod, -1)
 	}
 }
 
@@ -398,11 +430,11 @@ func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framewo
 		return NoHelp
 	}
 	for _, v := range lower {
-		n.Lift(v)
+		p.lift(n, v)
 	}
 	fits := p.occupied(pod, n) == nil
 	for _, v := range lower {
-		n.Put(v)
+		p.put(n, v)
 	}
 	if fits {
 		return Victims

@@ -119,7 +119,7 @@ func (p *Planner) candidates(
 		offset = p.rng.IntN(len(d.resolvable))
 	}
 	for i := range d.resolvable {
-		x, rejected := p.victims(pod, d.resolvable[(offset+i)%len(d.resolvable)], budgets, now)
+		x, rejected := p.remembered(m, pod, d.resolvable[(offset+i)%len(d.resolvable)], budgets, now)
 		if rejected != nil {
 			why[rejected]++
 			continue
@@ -174,7 +174,7 @@ type candidate struct {
 	Preemption
 	highest int32     // priority among the victims
 	sum     int64     // of their priorities, each made positive
-	since   time.Time // the earliest start among those of the highest priority
+	since   time.Time // the earliest start among those of the highest priority; zero: none of them has started
 }
 
 // cheaper is negative when a costs less than b: fewer budgets violated, then a lower highest priority, a lower sum of priorities, fewer
@@ -185,8 +185,48 @@ func cheaper(a, b candidate) int {
 		cmp.Compare(a.highest, b.highest),
 		cmp.Compare(a.sum, b.sum),
 		cmp.Compare(len(a.Victims), len(b.Victims)),
-		b.since.Compare(a.since),
+		later(b.since, a.since),
 	)
+}
+
+// later compares times where zero is later than any.
+func later(a, b time.Time) int {
+	if a.IsZero() || b.IsZero() {
+		return cmp.Compare(one(a.IsZero()), one(b.IsZero()))
+	}
+	return a.Compare(b)
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// victims are what was found out about a node; they hold while its stamp is the same.
+type victims struct {
+	stamp    framework.Stamp
+	found    candidate
+	rejected *framework.Rejection
+}
+
+// remembered asks victims, or remembers. Budgets change by themselves, and what is related to a pod is elsewhere too: then nothing is kept.
+func (p *Planner) remembered(
+	m *memo, pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time,
+) (candidate, *framework.Rejection) {
+	if m == nil || len(m.entries) == 0 || p.bound || len(budgets) > 0 || p.waits == n {
+		return p.victims(pod, n, budgets, now)
+	}
+	if more := n.Slot() + 1 - len(m.victims); more > 0 {
+		m.victims = append(m.victims, make([]victims, more)...)
+	}
+	v := &m.victims[n.Slot()]
+	if stamp := n.Stamp(); v.stamp != stamp {
+		v.stamp = stamp
+		v.found, v.rejected = p.victims(pod, n, budgets, now)
+	}
+	return v.found, v.rejected
 }
 
 // victims finds those that have to leave one node, or why that would not help.
@@ -196,11 +236,11 @@ func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []frame
 		return candidate{}, noVictims
 	}
 	for _, v := range lower {
-		n.Lift(v)
+		p.lift(n, v)
 	}
 	if r := p.occupied(pod, n); r != nil {
 		for _, v := range lower {
-			n.Put(v)
+			p.put(n, v)
 		}
 		return candidate{}, r
 	}
@@ -208,11 +248,11 @@ func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []frame
 	kept, others := underBudget(lower, budgets)
 	out := candidate{Preemption: Preemption{Node: n}}
 	reprieve := func(v *framework.Pod) bool {
-		n.Put(v)
+		p.put(n, v)
 		if p.occupied(pod, n) == nil {
 			return true
 		}
-		n.Lift(v)
+		p.lift(n, v)
 		out.Victims = append(out.Victims, v)
 		return false
 	}
@@ -225,7 +265,7 @@ func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []frame
 		reprieve(v)
 	}
 	for _, v := range out.Victims {
-		n.Put(v)
+		p.put(n, v)
 	}
 	out.weigh(now)
 	return out, nil
@@ -240,8 +280,8 @@ func (x *candidate) weigh(now time.Time) {
 		x.highest = max(x.highest, v.Shape.Priority)
 	}
 	for _, v := range x.Victims {
-		if t := started(v, now); v.Shape.Priority == x.highest && (x.since.IsZero() || t.Before(x.since)) {
-			x.since = t
+		if t := v.Object.Status.StartTime; v.Shape.Priority == x.highest && t != nil && (x.since.IsZero() || t.Time.Before(x.since)) {
+			x.since = t.Time
 		}
 	}
 }

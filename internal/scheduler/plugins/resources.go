@@ -69,7 +69,7 @@ var shortOf = func() (out [2][combinations]*framework.Rejection) {
 // Filter compares what is asked for with what is left.
 func (f NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
 	bits, beyond := 0, 0
-	if int64(len(n.Pods))+1 > n.MaxPods {
+	if n.Count+1 > n.MaxPods {
 		bits |= shortPods
 	}
 	want, have, used := &s.Requests, &n.Allocatable, &n.Used
@@ -109,8 +109,8 @@ func (f NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framewo
 // Explain tells asked and free of everything that is short.
 func (NodeResourcesFit) Explain(s *framework.Shape, n *framework.Node) []timeline.Field {
 	var r timeline.Record
-	if int64(len(n.Pods))+1 > n.MaxPods {
-		r = r.With("pods", len(n.Pods)).With("max", n.MaxPods)
+	if n.Count+1 > n.MaxPods {
+		r = r.With("pods", n.Count).With("max", n.MaxPods)
 	}
 	tell := func(name string, want, have, used int64, text func(int64) string) {
 		if want > 0 && want > have-used {
