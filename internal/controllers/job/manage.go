@@ -113,4 +113,3 @@ func (w *work) createIndexes(n int) {
 	}
 	w.again(soonest)
 }
-
