@@ -19,7 +19,7 @@ type Layout struct {
 	Log    string // containerd's log
 	CNI    string // the network list
 
-	Run     string // volatile, 0700
+	Run     string // volatile, 0711
 	State   string // containerd's volatile state: bundles, mounts, network namespaces
 	Socket  string // containerd's gRPC socket
 	TTRPC   string // the shims' way back to containerd

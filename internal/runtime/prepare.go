@@ -30,6 +30,7 @@ func (r *Runtime) prepare(ctx context.Context) (config string, err error) {
 		{l.Config, 0o700},
 		{l.CNI, 0o700},
 		// Containers in user namespaces walk through these to their files; names below are not secret, listing is denied.
+		{filepath.Dir(l.Run), 0o711},
 		{l.Run, 0o711},
 		{l.State, 0o711},
 		{l.Shims, 0o700},

@@ -19,7 +19,7 @@ var ErrLocked = errors.New("another podo runs on this data directory")
 
 // lock takes the supervision. The kernel gives it back when this process ends, however it ends; containerd does not inherit it.
 func (r *Runtime) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(r.layout.Run, 0o700); err != nil {
+	if err := os.MkdirAll(r.layout.Run, 0o711); err != nil { // its parent too: see prepare
 		return nil, err
 	}
 	f, err := os.OpenFile(r.layout.Lock, os.O_CREATE|os.O_RDWR, 0o600)
