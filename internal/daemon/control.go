@@ -56,6 +56,7 @@ type control struct {
 	view       *view.View
 	identity   identity
 	verbs      *verbs.Verbs
+	board      *loop.Board
 
 	audit      *audit.Log // nil without a policy
 	authorizer *modes.Authorizer
@@ -103,7 +104,7 @@ func (s *server) buildControl() (err error) {
 	if err != nil {
 		return err
 	}
-	c.metrics = scheduler.NewMetrics()
+	c.metrics, c.board = scheduler.NewMetrics(), loop.NewBoard()
 	if c.profiles, err = s.schedulerProfiles(); err != nil {
 		return err
 	}
@@ -186,6 +187,7 @@ func (s *server) controllers() []component.Component {
 		component.Func("resource-quotas", s.controller(s.newQuotas)),
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
+	all = append(all, s.setControllers()...)
 	all = append(all, s.certificateControllers()...)
 	all = append(all, s.volumeControllers()...)
 	if !s.cfg.DisableScheduler {
@@ -201,7 +203,7 @@ func (s *server) controller(build func(context.Context, client.Client) (*loop.Lo
 		if err != nil {
 			return err
 		}
-		return c.Run(ctx, ready)
+		return s.control.board.Run(ctx, c, ready)
 	}
 }
 
@@ -281,8 +283,10 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		return err
 	}
 	metrics := prometheus.NewRegistry()
-	if err := metrics.Register(s.control.metrics); err != nil {
-		return err
+	for _, c := range []prometheus.Collector{s.control.metrics, s.control.board} {
+		if err := metrics.Register(c); err != nil {
+			return err
+		}
 	}
 	srv, err := wire.New(wire.Config{
 		Verbs: s.control.verbs, Kinds: registry.All(), Metrics: metrics,
@@ -299,6 +303,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		Handlers: append(s.discovery(),
 			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
 			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
+			wire.Handler{Path: "/debug/controllers", Handler: s.control.board},
 			shipped,
 			wire.Handler{Path: routes.Path, Handler: routes.Serve(ctx, routes.InView{View: s.control.view})},
 		),
@@ -327,13 +332,24 @@ func (s *server) checks() []wire.Check {
 	var all []wire.Check
 	for _, h := range s.health() {
 		all = append(all, wire.Check{Name: h.Name, Live: h.Name == "etcd", Check: func() error {
-			if h.State == component.Ready {
+			switch {
+			case h.State == component.Ready && h.Name == "etcd":
+				return s.storeAnswers()
+			case h.State == component.Ready:
 				return nil
 			}
 			return fmt.Errorf("%s since %s: %s", h.State, h.Since.Format(time.RFC3339), h.LastError)
 		}})
 	}
 	return all
+}
+
+// storeAnswers asks the store, which may be elsewhere, and gone while we are well.
+func (s *server) storeAnswers() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, err := s.control.store.Revision(ctx)
+	return err
 }
 
 // schedulerProfiles are those of the configured file, or upstream's default one.
