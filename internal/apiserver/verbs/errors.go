@@ -17,6 +17,9 @@ import (
 // errModified is what a writer hears whose object is no longer the stored one.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
+// errNoSpace is what a writer hears while the store is full. Upstream has no reason for it either.
+var errNoSpace = errors.New("etcdserver: mvcc: database space exceeded")
+
 // errTooLarge is what a writer hears whose object does not fit into one transaction of the store.
 var errTooLarge = errors.New("etcdserver: request is too large")
 
@@ -53,7 +56,7 @@ func storeError(err error) error {
 	case errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("request was canceled: context canceled", 0)
 	case errors.Is(err, store.ErrNoSpace):
-		return apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
+		return errNoSpace
 	case errors.Is(err, store.ErrTooLarge):
 		return errTooLarge
 	case errors.Is(err, store.ErrCompacted):

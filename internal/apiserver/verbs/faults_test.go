@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,7 +84,7 @@ func TestFullStore(t *testing.T) {
 		}
 		return mem.Fault{}
 	})
-	if err := s.tryCreate(s.ctx, "more"); !apierrors.IsInternalError(err) || err.Error() != "Internal error occurred: etcdserver: mvcc: database space exceeded" {
+	if err := s.tryCreate(s.ctx, "more"); !errors.Is(err, errNoSpace) {
 		t.Errorf("%v", err)
 	}
 	if s.get(client.ConfigMaps.At("default", "before")) == nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/store"
@@ -94,6 +96,12 @@ func NewExternal(c ExternalConfig) (*External, error) {
 // Name implements component.Component.
 func (e *External) Name() string { return "etcd" }
 
+// reconnect is how a cluster that went away is asked again: by default that would be after minutes.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
 // answerTimeout bounds the first question to the cluster.
 const answerTimeout = 10 * time.Second
 
@@ -105,6 +113,7 @@ func (e *External) Run(ctx context.Context, ready func()) error {
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 		Logger:               zapLogger(e.c.Logger, "", make(chan error, 1)),
 	})
 	if err != nil {
