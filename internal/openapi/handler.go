@@ -18,22 +18,23 @@ import (
 // encoding is a form in which a document can be asked for.
 type encoding struct {
 	accept  []string // media types, all of which mean it
-	encode  func([]byte) ([]byte, error)
+	encode  func(json []byte) ([]byte, error)
 	content string
 }
 
-func asJSON(text []byte) ([]byte, error) { return text, nil }
+// asJSON is the form in which documents are made.
+var asJSON = &encoding{accept: []string{"application/json"}, content: "application/json"}
 
 var (
-	encodings2 = []encoding{
-		{[]string{"application/json"}, asJSON, "application/json"},
+	encodings2 = []*encoding{
+		asJSON,
 		{
 			[]string{"application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"},
 			protobuf2, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 		},
 	}
-	encodings3 = []encoding{
-		{[]string{"application/json"}, asJSON, "application/json"},
+	encodings3 = []*encoding{
+		asJSON,
 		{
 			[]string{"application/com.github.proto-openapi.spec.v3.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"},
 			protobuf3, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
@@ -61,19 +62,10 @@ func protobuf3(text []byte) ([]byte, error) {
 func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); path {
 	case "/openapi/v2":
-		text, hash, err := d.V2()
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		serve(w, r, text, hash, encodings2)
+		serve(w, r, d.v2.in, encodings2)
 	case "/openapi/v3":
 		text, hash, err := d.V3Index()
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		serve(w, r, text, hash, encodings3[:1])
+		serve(w, r, func(*encoding) ([]byte, string, error) { return pack(text), hash, err }, encodings3[:1])
 	default:
 		d.serveV3(w, r, strings.TrimPrefix(path, "/openapi/v3/"))
 	}
@@ -81,12 +73,13 @@ func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serveV3 serves one group version. A URL with the right hash may be cached for good; one with a wrong hash leads to the right one.
 func (d *Docs) serveV3(w http.ResponseWriter, r *http.Request, path string) {
-	text, hash, ok, err := d.V3(path)
-	switch {
-	case !ok:
+	doc := d.v3[path]
+	if doc == nil {
 		http.NotFound(w, r)
 		return
-	case err != nil:
+	}
+	hash, err := doc.hashed()
+	if err != nil {
 		fail(w, err)
 		return
 	}
@@ -99,22 +92,30 @@ func (d *Docs) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
-	serve(w, r, text, hash, encodings3)
+	serve(w, r, doc.in, encodings3)
 }
 
 func fail(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// serve writes the document in the form that the client likes best; the hash is its entity tag in every form.
-func serve(w http.ResponseWriter, r *http.Request, text []byte, hash string, encodings []encoding) {
-	w.Header().Set("Vary", "Accept")
+// serve writes the document in the form that the client likes best; the hash is its entity tag in every form. in is what is written,
+// compressed: as it is where the client takes that.
+func serve(w http.ResponseWriter, r *http.Request, in func(*encoding) ([]byte, string, error), encodings []*encoding) {
+	w.Header().Set("Vary", "Accept, Accept-Encoding")
 	e := choose(r.Header.Get("Accept"), encodings)
 	if e == nil {
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
-	body, err := e.encode(text)
+	body, hash, err := in(e)
+	if err == nil {
+		if takesGzip(r) {
+			w.Header().Set("Content-Encoding", "gzip")
+		} else {
+			body, err = unpack(body)
+		}
+	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -124,16 +125,25 @@ func serve(w http.ResponseWriter, r *http.Request, text []byte, hash string, enc
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
+func takesGzip(r *http.Request) bool {
+	for _, part := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" {
+			return strings.TrimSpace(quality) != "q=0"
+		}
+	}
+	return false
+}
+
 // choose is the first form that the header accepts, in the header's order of liking; nil when it accepts none.
-func choose(accept string, encodings []encoding) *encoding {
+func choose(accept string, encodings []*encoding) *encoding {
 	if accept == "" {
-		return &encodings[0]
+		return encodings[0]
 	}
 	for _, c := range goautoneg.ParseAccept(accept) {
-		for i := range encodings {
-			if c.Type == "*" || c.Type == "application" && c.SubType == "*" ||
-				slices.Contains(encodings[i].accept, c.Type+"/"+c.SubType) {
-				return &encodings[i]
+		for _, e := range encodings {
+			if c.Type == "*" || c.Type == "application" && c.SubType == "*" || slices.Contains(e.accept, c.Type+"/"+c.SubType) {
+				return e
 			}
 		}
 	}

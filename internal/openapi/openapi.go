@@ -1,17 +1,21 @@
 // Package openapi is what the server publishes about its API: OpenAPI v3, one document a group version, and v2, one for all.
 //
 // The schemas of the types are generated (tools/openapigen) and carried compressed; the paths come from the table of kinds.
-// Documents are put together when somebody asks, and are held only as long as somebody reads them; what stays is their hash.
+// Documents are put together when somebody asks for the first time. What is kept of them is compressed, a tenth of their size, in those
+// forms that somebody has asked for: as most clients take it.
 package openapi
 
 import (
+	"bytes"
 	"crypto/sha512"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"weak"
 
+	"github.com/klauspost/compress/gzip"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/registry"
@@ -24,15 +28,18 @@ type Docs struct {
 
 	v2 document
 	v3 map[string]*document // by path below /openapi/v3: "api/v1"
+
+	building sync.Mutex            // one document at a time
+	schemas  weak.Pointer[schemas] // what the last one was made of: they are asked for together
 }
 
 // New makes the documents of a server of the given version ("v1.37.2") that serves the kinds.
 func New(kinds []*registry.Kind, version string) *Docs {
 	d := &Docs{version: version, kinds: kinds, v3: map[string]*document{}}
-	d.v2.build = d.buildV2
+	d.v2.build = d.making(d.buildV2)
 	core := schema.GroupVersion{Version: "v1"}
 	add := func(path string, gv schema.GroupVersion, paths func() []path3) {
-		d.v3[path] = &document{build: func() ([]byte, error) { return d.buildV3(paths(), core, gv) }}
+		d.v3[path] = &document{build: d.making(func(s *schemas) ([]byte, error) { return d.buildV3(s, paths(), core, gv) })}
 	}
 	for name, build := range roots {
 		add(name, core, build)
@@ -44,6 +51,20 @@ func New(kinds []*registry.Kind, version string) *Docs {
 		add(gvPath(gv), gv, func() []path3 { return d.gvPaths(gv) })
 	}
 	return d
+}
+
+// making makes a document of the schemas.
+func (d *Docs) making(build func(*schemas) ([]byte, error)) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		d.building.Lock()
+		defer d.building.Unlock()
+		s := d.schemas.Value()
+		if s == nil {
+			s = newSchemas()
+			d.schemas = weak.Make(s)
+		}
+		return build(s)
+	}
 }
 
 func (d *Docs) groupVersions() []schema.GroupVersion {
@@ -81,7 +102,7 @@ func (d *Docs) V3Index() (text []byte, hash string, err error) {
 	return text, hashOf(text), err
 }
 
-// V3 is the document of a path such as "api/v1" or "apis/coordination.k8s.io/v1"; ok is false when there is none.
+// V3 is the JSON of the document of a path such as "api/v1" or "apis/coordination.k8s.io/v1"; ok is false when there is none.
 func (d *Docs) V3(path string) (text []byte, hash string, ok bool, err error) {
 	doc, ok := d.v3[path]
 	if !ok {
@@ -91,47 +112,77 @@ func (d *Docs) V3(path string) (text []byte, hash string, ok bool, err error) {
 	return text, hash, true, err
 }
 
-// V2 is the document of version 2, of everything that is served.
+// V2 is the JSON of the document of version 2, of everything that is served.
 func (d *Docs) V2() (text []byte, hash string, err error) { return d.v2.get() }
 
-// document is built when asked for, and again when it has been collected meanwhile.
+// document is built when it is asked for first.
 type document struct {
 	build func() ([]byte, error)
 
-	mu   sync.Mutex
-	hash string
-	text weak.Pointer[[]byte]
+	mu    sync.Mutex
+	hash  string               // of its JSON
+	forms map[*encoding][]byte // compressed; the JSON is there when the hash is
 }
 
-func (d *document) get() ([]byte, string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if held := d.text.Value(); held != nil {
-		return *held, d.hash, nil
-	}
-	text, err := d.build()
+// get is the document in JSON.
+func (d *document) get() (text []byte, hash string, err error) {
+	packed, hash, err := d.in(asJSON)
 	if err != nil {
 		return nil, "", err
 	}
-	if d.hash == "" { // the same content every time
-		d.hash = hashOf(text)
-	}
-	held := new([]byte)
-	*held = text
-	d.text = weak.Make(held)
-	return *held, d.hash, nil
+	text, err = unpack(packed)
+	return text, hash, err
 }
 
-// hashed is the hash alone, for which the document is built at most once.
-func (d *document) hashed() (string, error) {
+// in is the document in a form, compressed.
+func (d *document) in(e *encoding) (packed []byte, hash string, err error) {
 	d.mu.Lock()
-	hash := d.hash
-	d.mu.Unlock()
-	if hash != "" {
-		return hash, nil
+	defer d.mu.Unlock()
+	if d.forms[e] != nil {
+		return d.forms[e], d.hash, nil
 	}
-	_, hash, err := d.get()
+	var text []byte
+	if json := d.forms[asJSON]; json != nil {
+		text, err = unpack(json)
+	} else {
+		text, err = d.build()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if d.forms == nil {
+		d.hash, d.forms = hashOf(text), map[*encoding][]byte{asJSON: pack(text)}
+	}
+	if e != asJSON {
+		body, err := e.encode(text)
+		if err != nil {
+			return nil, "", err
+		}
+		d.forms[e] = pack(body)
+	}
+	return d.forms[e], d.hash, nil
+}
+
+// hashed is the hash alone.
+func (d *document) hashed() (string, error) {
+	_, hash, err := d.in(asJSON)
 	return hash, err
+}
+
+func pack(text []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(text) // to memory: cannot fail
+	w.Close()
+	return bytes.Clone(b.Bytes())
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 func hashOf(text []byte) string { return fmt.Sprintf("%X", sha512.Sum512(text)) }

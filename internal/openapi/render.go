@@ -20,7 +20,7 @@ type parameter struct {
 }
 
 // parameters lists those of an operation by name.
-func (s schemas) parameters(op *operation) ([]parameter, error) {
+func (s *schemas) parameters(op *operation) ([]parameter, error) {
 	var out []parameter
 	for _, p := range op.placed {
 		out = append(out, parameter{p.name, "path", p.description, "string"})
@@ -29,34 +29,51 @@ func (s schemas) parameters(op *operation) ([]parameter, error) {
 		out = append(out, parameter{"pretty", "query", prettyDoc, "string"})
 	}
 	for _, m := range op.params {
-		raw, err := s.get(m)
+		fields, err := s.fields(m)
 		if err != nil {
 			return nil, err
 		}
-		var def struct {
-			Properties map[string]struct {
-				Type        string
-				Description string
-				Items       struct{ Type string }
-			}
-		}
-		if err := json.Unmarshal(raw, &def); err != nil {
-			return nil, err
-		}
-		for name, f := range def.Properties {
-			typ := f.Type
-			if typ == "array" {
-				typ = f.Items.Type
-			}
-			if typ == "" || name == "kind" || name == "apiVersion" || slices.Contains(op.drop, name) {
-				continue // no field that fits in a query
-			}
-			if !slices.ContainsFunc(out, func(p parameter) bool { return p.name == name && p.in == "query" }) {
-				out = append(out, parameter{name, "query", f.Description, typ})
+		for _, f := range fields {
+			same := func(p parameter) bool { return p.name == f.name && p.in == "query" }
+			if !slices.Contains(op.drop, f.name) && !slices.ContainsFunc(out, same) {
+				out = append(out, f)
 			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b parameter) int { return strings.Compare(a.name, b.name) }) // a path's before a query's
+	return out, nil
+}
+
+// fields are those of a model that fit in a query.
+func (s *schemas) fields(model string) ([]parameter, error) {
+	if known, ok := s.params[model]; ok {
+		return known, nil
+	}
+	raw, err := s.get(model)
+	if err != nil {
+		return nil, err
+	}
+	var def struct {
+		Properties map[string]struct {
+			Type        string
+			Description string
+			Items       struct{ Type string }
+		}
+	}
+	if err := json.Unmarshal(raw, &def); err != nil {
+		return nil, err
+	}
+	var out []parameter
+	for name, f := range def.Properties {
+		typ := f.Type
+		if typ == "array" {
+			typ = f.Items.Type
+		}
+		if typ != "" && name != "kind" && name != "apiVersion" {
+			out = append(out, parameter{name, "query", f.Description, typ})
+		}
+	}
+	s.params[model] = out
 	return out, nil
 }
 
@@ -71,7 +88,7 @@ type form struct {
 }
 
 // items writes paths. What all operations of a path have in common stands at the path.
-func (f *form) items(s schemas, paths []path3) (items object, models map[string]bool, err error) {
+func (f *form) items(s *schemas, paths []path3) (items object, models map[string]bool, err error) {
 	items, models = object{}, map[string]bool{}
 	for _, p := range paths {
 		item := object{}
@@ -218,8 +235,7 @@ func (d *Docs) info() object { return object{"title": "Kubernetes", "version": d
 
 // buildV3 writes a document: the paths, and the models that they use. Models that go over the wire in every group version say so
 // of the given ones only.
-func (d *Docs) buildV3(paths []path3, gvs ...schema.GroupVersion) ([]byte, error) {
-	s := schemas{}
+func (d *Docs) buildV3(s *schemas, paths []path3, gvs ...schema.GroupVersion) ([]byte, error) {
 	items, used, err := form3.items(s, paths)
 	if err != nil {
 		return nil, err
@@ -236,7 +252,7 @@ func (d *Docs) buildV3(paths []path3, gvs ...schema.GroupVersion) ([]byte, error
 	})
 }
 
-func (d *Docs) buildV2() ([]byte, error) {
+func (d *Docs) buildV2(s *schemas) ([]byte, error) {
 	paths := slices.Concat(roots["api"](), roots["apis"](), roots["version"]())
 	for _, gv := range d.groupVersions() {
 		if gv.Group != "" {
@@ -244,7 +260,6 @@ func (d *Docs) buildV2() ([]byte, error) {
 		}
 		paths = append(paths, d.gvPaths(gv)...)
 	}
-	s := schemas{}
 	items, used, err := form2.items(s, paths)
 	if err != nil {
 		return nil, err

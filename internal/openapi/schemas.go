@@ -19,13 +19,20 @@ import (
 //go:embed data/*.json.gz
 var data embed.FS
 
-// schemas decompresses those files that are needed, each once.
-type schemas map[string]map[string]json.RawMessage
+// schemas decompresses those files that are needed, each once. It is for one goroutine at a time.
+type schemas struct {
+	files  map[string]map[string]json.RawMessage // by package, by type
+	params map[string][]parameter                // what a type's fields are in a query, by type
+}
+
+func newSchemas() *schemas {
+	return &schemas{files: map[string]map[string]json.RawMessage{}, params: map[string][]parameter{}}
+}
 
 // get is a type's schema; the name says the file it is in.
-func (s schemas) get(name string) (json.RawMessage, error) {
+func (s *schemas) get(name string) (json.RawMessage, error) {
 	pkg := name[:strings.LastIndex(name, ".")]
-	if s[pkg] == nil {
+	if s.files[pkg] == nil {
 		f, err := data.Open("data/" + pkg + ".json.gz")
 		if err != nil {
 			return nil, err
@@ -39,9 +46,9 @@ func (s schemas) get(name string) (json.RawMessage, error) {
 		if err := json.NewDecoder(r).Decode(&types); err != nil {
 			return nil, fmt.Errorf("schemas of %s: %w", pkg, err)
 		}
-		s[pkg] = types
+		s.files[pkg] = types
 	}
-	raw, ok := s[pkg][name]
+	raw, ok := s.files[pkg][name]
 	if !ok {
 		return nil, fmt.Errorf("no schema of %s", name)
 	}
@@ -51,7 +58,7 @@ func (s schemas) get(name string) (json.RawMessage, error) {
 var refs = regexp.MustCompile(`"#/components/schemas/([^"]+)"`)
 
 // closure are the schemas named and those they refer to, with the kinds of the given group versions.
-func (s schemas) closure(names map[string]bool, gvs []schema.GroupVersion) (map[string]json.RawMessage, error) {
+func (s *schemas) closure(names map[string]bool, gvs []schema.GroupVersion) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	var add func(name string) error
 	add = func(name string) error {

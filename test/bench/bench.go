@@ -43,6 +43,7 @@ var groups = []struct {
 	{"probes", probes},
 	{"kill", kill},
 	{"api", api},
+	{"kubectl", kubectl},
 	{"schedule", schedule},
 }
 

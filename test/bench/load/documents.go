@@ -1,0 +1,80 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Documents reads what a client reads to learn an API, over one connection and to the last byte: discovery as one document for each of
+// the two roots, the index of OpenAPI v3 and every document in it, and OpenAPI v2. size is of all of them, unpacked.
+func (c Cluster) Documents(ctx context.Context) (took time.Duration, size int64, err error) {
+	err = c.with(func(client *Client) error {
+		// The connection is made before the time runs.
+		if _, _, err := client.document(ctx, "/version", "application/json"); err != nil {
+			return err
+		}
+		began := time.Now()
+		for _, root := range []string{"/api", "/apis"} {
+			_, n, err := client.document(ctx, root, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			if err != nil {
+				return err
+			}
+			size += n
+		}
+		body, n, err := client.document(ctx, "/openapi/v3", "application/json")
+		if err != nil {
+			return err
+		}
+		size += n
+		var index struct {
+			Paths map[string]struct {
+				ServerRelativeURL string `json:"serverRelativeURL"`
+			} `json:"paths"`
+		}
+		if err := json.Unmarshal(body, &index); err != nil {
+			return err
+		}
+		const proto = "application/com.github.proto-openapi.spec.v%d@v1.0+protobuf"
+		for _, p := range index.Paths {
+			if _, n, err = client.document(ctx, p.ServerRelativeURL, fmt.Sprintf(proto, 3)); err != nil {
+				return err
+			}
+			size += n
+		}
+		if _, n, err = client.document(ctx, "/openapi/v2", fmt.Sprintf(proto, 2)); err != nil {
+			return err
+		}
+		size += n
+		took = time.Since(began)
+		return nil
+	})
+	return took, size, err
+}
+
+func (c *Client) document(ctx context.Context, path, accept string) (body []byte, size int64, err error) {
+	host, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host.Scheme+"://"+host.Host+path, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return body, int64(len(body)), err
+}
