@@ -42,7 +42,7 @@ type api struct {
 	mu            sync.Mutex // one write of a pod after the other
 }
 
-func newAPI(b *testing.B) *api {
+func newAPI(b testing.TB) *api {
 	v, f, err := view.NewFed(view.Config{Kinds: registry.All(), Mutated: func(*registry.Kind, *view.Entry) {}})
 	if err != nil {
 		b.Fatal(err)

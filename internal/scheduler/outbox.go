@@ -265,7 +265,7 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 		return
 	}
 	if r.tries == 0 && r.reason != "" {
-		o.config.Events.Event(r.pod, v1.EventTypeWarning, "FailedScheduling", r.message)
+		o.config.Events.Event(r.pod, v1.EventTypeWarning, "FailedScheduling", shortened(r.message))
 	}
 	_, err := o.config.Client.Mutate(ctx, client.Pods.At(r.pod.Namespace, r.pod.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
 		pod := obj.(*v1.Pod)
@@ -289,6 +289,17 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 	if r.tries++; r.tries < maxTries {
 		time.AfterFunc(retryReport, func() { o.retry(r) })
 	}
+}
+
+// maxNote bounds the text of an event, as upstream's does.
+const maxNote = 1024
+
+func shortened(text string) string {
+	const rest = " ..."
+	if len(text) <= maxNote {
+		return text
+	}
+	return text[:maxNote-len(rest)] + rest
 }
 
 const (

@@ -60,6 +60,9 @@ func (t *Tally) On(n *Node) int64 {
 	return 0
 }
 
+// Counts tells whether a pod is counted.
+func (t *Tally) Counts(p *Pod) bool { return t.of(p) != 0 }
+
 // Distinct is in how many domains the nodes are for which left is not true. Those without the label are in one, as if its value were "".
 func (t *Tally) Distinct(nodes []*Node, left []bool) (count int) {
 	t.looks++

@@ -77,6 +77,9 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 		}
 		g.count++
 		if !r.Unresolvable {
+			if d.resolvable == nil {
+				d.resolvable = make([]*framework.Node, 0, len(c.Nodes))
+			}
 			d.resolvable = append(d.resolvable, n)
 		}
 	}

@@ -29,7 +29,7 @@ func (InterPodAffinity) Name() string { return interPodName }
 
 // Relate finds the pod's terms and those of others that mean it.
 func (a InterPodAffinity) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
-	out, r := &kinship{}, pod.Shape.Relations
+	out, r := &kinship{cluster: c}, pod.Shape.Relations
 	if pod.Object != nil {
 		theirs := !a.OwnPreferencesOnly || r != nil && len(r.Preferred) > 0
 		for h := range c.Holders(pod.Object) {
@@ -81,6 +81,7 @@ func (t *tallied) in(n *framework.Node) int64 {
 }
 
 type kinship struct {
+	cluster     *framework.Cluster
 	with, apart []tallied // the pod's own
 	against     []tallied // others'
 	prefer      []tallied // both
@@ -117,7 +118,7 @@ func (k *kinship) Filter(n *framework.Node) *framework.Rejection {
 	return nil
 }
 
-// Explain names the label by which it was decided.
+// Explain names the label by which it was decided, and one of the pods that keep the pod away.
 func (k *kinship) Explain(n *framework.Node) []timeline.Field {
 	var r timeline.Record
 	for i := range k.with {
@@ -128,11 +129,29 @@ func (k *kinship) Explain(n *framework.Node) []timeline.Field {
 	for _, list := range [][]tallied{k.apart, k.against} {
 		for i := range list {
 			if count := list[i].in(n); count > 0 {
-				return r.With("by", list[i].term.TopologyKey).With("there", count).Fields
+				return r.With("by", list[i].term.TopologyKey).With("there", count).With("pod", k.keeps(&list[i], n)).Fields
 			}
 		}
 	}
 	return nil
+}
+
+// keeps names a pod that a tally counts in the domain of a node; the first one by name of the first node that has one.
+func (k *kinship) keeps(t *tallied, n *framework.Node) string {
+	domain := n.Object.Labels[t.term.TopologyKey]
+	for _, on := range append([]*framework.Node{n}, k.cluster.Nodes...) {
+		if t.tally.On(on) == 0 || on.Object.Labels[t.term.TopologyKey] != domain {
+			continue
+		}
+		name := ""
+		for _, p := range on.Pods {
+			if full := p.Object.Namespace + "/" + p.Object.Name; t.tally.Counts(p) && (name == "" || full < name) {
+				name = full
+			}
+		}
+		return name
+	}
+	return ""
 }
 
 // Score adds up the weights of what is in the node's domains.

@@ -210,3 +210,15 @@ func TestNoPodIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A clock that jumps back strands nobody: an idle scheduler does not wait for a back-off, and a pod that something helped goes at once.
+func TestClockJumpsBack(t *testing.T) {
+	q, shape := newQueue()
+	q.Set(pod("a", 0), shape, start)
+	q.Rejected(q.Pop(start), start)
+	before := start.Add(-24 * time.Hour)
+	q.Wake("something", func(*framework.Shape) func(*queue.Item) bool { return func(*queue.Item) bool { return true } }, before)
+	if q.Pop(before) == nil {
+		t.Error("the pod waits for a time that has been")
+	}
+}

@@ -1,0 +1,143 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler"
+	"podo.dev/podo/internal/scheduler/shapes"
+	"podo.dev/podo/internal/timeline"
+)
+
+// watched counts what a scheduler does about many pods.
+type watched struct {
+	*api
+	attempts, events, writes int
+	messages                 map[string]bool
+}
+
+func (w *watched) Event(_ runtime.Object, _, _, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events++
+	w.messages[message] = true
+}
+func (w *watched) Eventf(runtime.Object, string, string, string, ...any) {}
+func (w *watched) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
+}
+
+func (w *watched) Mutate(ctx context.Context, ref client.Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error) {
+	return w.api.Mutate(ctx, ref, func(o runtime.Object) (bool, error) {
+		changed, err := change(o)
+		if changed {
+			w.writes++ // under api's lock
+		}
+		return changed, err
+	})
+}
+
+// Ten thousand pods that go nowhere are tried once each, say why in one text, and cost nothing from then on: neither heartbeats nor changes
+// of nodes that do not help them wake any. What helps some wakes them, and they go.
+func TestTenThousandUnschedulable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const count = 10_000
+		w := &watched{api: newAPI(t), messages: map[string]bool{}}
+		for i := range 10 {
+			w.put(nodeKind, shapes.Node(i, nil))
+		}
+		for i := range count {
+			p := shapes.Pod(fmt.Sprint("p-", i), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} })
+			p.Namespace = "ns"
+			w.put(podKind, p)
+		}
+		sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: w, Seed: 1, Append: func(r timeline.Record) {
+			if r.Stage == timeline.Attempt {
+				w.mu.Lock()
+				w.attempts++
+				w.mu.Unlock()
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- sched.Run(ctx, func() {}) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		for i := range 20 { // heartbeats, and a cordon that helps nobody
+			time.Sleep(10 * time.Second)
+			n := shapes.Node(i%10, nil)
+			n.Spec.Unschedulable = i%2 == 0
+			n.Status.Conditions[0].LastHeartbeatTime.Time = time.Now()
+			w.put(nodeKind, n)
+			synctest.Wait()
+		}
+		if w.attempts != count || w.events != count || w.writes != count || len(w.messages) != 1 {
+			t.Errorf("%d attempts, %d events of %d texts, %d writes; each pod has one", w.attempts, w.events, len(w.messages), w.writes)
+		}
+		w.left.Store(110)
+		w.put(nodeKind, shapes.Node(0, map[string]string{"disk": "fast"}))
+		<-w.done
+	})
+}
+
+// A node that vanishes between the decision and the bind: the pod is bound to what is not there any more, or not at all, as the API says; the
+// room is nobody's twice, and everybody else goes elsewhere.
+func TestNodeVanishesBeforeTheBind(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		t.Run(fmt.Sprint("refused=", refused), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.node(node("node-a", "4"))
+				first := true
+				w.client.bind = func(ctx context.Context, b *v1.Binding) error {
+					if first {
+						first = false
+						if err := w.admin.Delete(ctx, client.Nodes.At("", "node-a"), metav1.DeleteOptions{}); err != nil {
+							t.Error(err)
+						}
+						if refused {
+							return errors.New("no such node")
+						}
+					}
+					return w.client.Client.Bind(ctx, b)
+				}
+				w.start()
+				w.create(pod("p", "3"))
+				synctest.Wait()
+				w.node(node("node-b", "4"))
+				w.create(pod("q", "3"))
+				time.Sleep(time.Minute)
+				if refused { // both want node-b, which has room for one
+					on := 0
+					for _, name := range []string{"p", "q"} {
+						if w.pod(name).Spec.NodeName == "node-b" {
+							on++
+						}
+					}
+					if on != 1 {
+						t.Errorf("%d pods are on node-b", on)
+					}
+					return
+				}
+				w.on("p", "node-a")
+				w.on("q", "node-b")
+			})
+		})
+	}
+}
