@@ -48,7 +48,7 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 func ValidateAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
 	var e check.Errors
 	e.Add(ValidateAttachment(a))
-	e.Add(apivalidation.ValidateImmutableField(a.Spec, old.Spec, specPath))
+	immutable(&e, specPath, a.Spec, old.Spec)
 	return e.List()
 }
 

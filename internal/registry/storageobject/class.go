@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -74,11 +75,18 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	var e check.Errors
 	e.Add(ValidateClass(c))
-	e.Add(apivalidation.ValidateImmutableField(c.Parameters, old.Parameters, field.NewPath("parameters")))
-	e.Add(apivalidation.ValidateImmutableField(c.Provisioner, old.Provisioner, field.NewPath("provisioner")))
-	e.Add(apivalidation.ValidateImmutableField(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy")))
-	e.Add(apivalidation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode")))
+	immutable(&e, field.NewPath("parameters"), c.Parameters, old.Parameters)
+	immutable(&e, field.NewPath("provisioner"), c.Provisioner, old.Provisioner)
+	immutable(&e, field.NewPath("reclaimPolicy"), c.ReclaimPolicy, old.ReclaimPolicy)
+	immutable(&e, field.NewPath("volumeBindingMode"), c.VolumeBindingMode, old.VolumeBindingMode)
 	return e.List()
+}
+
+// immutable is apivalidation.ValidateImmutableField of a field whose rules upstream generates: the value is not told.
+func immutable(e *check.Errors, p *field.Path, value, old any) {
+	if !equality.Semantic.DeepEqual(value, old) {
+		e.Invalid(p, nil, apivalidation.FieldImmutableErrorMsg)
+	}
 }
 
 func provisioner(e *check.Errors, p *field.Path, name string) {

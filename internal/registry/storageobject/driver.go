@@ -159,7 +159,9 @@ func ValidateNodeUpdate(s, old *storagev1.CSINodeSpec) field.ErrorList {
 		for _, is := range s.Drivers {
 			if was.Name == is.Name {
 				was.Allocatable, is.Allocatable = nil, nil
-				e.Add(apivalidation.ValidateImmutableField(&is, &was, specPath.Child("drivers")))
+				if !equality.Semantic.DeepEqual(is, was) {
+					e.Invalid(specPath.Child("drivers"), is, apivalidation.FieldImmutableErrorMsg)
+				}
 			}
 		}
 	}
