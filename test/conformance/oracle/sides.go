@@ -51,7 +51,8 @@ func (k Kind) requestContext(subresource string, name string, w *recorder) conte
 func (k Kind) internal(obj runtime.Object) runtime.Object {
 	obj = obj.DeepCopyObject()
 	legacyscheme.Scheme.Default(obj)
-	out, err := legacyscheme.Scheme.ConvertToVersion(obj, runtime.InternalGroupVersioner)
+	// As upstream's decoder does: what the defaults let two fields share, they go on sharing.
+	out, err := legacyscheme.Scheme.UnsafeConvertToVersion(obj, runtime.InternalGroupVersioner)
 	if err != nil {
 		panic(err)
 	}
