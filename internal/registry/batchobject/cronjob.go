@@ -56,14 +56,15 @@ func ValidateCronJob(c, old *batchv1.CronJob) field.ErrorList {
 	if old == nil && len(c.Name) > longestCronJob {
 		e.Invalid(metaPath.Child("name"), c.Name, fmt.Sprintf("must be no more than %d characters", longestCronJob))
 	}
+	if c.Spec.Schedule == "" { // upstream's last finding
+		e.Required(specPath.Child("schedule"), "")
+	}
 	return e.List()
 }
 
 func cronSpec(e *check.Errors, s, old *batchv1.CronJobSpec) {
-	if p := specPath.Child("schedule"); s.Schedule == "" {
-		e.Required(p, "")
-	} else {
-		schedule(e, s, old != nil && strings.Contains(old.Schedule, "TZ"), p)
+	if s.Schedule != "" {
+		schedule(e, s, old != nil && strings.Contains(old.Schedule, "TZ"), specPath.Child("schedule"))
 	}
 	if n := s.StartingDeadlineSeconds; n != nil {
 		e.NonNegative(specPath.Child("startingDeadlineSeconds"), *n)

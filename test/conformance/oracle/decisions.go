@@ -17,6 +17,8 @@ var decisions = []struct{ contains, reason string }{
 	{"csistoragecapacities.storage.k8s.io/ | warnings | upstream: nodeTopology.matchLabels", "the same, of patches"},
 	{" | upstream: runtime error: hash of unhashable type", "upstream's library of patches panics; the patch is refused"},
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
+	{"jobs.batch | panic | upstream: runtime error: invalid memory address", "upstream's rules of success policies take completions for granted; podo says that they are missing"},
+	{"update cronjobs.batch/status | metadata.finalizers", "upstream judges nothing of a report on a CronJob, whatever else it changes"},
 	{" pods | refusal | upstream: error matching scopes of quota ", "a quota that selects by a value which no label can have selects nothing; upstream answers every pod with an internal error"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
 	{"openapi | v2 /apis/certificates.k8s.io/v1beta1/", "the published document is of a server with every API on; this version is off by default"},

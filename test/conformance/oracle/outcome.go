@@ -58,6 +58,14 @@ func guarded(f func() Outcome) (o Outcome) {
 	return f()
 }
 
+// panicked is what a side that panicked said.
+func (o Outcome) panicked() string {
+	if len(o.Causes) == 1 && o.Causes[0].Type == "Panic" {
+		return o.Causes[0].Message
+	}
+	return ""
+}
+
 // Difference is one thing on which the sides disagree.
 type Difference struct {
 	Where          string // a field's path, or "warnings", "order"
@@ -66,6 +74,9 @@ type Difference struct {
 
 // compare lists the differences of two outcomes, refusals first. Objects count only where both sides accept.
 func compare(upstream, podo Outcome) []Difference {
+	if u, p := upstream.panicked(), podo.panicked(); u != "" && p == "" || u == "" && p != "" {
+		return []Difference{{Where: "panic", Upstream: u, Podo: p}} // whatever the other one says has no counterpart
+	}
 	out := compareCauses(upstream.Causes, podo.Causes)
 	if upstream.Object == nil || podo.Object == nil {
 		return out
