@@ -59,7 +59,7 @@ func (k *run) buildServer() error {
 			Off: !*c.EnableDebuggingHandlers, NoLogs: !*c.EnableSystemLogHandler, NoProfiling: !*c.EnableProfilingHandler,
 			NoVerbosity: !*c.EnableDebugFlagsHandler, SetVerbosity: k.c.SetVerbosity,
 		},
-		Metrics: k.metrics(),
+		Metrics: append(k.metrics(), usage.Claims(k.kubelet.Pods)),
 		Extra: map[string]http.Handler{
 			"/stats/summary":    http.HandlerFunc(usage.ServeSummary),
 			"/metrics/resource": usage.Resource(),
