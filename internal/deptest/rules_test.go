@@ -32,7 +32,7 @@ var adapters = []string{
 }
 
 // leaves are pure and shared by all.
-var leaves = []string{"internal/podlife", "internal/registry", "internal/timeline", "internal/explain", "internal/quota", "internal/budget"}
+var leaves = []string{"internal/podlife", "internal/registry", "internal/timeline", "internal/explain", "internal/quota", "internal/localclass", "internal/budget"}
 
 // roots put everything together.
 var roots = []string{"internal/daemon", "internal/sim"}

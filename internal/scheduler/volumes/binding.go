@@ -255,7 +255,8 @@ func limitOf(c *storagev1.CSIStorageCapacity) *resource.Quantity {
 	return c.Capacity
 }
 
-// Score prefers nodes whose volumes fit closely, and, where volumes are to be made, those with room. Shares of classes count alike.
+// Score turns the share of its volumes that a pod would use, or, where all are to be made, of the room for them, into points. Classes count
+// alike.
 func (x *binding) Score(nodes []*framework.Node, scores []int64) bool {
 	some := false
 	for i, n := range nodes {
