@@ -188,6 +188,7 @@ func (s *server) controllers() []component.Component {
 		component.Func("cluster-role-aggregation", s.controller(s.newClusterRoles)),
 	}
 	all = append(all, s.setControllers()...)
+	all = append(all, s.batchControllers()...)
 	all = append(all, s.certificateControllers()...)
 	all = append(all, s.volumeControllers()...)
 	if !s.cfg.DisableScheduler {

@@ -55,6 +55,7 @@ func jobKind() *Kind {
 			},
 		},
 		Dependents: OrphanDependents,
+		Indexes:    map[string]func(obj runtime.Object) []string{ControllerIndex: controlledBy},
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(metaFields(obj), "status.successful", strconv.Itoa(int(of(obj).Status.Succeeded)))
 		},

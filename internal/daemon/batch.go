@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"context"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/events"
+	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/cronjob"
+	"podo.dev/podo/internal/controllers/job"
+	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/ttlafterfinished"
+)
+
+// batchControllers run work that ends.
+func (s *server) batchControllers() []component.Component {
+	return []component.Component{
+		component.Func("jobs", s.controller(s.newJobs)),
+		component.Func("job-orphans", s.controller(s.newJobOrphans)),
+		component.Func("cronjobs", s.controller(s.newCronJobs)),
+		component.Func("ttl-after-finished", s.controller(s.newTTLAfterFinished)),
+	}
+}
+
+func (s *server) newJobs(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return job.New(job.Config{View: s.control.view, Client: c, Events: events.New(ctx, c, "job-controller", "", s.log), Logger: s.log})
+}
+
+func (s *server) newJobOrphans(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return job.NewOrphans(job.Config{View: s.control.view, Client: c, Logger: s.log})
+}
+
+func (s *server) newCronJobs(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return cronjob.New(cronjob.Config{View: s.control.view, Client: c, Events: events.New(ctx, c, "cronjob-controller", "", s.log), Logger: s.log})
+}
+
+func (s *server) newTTLAfterFinished(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return ttlafterfinished.New(s.control.view, c, s.log)
+}
