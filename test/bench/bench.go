@@ -45,6 +45,7 @@ var groups = []struct {
 	{"api", api},
 	{"kubectl", kubectl},
 	{"schedule", schedule},
+	{"shapes", shaped},
 }
 
 func groupNames() string {

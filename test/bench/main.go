@@ -40,6 +40,7 @@ type options struct {
 	waiting   int
 
 	only   *regexp.Regexp
+	shape  *regexp.Regexp
 	report string
 }
 
@@ -80,6 +81,7 @@ func flags() *options {
 	flag.Var(&o.nodes, "nodes", "how many nodes are scheduled on")
 	flag.IntVar(&o.waiting, "waiting", 5000, "pods that wait for the scheduler")
 	flag.Func("only", "measure only groups that match this regular expression: "+groupNames(), pattern(&o.only))
+	flag.Func("shape", "of the scheduler's loads only those that match", pattern(&o.shape))
 	flag.StringVar(&o.report, "report", "", "also write the figures as JSON to this file")
 	flag.Parse()
 	if o.batchRuns == 0 {

@@ -55,7 +55,7 @@ func (b *bench) bind(ctx context.Context, t *target, nodes int) (bound load.Boun
 	}
 	resumed := make(chan error, 1)
 	go func() { resumed <- resume(ctx) }()
-	bound, err = t.Binding(ctx, b.waiting)
+	bound, err = t.Binding(ctx, "waiting-", b.waiting)
 	if err := errors.Join(err, <-resumed); err != nil {
 		return bound, err
 	}

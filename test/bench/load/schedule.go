@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -101,8 +102,8 @@ type Bound struct {
 	Counted   int // pods bound between the two looks
 }
 
-// Binding watches until n pods are bound. The API may be restarting until the first is.
-func (c Cluster) Binding(ctx context.Context, n int) (Bound, error) {
+// Binding watches until n pods are bound whose names begin with prefix. The API may be restarting until the first is.
+func (c Cluster) Binding(ctx context.Context, prefix string, n int) (Bound, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	client, err := c.Dial()
@@ -111,7 +112,7 @@ func (c Cluster) Binding(ctx context.Context, n int) (Bound, error) {
 	}
 	defer client.Close()
 	for {
-		look := binding{n: n, bound: map[string]bool{}}
+		look := binding{n: n, prefix: prefix, bound: map[string]bool{}}
 		err := look.run(ctx, client)
 		switch {
 		case err == nil:
@@ -128,6 +129,7 @@ func (c Cluster) Binding(ctx context.Context, n int) (Bound, error) {
 // binding is one list and watch.
 type binding struct {
 	n      int
+	prefix string
 	bound  map[string]bool
 	before int       // bound at the first look that saw any
 	first  time.Time // not after that look
@@ -167,7 +169,7 @@ func (b *binding) run(ctx context.Context, client *Client) error {
 }
 
 func (b *binding) see(pod *v1.Pod) {
-	if pod.Spec.NodeName != "" {
+	if pod.Spec.NodeName != "" && strings.HasPrefix(pod.Name, b.prefix) {
 		b.bound[pod.Name] = true
 	}
 }
