@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"podo.dev/podo/internal/host/dump"
 )
 
 // minFree is the disk space below which a first start is refused: programs, the store and a few images.
@@ -98,7 +99,7 @@ func checkSpace(dataDir string) error {
 
 // checkAddresses refuses pod ranges that an interface of this machine, other than our bridge, already has.
 func checkAddresses(pods []netip.Prefix, bridge string) error {
-	links, err := whole(netlink.LinkList)
+	links, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func checkAddresses(pods []netip.Prefix, bridge string) error {
 		if l.Attrs().Name == bridge {
 			continue
 		}
-		addrs, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		addrs, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
 		if err != nil {
 			continue // it went away
 		}
@@ -126,16 +127,6 @@ func checkAddresses(pods []netip.Prefix, bridge string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// whole asks the kernel for a list again when what is listed changed meanwhile. On a machine where that never ends, what was had counts.
-func whole[T any](list func() ([]T, error)) (out []T, err error) {
-	for range 10 {
-		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return out, err
-		}
-	}
-	return out, nil
 }
 
 // hasSysResource tells whether this process may lower OOM scores, which runc does for containers.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"podo.dev/podo/internal/host/dump"
 )
 
 // prepare puts everything in place that containerd needs and returns the configuration to start it with. It is safe to repeat, also
@@ -139,7 +140,7 @@ func ensureBridge(name, id string, mtu int) error {
 
 // routeMTU is the MTU of the way out, which pods must not exceed; 0 when there is no default route.
 func routeMTU() int {
-	routes, err := whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
+	routes, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return 0
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"podo.dev/podo/internal/host/dump"
 	"podo.dev/podo/internal/pki"
 )
 
@@ -248,7 +249,7 @@ func hostChanges() (changed chan struct{}, stop func(), err error) {
 
 // hostLinks are the devices that are up, with their networks.
 func hostLinks(ignore string) (all []Link, err error) {
-	links, err := netlink.LinkList()
+	links, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing network devices: %w", err)
 	}
@@ -257,7 +258,10 @@ func hostLinks(ignore string) (all []Link, err error) {
 		if a.Flags&net.FlagUp == 0 || a.Flags&net.FlagLoopback != 0 || a.Name == ignore {
 			continue
 		}
-		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		addrs, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) {
+			continue // it has gone meanwhile
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listing the addresses of %s: %w", a.Name, err)
 		}
@@ -277,7 +281,9 @@ func hostRoutes(ours []netip.Prefix) (all []Route, err error) {
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	list, err := dump.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}

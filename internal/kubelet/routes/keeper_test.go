@@ -1,0 +1,172 @@
+//go:build e2e
+
+package routes
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// inNamespace runs f in a network namespace of its own, with a link "wire" that has the address 198.18.7.1/24.
+func inNamespace(t *testing.T, f func(ns netns.NsHandle)) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never given back: the thread ends with the goroutine
+		ns, err := netns.New()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer ns.Close()
+		wire := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "wire"}, PeerName: "far"}
+		addr, err := netlink.ParseAddr("198.18.7.1/24")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, step := range []func() error{
+			func() error { return netlink.LinkAdd(wire) },
+			func() error { return netlink.AddrAdd(wire, addr) },
+			func() error { return netlink.LinkSetUp(wire) },
+			func() error {
+				far, err := netlink.LinkByName("far")
+				if err != nil {
+					return err
+				}
+				return netlink.LinkSetUp(far)
+			},
+		} {
+			if err := step(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		f(ns)
+	}()
+	<-done
+}
+
+type noSource struct{}
+
+func (noSource) Nodes() ([]Node, bool)    { return nil, false }
+func (noSource) Changed() <-chan struct{} { return nil }
+
+func table(t *testing.T) []string {
+	t.Helper()
+	list, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		t.Error(err)
+	}
+	var out []string
+	for _, r := range list {
+		if r.Dst != nil && r.Gw != nil {
+			out = append(out, fmt.Sprintf("%s via %s proto %d", r.Dst, r.Gw, r.Protocol))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The kernel's table follows the nodes: routes come, move and go, somebody else's stay, and Remove takes away what was made.
+func TestRoutesInTheKernel(t *testing.T) {
+	inNamespace(t, func(netns.NsHandle) {
+		prefix := netip.MustParsePrefix
+		node := func(name, ip, pods string) Node {
+			return Node{Name: name, IP: netip.MustParseAddr(ip), Pods: []netip.Prefix{prefix(pods)}}
+		}
+		self, file := node("self", "198.18.7.1", "10.7.0.0/24"), filepath.Join(t.TempDir(), "routes.json")
+		far := ""
+		k, err := New(Config{Source: noSource{}, Node: "self", File: file, Far: func(n, _ string) { far += n }, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		foreign := Route{To: prefix("10.9.0.0/24"), Via: netip.MustParseAddr("198.18.7.9")}
+		if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(foreign.To), Gw: foreign.Via.AsSlice()}); err != nil {
+			t.Error(err)
+		}
+		const theirs = "10.9.0.0/24 via 198.18.7.9 proto 3"
+		for _, step := range []struct {
+			nodes []Node
+			want  []string
+		}{
+			{[]Node{self, node("a", "198.18.7.2", "10.7.1.0/24")}, []string{"10.7.1.0/24 via 198.18.7.2 proto 112", theirs}},
+			{[]Node{self, node("a", "198.18.7.2", "10.7.1.0/24")}, []string{"10.7.1.0/24 via 198.18.7.2 proto 112", theirs}},
+			{
+				[]Node{self, node("a", "198.18.7.3", "10.7.1.0/24"), node("b", "198.18.7.4", "10.7.2.0/24"), node("c", "192.0.2.1", "10.7.3.0/24")},
+				[]string{"10.7.1.0/24 via 198.18.7.3 proto 112", "10.7.2.0/24 via 198.18.7.4 proto 112", theirs},
+			},
+			{[]Node{self, node("b", "198.18.7.4", "10.7.2.0/24")}, []string{"10.7.2.0/24 via 198.18.7.4 proto 112", theirs}},
+		} {
+			if err := k.keep(context.Background(), step.nodes); err != nil {
+				t.Error(err)
+			}
+			if got := table(t); !slices.Equal(got, step.want) {
+				t.Errorf("%v, want %v", got, step.want)
+			}
+		}
+		if far != "c" {
+			t.Errorf("told of %q, want c, once", far)
+		}
+		if err := Remove(file); err != nil {
+			t.Error(err)
+		}
+		if got := table(t); !slices.Equal(got, []string{theirs}) {
+			t.Errorf("after Remove: %v", got)
+		}
+	})
+}
+
+// Devices that come and go while they are listed, as those of pods do, are no error.
+func TestListedWhileTheyChange(t *testing.T) {
+	inNamespace(t, func(ns netns.NsHandle) {
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		wg.Go(func() {
+			runtime.LockOSThread()
+			if err := netns.Set(ns); err != nil {
+				t.Error(err)
+				return
+			}
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				v := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprint("v", i)}, PeerName: fmt.Sprint("w", i)}
+				if err := netlink.LinkAdd(v); err != nil {
+					t.Error(err)
+					return
+				}
+				_ = netlink.LinkSetUp(v)
+				_ = netlink.LinkDel(v)
+			}
+		})
+		for range 300 {
+			links, err := hostLinks("")
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			if !slices.ContainsFunc(links, func(l Link) bool { return l.Name == "wire" && len(l.Nets) > 0 }) {
+				t.Errorf("%v: wire is missing", links)
+				break
+			}
+		}
+		close(stop)
+		wg.Wait()
+	})
+}
