@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,5 +110,26 @@ func TestWhereKubectlFindsNoCluster(t *testing.T) {
 		if got := namesCluster(strings.Fields(args)); got != want {
 			t.Errorf("namesCluster(%q) = %t", args, got)
 		}
+	}
+}
+
+// A start shows what took time or has something to say, and counts the rest.
+func TestFollowBoot(t *testing.T) {
+	var out strings.Builder
+	stages := strings.NewReader(`{"stage":"etcd","took":300000000,"at":300000000}
+{"stage":"namespaces","took":1000,"at":300001000}
+{"stage":"root-ca","took":1000,"at":300002000}
+{"stage":"ca","took":1000,"at":300003000,"note":"made anew"}
+{"stage":"ready","at":400000000}
+`)
+	if err := followBoot(&out, stages); err != nil {
+		t.Fatal(err)
+	}
+	want := "    0.30s  etcd                     300 ms  \n    0.30s  ca                         0 ms  made anew\n  and 2 more parts that took no time\nReady after 0.40s.\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	if err := followBoot(io.Discard, strings.NewReader(`{"stage":"etcd","err":"its disk is full"}`)); err == nil || err.Error() != "its disk is full" {
+		t.Errorf("a failure is told as %v", err)
 	}
 }

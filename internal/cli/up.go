@@ -146,9 +146,13 @@ func startVerb(verb string, flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process
 	return cmd.Process, r, nil
 }
 
-// followBoot prints the stages until "ready".
+// worthALine is how long a stage takes that is shown.
+const worthALine = 5 * time.Millisecond
+
+// followBoot prints the stages until "ready"; those that took no time are only counted.
 func followBoot(out io.Writer, stages io.Reader) error {
 	lines := bufio.NewScanner(stages)
+	quick := 0
 	for lines.Scan() {
 		var s daemon.BootStage
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
@@ -158,8 +162,13 @@ func followBoot(out io.Writer, stages io.Reader) error {
 			return errors.New(s.Err)
 		}
 		if s.Stage == daemon.StageReady {
+			fmt.Fprintf(out, "  and %d more parts that took no time\n", quick)
 			fmt.Fprintf(out, "Ready after %.2fs.\n", s.At.Seconds())
 			return nil
+		}
+		if s.Took < worthALine && s.Note == "" {
+			quick++
+			continue
 		}
 		fmt.Fprintf(out, "  %6.2fs  %-22s %5d ms  %s\n", s.At.Seconds(), s.Stage, s.Took.Milliseconds(), s.Note)
 	}
