@@ -87,6 +87,10 @@ func advice(words string, f Facts) string {
 	add("node affinity/selector", "label a node so that the pod's node selector or affinity matches")
 	add("were unschedulable", "uncordon the node: `podo kubectl uncordon NODE`")
 	add("free ports", "the host port is taken: choose another one, or end the pod that has it")
+	add("pod anti-affinity rules", "the pod that is named, or another one of the same kind, has to go, or its anti-affinity to be preferred instead of required")
+	add("existing pods anti-affinity", "the anti-affinity of the pod that is named keeps this one away")
+	add("pod affinity rules", "start a pod that it wants to be with, in a domain with room")
+	add("topology spread constraints", "raise maxSkew, or add room in the domains that have least")
 	add("no nodes available", "no node has registered: see `podo status`")
 	add("no node at all", "no node has registered: see `podo status`")
 	if len(out) == 0 {

@@ -49,6 +49,11 @@ type Filter interface {
 	Explain(s *Shape, n *Node) []timeline.Field
 }
 
+// Nearing is a Filter that knows which of two nodes that it rejected is nearer to taking the pod: that one is the example for the others.
+type Nearing interface {
+	Nearer(s *Shape, a, b *Node) bool
+}
+
 // Score ranks a node that passed: Raw per node, then Normalize over all of them into 0..100, then times its weight. A Static score
 // depends on the node's object only, another one on its pods too. Skip tells that the shape has no use for it; Absolute that raw scores are
 // 0..100 already, and Normalize does nothing.

@@ -40,7 +40,8 @@ func (n *Node) Lift(pod *Pod) {
 	n.account(pod, -1)
 }
 
-// Weigh does what Put (1) and Lift (-1) do as far as resources and ports go: n.Pods, and who is related to whom, stay as they are.
+// Weigh does what Put (1) and Lift (-1) do as far as resources go, for a pod without ports: n.Pods, and who is related to whom, stay as they
+// are.
 func (n *Node) Weigh(pod *Pod, sign int64) { n.weigh(pod, sign) }
 
 // Put is described at Lift; it also adds a pod that was not there.

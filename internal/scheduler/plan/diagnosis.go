@@ -28,7 +28,7 @@ type Reason struct {
 	Plugin  string
 	Text    string
 	Count   int              // nodes
-	Example string           // one of them
+	Example string           // one of them, that which is nearest to taking the pod where a plug-in can tell
 	Numbers []timeline.Field // what decided there
 }
 
@@ -43,8 +43,9 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 		wanted[n] = true
 	}
 	type group struct {
-		count int
-		first *framework.Node
+		count   int
+		example *framework.Node
+		nearing framework.Nearing // nil: one is as good as another
 	}
 	groups := map[*framework.Rejection]*group{}
 	var last *framework.Rejection // mostly the same as before
@@ -69,13 +70,15 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 		}
 		if r != last {
 			if g = groups[r]; g == nil {
-				g = &group{first: n}
+				g = &group{example: n, nearing: p.nearing(r.Plugin)}
 				groups[r] = g
 				d.rejected = append(d.rejected, r)
 			}
 			last = r
 		}
-		g.count++
+		if g.count++; g.nearing != nil && g.nearing.Nearer(shape, n, g.example) {
+			g.example = n
+		}
 		if !r.Unresolvable {
 			if d.resolvable == nil {
 				d.resolvable = make([]*framework.Node, 0, len(c.Nodes))
@@ -85,15 +88,24 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 	}
 	for _, r := range d.rejected {
 		g := groups[r]
-		d.fold(r, g.count, g.first.Name, func() []timeline.Field {
+		d.fold(r, g.count, g.example.Name, func() []timeline.Field {
 			if r == elsewhere {
 				return nil
 			}
-			return p.explain(r, pod, g.first)
+			return p.explain(r, pod, g.example)
 		})
 	}
 	sort.Slice(d.Reasons, func(i, j int) bool { return d.Reasons[i].words() < d.Reasons[j].words() })
 	return d
+}
+
+func (p *Planner) nearing(plugin string) framework.Nearing {
+	for _, f := range p.set.Filters {
+		if n, ok := f.(framework.Nearing); ok && f.Name() == plugin {
+			return n
+		}
+	}
+	return nil
 }
 
 // notNamed rejects the nodes that plug-ins left out before anything was looked at.

@@ -383,9 +383,9 @@ func (p *Planner) release(n *framework.Node, held []*framework.Pod) {
 	}
 }
 
-// put and lift are the node's; where no relation looks, what a pod takes of the node is all that counts.
+// put and lift are the node's; where no relation looks, and no port is handed over, what a pod takes of the node is all that counts.
 func (p *Planner) put(n *framework.Node, pod *framework.Pod) {
-	if p.bound {
+	if p.bound || len(pod.Shape.Ports) > 0 {
 		n.Put(pod)
 	} else {
 		n.Weigh(pod, 1)
@@ -393,7 +393,7 @@ func (p *Planner) put(n *framework.Node, pod *framework.Pod) {
 }
 
 func (p *Planner) lift(n *framework.Node, pod *framework.Pod) {
-	if p.bound {
+	if p.bound || len(pod.Shape.Ports) > 0 {
 		n.Lift(pod)
 	} else {
 		n.Weigh(pod, -1)

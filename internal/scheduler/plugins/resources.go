@@ -106,6 +106,29 @@ func (f NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framewo
 	return nil
 }
 
+// Nearer tells whether a lacks less than b, each as a share of what is asked for, by the resource of which most is lacking.
+func (f NodeResourcesFit) Nearer(s *framework.Shape, a, b *framework.Node) bool {
+	return f.lacks(s, a) < f.lacks(s, b)
+}
+
+func (f NodeResourcesFit) lacks(s *framework.Shape, n *framework.Node) (most float64) {
+	add := func(want, have, used int64) {
+		if want > 0 {
+			most = max(most, float64(want-(have-used))/float64(want))
+		}
+	}
+	add(1, n.MaxPods, n.Count)
+	add(s.Requests.MilliCPU, n.Allocatable.MilliCPU, n.Used.MilliCPU)
+	add(s.Requests.Memory, n.Allocatable.Memory, n.Used.Memory)
+	add(s.Requests.Ephemeral, n.Allocatable.Ephemeral, n.Used.Ephemeral)
+	for _, x := range s.Requests.Scalars {
+		if f.Ignored == nil || !f.Ignored(x.Name) {
+			add(x.Value, n.Allocatable.Get(x.Name), n.Used.Get(x.Name))
+		}
+	}
+	return most
+}
+
 // Explain tells asked and free of everything that is short.
 func (NodeResourcesFit) Explain(s *framework.Shape, n *framework.Node) []timeline.Field {
 	var r timeline.Record
