@@ -55,7 +55,9 @@ func jobKind() *Kind {
 			},
 		},
 		Dependents: OrphanDependents,
-		Indexes:    map[string]func(obj runtime.Object) []string{ControllerIndex: controlledBy},
+		DeleteWarning: "child pods are preserved by default when jobs are deleted; " +
+			"set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+		Indexes: map[string]func(obj runtime.Object) []string{ControllerIndex: controlledBy},
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(metaFields(obj), "status.successful", strconv.Itoa(int(of(obj).Status.Succeeded)))
 		},

@@ -65,6 +65,8 @@ type Kind struct {
 	Graceful func(obj runtime.Object, o *metav1.DeleteOptions) (graceSeconds int64)
 	// Dependents is what becomes of an object's dependents when a deletion does not say it.
 	Dependents Dependents
+	// DeleteWarning, when set, is told to who deletes without saying what becomes of the dependents.
+	DeleteWarning string
 	// ReturnsDeleted says that the answer to a deletion is the object, not a Status.
 	ReturnsDeleted bool
 

@@ -47,7 +47,16 @@ func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *meta
 		return nil, false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	o.warnOfOrphans(k, d)
 	return v.delete(ctx, u, k, ref, nil, d, o)
+}
+
+// warnOfOrphans tells that dependents may stay, where that was not asked for.
+func (o *Options) warnOfOrphans(k *registry.Kind, d *metav1.DeleteOptions) {
+	//lint:ignore SA1019 old clients say it so
+	if k.DeleteWarning != "" && d.PropagationPolicy == nil && d.OrphanDependents == nil {
+		o.warning(k.DeleteWarning)
+	}
 }
 
 // delete is Delete behind its checks; known, when set, is the object as the caller has just read it.
@@ -297,6 +306,7 @@ func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Re
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	o.warnOfOrphans(k, d)
 	list, err := v.list(ctx, k, ref, l)
 	if err != nil {
 		return nil, err
