@@ -44,14 +44,14 @@ func play(t *testing.T, o Options, steps int, actions ...[]action) {
 // TestControlPlane simulates scheduler and controllers over model kubelets.
 func TestControlPlane(t *testing.T) {
 	for _, s := range seeds() {
-		play(t, Options{Seed: s, Nodes: 4}, *steps, users, owners, fate)
+		play(t, Options{Seed: s, Nodes: 4}, *steps, users, owners, deployers, fate)
 	}
 }
 
 // TestCluster simulates everything: real kubelets on fake runtimes too.
 func TestCluster(t *testing.T) {
 	for _, s := range seeds() {
-		play(t, Options{Seed: s, Nodes: 2, Real: true}, *steps, users, owners, fate, mishaps)
+		play(t, Options{Seed: s, Nodes: 2, Real: true}, *steps, users, owners, deployers, fate, mishaps)
 	}
 }
 
@@ -64,5 +64,5 @@ func TestManyNodes(t *testing.T) {
 	if *seed == 0 {
 		n = min(n, 60)
 	}
-	play(t, Options{Seed: seeds()[0], Nodes: 20, Real: true}, n, users, owners, fate, mishaps)
+	play(t, Options{Seed: seeds()[0], Nodes: 20, Real: true}, n, users, owners, deployers, fate, mishaps)
 }

@@ -112,14 +112,18 @@ func (w *World) workloadsKept(s view.Snapshot) {
 		if ref == nil {
 			continue
 		}
-		e := s.Get(workload, p.Namespace, ref.Name)
-		if e == nil || e.Object.(*v1.ReplicationController).UID != ref.UID {
+		owner := workload
+		if ref.Kind == "ReplicaSet" {
+			owner = replicaSetKind
+		}
+		if e := s.Get(owner, p.Namespace, ref.Name); e == nil || e.Meta.GetUID() != ref.UID {
 			w.Failf(p, "pod %s is left of %s, which has gone", p.Name, ref.Name)
 		}
 		if !ended(p) {
 			have[ref.Name]++
 		}
 	}
+	w.deploymentsKept(s, have)
 	for e := range s.All(workload, "", view.Key{}) {
 		rc := e.Object.(*v1.ReplicationController)
 		switch {
@@ -144,6 +148,7 @@ func (w *World) shutNodesEmpty(s view.Snapshot) {
 // giveUpWorkloads deletes every workload, so that nothing replaces what goes.
 func (w *World) giveUpWorkloads() {
 	w.t.Helper()
+	w.giveUpDeployments()
 	for e := range w.View.Snapshot().All(workload, "", view.Key{}) {
 		w.must(w.admin.Delete(w.ctx(), workloads.At("default", e.Object.(*v1.ReplicationController).Name), metav1.DeleteOptions{}))
 	}

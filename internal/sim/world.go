@@ -24,6 +24,7 @@ import (
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/deployment"
 	"podo.dev/podo/internal/controllers/garbage"
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
@@ -134,8 +135,13 @@ func (w *World) bootControl() {
 	w.must(err)
 	rcs, err := replicas.New(replicas.Config{Kind: replicas.ReplicationControllers, View: w.View, Client: c, Events: told})
 	w.must(err)
+	rss, err := replicas.New(replicas.Config{Kind: replicas.ReplicaSets, View: w.View, Client: c, Events: told})
+	w.must(err)
+	rollouts, err := deployment.New(deployment.Config{View: w.View, Client: c, Events: told})
+	w.must(err)
 	w.control = []*proc{
 		w.process(ns), w.process(accounts), w.process(ca), w.process(life), w.process(gc), w.process(garbage), w.process(taints), w.process(rcs),
+		w.process(rss), w.process(rollouts),
 	}
 	for _, p := range append(w.control, w.scheduler) {
 		p.start()
