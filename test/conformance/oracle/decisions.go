@@ -16,6 +16,7 @@ var decisions = []struct{ contains, reason string }{
 	{"csistoragecapacities.storage.k8s.io | warnings | upstream: nodeTopology.matchLabels", "the same, of labels"},
 	{"csistoragecapacities.storage.k8s.io/ | warnings | upstream: nodeTopology.matchLabels", "the same, of patches"},
 	{" | upstream: runtime error: hash of unhashable type", "upstream's library of patches panics; the patch is refused"},
+	{" statefulsets.apps | spec.template.spec.volumes[", "upstream makes the volumes of claims from a map: their order is another one each time"},
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
 	{"jobs.batch | panic | upstream: runtime error: invalid memory address", "upstream's rules of success policies take completions for granted; podo says that they are missing"},
 	{"update cronjobs.batch/status | metadata.finalizers", "upstream judges nothing of a report on a CronJob, whatever else it changes"},
