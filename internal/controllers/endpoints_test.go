@@ -132,6 +132,10 @@ func TestEndpointsFollowPods(t *testing.T) {
 		w.everyNamespace()
 		w.node("n")
 		told := record.NewFakeRecorder(1000)
+		orphan := func(name string) {
+			w.must(w.admin.Create(context.Background(), endpointsOf.At("default", ""), &v1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
+		}
+		orphan("left")
 		w.run(endpointslices.New(endpointslices.Config{View: w.view, Client: w.controllers, Events: told}))
 		w.run(endpoints.New(endpoints.Config{View: w.view, Client: w.controllers, Events: told}))
 		is := func(service, slices, endpoints string) {
@@ -144,6 +148,9 @@ func TestEndpointsFollowPods(t *testing.T) {
 				t.Errorf("Endpoints of %s: %q, want %q", service, got, endpoints)
 			}
 		}
+		orphan("written")
+		is("left", "", "none") // its Service went while nobody looked
+		is("written", "", "")
 		w.service("web", nil)
 		w.service("all", func(s *v1.ServiceSpec) { s.PublishNotReadyAddresses = true })
 		w.service("deep", func(s *v1.ServiceSpec) { s.ClusterIP, s.Ports = v1.ClusterIPNone, nil })

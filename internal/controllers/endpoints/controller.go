@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +41,7 @@ type Config struct {
 type controller struct {
 	Config
 	triggers *endpointsliceutil.TriggerTimeTracker
+	started  atomic.Int64 // the store's revision then
 }
 
 // New makes the controller. Its keys are Services, those of which only the Endpoints are left included.
@@ -49,7 +51,7 @@ func New(c Config) (*loop.Loop, error) {
 	}
 	k := &controller{Config: c, triggers: endpointsliceutil.NewTriggerTimeTracker()}
 	return loop.New(loop.Config{
-		Name: "endpoints", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
+		Name: "endpoints", View: c.View, Start: k.start, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: []loop.Watch{
 			{Resource: services, Keys: func(ch view.Change) []view.Key {
 				if ch.New == nil {
@@ -58,17 +60,24 @@ func New(c Config) (*loop.Loop, error) {
 				return []view.Key{ch.New.Key}
 			}},
 			{Resource: endpointslices.Pods, Keys: func(ch view.Change) []view.Key { return endpointslices.Concerned(c.View.Snapshot(), ch) }},
-			{Resource: schema.GroupResource(all), Keys: keys},
+			{Resource: schema.GroupResource(all), Keys: k.keys},
 		},
 	})
 }
 
-// keys: Endpoints that were there at the start may have lost their Service meanwhile; those that are deleted are made again.
-func keys(c view.Change) []view.Key {
+func (k *controller) start(ctx context.Context) error {
+	s, err := k.View.Fresh(ctx)
+	k.started.Store(s.Rev())
+	return err
+}
+
+// keys: Endpoints that were there at the start may have lost their Service meanwhile; those that are deleted are made again. Those that
+// somebody writes without a Service are his.
+func (k *controller) keys(c view.Change) []view.Key {
 	switch {
 	case c.New == nil:
 		return []view.Key{c.Old.Key}
-	case c.Old == nil && !elects(c.New.Meta):
+	case c.Old == nil && c.New.Rev <= k.started.Load() && !elects(c.New.Meta):
 		return []view.Key{c.New.Key}
 	}
 	return nil
