@@ -54,7 +54,7 @@ func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *D
 		r := elsewhere
 		if by == nil || wanted[n.Name] {
 			stamp := n.Stamp()
-			e := p.look(m, shape, n, stamp)
+			e := p.look(m, shape, n, n.Slot(), stamp)
 			if r = e.rejected; r == nil {
 				r = p.lookCloser(e, pod, n, stamp)
 			}

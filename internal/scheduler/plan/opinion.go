@@ -12,7 +12,7 @@ type Opinion struct {
 // Feasible are the nodes that the plug-ins leave for a pod, for others to judge; none, and the decision has a Diagnosis.
 func (p *Planner) Feasible(c *framework.Cluster, pod *framework.Pod) ([]*framework.Node, Decision) {
 	d := p.find(c, pod)
-	return p.feasible, d
+	return p.nodes(c), d
 }
 
 // Among chooses one of the nodes that others passed, as the cluster is by now: what no longer fits is left out.
@@ -23,12 +23,12 @@ func (p *Planner) Among(c *framework.Cluster, pod *framework.Pod, o Opinion) (d 
 	p.relate(c, pod)
 	for _, n := range named(c, o.Passed) {
 		d.Evaluated++
-		p.try(m, pod, n, n.Stamp())
+		p.try(m, pod, n, n.Slot(), n.Stamp())
 	}
-	if d.Feasible = len(p.feasible); d.Feasible == 0 {
+	if d.Feasible = len(p.slots); d.Feasible == 0 {
 		d.Diagnosis = p.diagnose(c, m, pod)
 		return d
 	}
-	d.Node, d.Score = p.choose(pod.Shape)
+	d.Node, d.Score = p.choose(c, pod.Shape)
 	return d
 }

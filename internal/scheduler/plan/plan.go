@@ -70,6 +70,7 @@ type Planner struct {
 
 	// Scratch, reused.
 	scratch  entry
+	slots    []int32 // of the feasible nodes: they are many, and no pointers
 	feasible []*framework.Node
 	raws     [][maxRaw]int64
 	sums     []int64
@@ -124,12 +125,12 @@ func Sample(n, percent int) int {
 func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	d := p.find(c, pod)
 	if d.Diagnosis == nil {
-		d.Node, d.Score = p.choose(pod.Shape)
+		d.Node, d.Score = p.choose(c, pod.Shape)
 	}
 	return d
 }
 
-// find fills p.feasible with nodes for a pod, or says why there is none.
+// find fills p.slots with those of nodes for a pod, or says why there is none.
 func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	p.clear()
 	if len(c.Nodes) == 0 {
@@ -151,7 +152,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	// Room that was made for the pod is taken before anything else is looked at.
 	if waits != nil && waits.Object != nil {
-		if p.try(m, pod, waits, waits.Stamp()); len(p.feasible) > 0 {
+		if p.try(m, pod, waits, waits.Slot(), waits.Stamp()); len(p.slots) > 0 {
 			return Decision{Evaluated: 1, Feasible: 1}
 		}
 	}
@@ -162,7 +163,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 		d = p.search(c, m, pod, c.Nodes, Sample(len(c.Nodes), p.Percent))
 		p.start = (p.start + d.Evaluated) % len(c.Nodes)
 	}
-	if len(p.feasible) == 0 {
+	if len(p.slots) == 0 {
 		d.Diagnosis = p.diagnose(c, m, pod)
 		if shared {
 			m.diagnosis, m.at, m.futile = d.Diagnosis, c.Generation, ""
@@ -232,44 +233,45 @@ func named(c *framework.Cluster, names []string) []*framework.Node {
 	return out
 }
 
-// search fills p.feasible (and p.raws beside it) with up to want nodes that pass, going round from p.start.
+// search fills p.slots (and what is beside it) with up to want nodes that pass, going round from p.start.
 func (p *Planner) search(c *framework.Cluster, m *memo, pod *framework.Pod, nodes []*framework.Node, want int) (d Decision) {
-	stamp := func(at int) framework.Stamp { return nodes[at].Stamp() }
 	if len(nodes) == 0 {
 		return d
 	}
-	if &nodes[0] == &c.Nodes[0] {
-		stamp = func(at int) framework.Stamp { return c.Stamps[at] } // without a look at the node itself
-	}
-	for at := p.start % len(nodes); d.Evaluated < len(nodes) && len(p.feasible) < want; at++ {
+	all := &nodes[0] == &c.Nodes[0] // then a node itself is only looked at when something about it is new
+	for at := p.start % len(nodes); d.Evaluated < len(nodes) && len(p.slots) < want; at++ {
 		if at == len(nodes) {
 			at = 0
 		}
 		d.Evaluated++
-		p.try(m, pod, nodes[at], stamp(at))
+		if all {
+			p.try(m, pod, nodes[at], at, c.Stamps[at])
+		} else {
+			p.try(m, pod, nodes[at], nodes[at].Slot(), nodes[at].Stamp())
+		}
 	}
-	d.Feasible = len(p.feasible)
+	d.Feasible = len(p.slots)
 	return d
 }
 
 func (p *Planner) clear() {
-	p.feasible, p.raws, p.sums, p.opinion = p.feasible[:0], p.raws[:0], p.sums[:0], nil
+	p.slots, p.raws, p.sums, p.opinion = p.slots[:0], p.raws[:0], p.sums[:0], nil
 }
 
 // try adds a node to the feasible ones if it is.
-func (p *Planner) try(m *memo, pod *framework.Pod, n *framework.Node, stamp framework.Stamp) {
-	e := p.look(m, pod.Shape, n, stamp)
+func (p *Planner) try(m *memo, pod *framework.Pod, n *framework.Node, at int, stamp framework.Stamp) {
+	e := p.look(m, pod.Shape, n, at, stamp)
 	if e.rejected != nil || p.lookCloser(e, pod, n, stamp) != nil || p.bound && p.unrelated(pod, n) != nil {
 		return
 	}
-	p.feasible, p.raws, p.sums = append(p.feasible, n), append(p.raws, e.raw), append(p.sums, e.sum)
+	p.slots, p.raws, p.sums = append(p.slots, int32(at)), append(p.raws, e.raw), append(p.sums, e.sum)
 }
 
-// look asks the static plug-ins about a node, or remembers.
-func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, stamp framework.Stamp) *entry {
+// look asks the static plug-ins about the node in a slot, or remembers.
+func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, at int, stamp framework.Stamp) *entry {
 	e := &p.scratch
-	if n.Slot() < len(m.entries) {
-		e = &m.entries[n.Slot()]
+	if at < len(m.entries) {
+		e = &m.entries[at]
 		if e.epoch == stamp.Epoch {
 			return e
 		}
@@ -443,12 +445,12 @@ func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framewo
 }
 
 // choose scores the feasible nodes and takes one of the best.
-func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
-	if len(p.feasible) == 1 {
-		return p.feasible[0], 0
+func (p *Planner) choose(c *framework.Cluster, shape *framework.Shape) (*framework.Node, int64) {
+	if len(p.slots) == 1 {
+		return c.Nodes[p.slots[0]], 0
 	}
 	p.total = append(p.total[:0], p.sums...)
-	p.raw = slices.Grow(p.raw[:0], len(p.feasible))[:len(p.feasible)]
+	p.raw = slices.Grow(p.raw[:0], len(p.slots))[:len(p.slots)]
 	for _, s := range p.scores {
 		if s.Absolute() || s.Skip(shape) {
 			continue
@@ -465,17 +467,17 @@ func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
 		for i := range p.total {
 			p.total[i] += s.Weight * p.raw[min(i, len(p.raw)-1)]
 		}
-		p.raw = p.raw[:len(p.feasible)]
+		p.raw = p.raw[:len(p.slots)]
 	}
 	for k, r := range p.of {
-		if weight := p.set.Relations[k].Weight; r != nil && weight > 0 && r.Score(p.feasible, p.raw) {
+		if weight := p.set.Relations[k].Weight; r != nil && weight > 0 && r.Score(p.nodes(c), p.raw) {
 			for i := range p.total {
 				p.total[i] += weight * p.raw[i]
 			}
 		}
 	}
 	if p.opinion != nil {
-		for i, n := range p.feasible {
+		for i, n := range p.nodes(c) {
 			p.total[i] += p.opinion.Scores[n.Name]
 		}
 	}
@@ -491,5 +493,14 @@ func (p *Planner) choose(shape *framework.Shape) (*framework.Node, int64) {
 			}
 		}
 	}
-	return p.feasible[best], p.total[best]
+	return c.Nodes[p.slots[best]], p.total[best]
+}
+
+// nodes are those of p.slots.
+func (p *Planner) nodes(c *framework.Cluster) []*framework.Node {
+	p.feasible = p.feasible[:0]
+	for _, at := range p.slots {
+		p.feasible = append(p.feasible, c.Nodes[at])
+	}
+	return p.feasible
 }
