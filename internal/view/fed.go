@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,7 +95,8 @@ func (f *Feed) write(r schema.GroupResource, change func(t *table, rev int64) er
 	return err
 }
 
-// put brings objects into the table. One that is as it was stays the same pointer, and is no change.
+// put brings objects into the table. One that is as it was stays the same pointer, and is no change. Its resourceVersion alone does not tell:
+// an API server that was restored from an older snapshot gives out some a second time.
 func (f *Feed) put(t *table, rev int64, objs []runtime.Object) error {
 	for _, obj := range objs {
 		m, err := meta.Accessor(obj)
@@ -103,10 +105,11 @@ func (f *Feed) put(t *table, rev int64, objs []runtime.Object) error {
 		}
 		key := Key{m.GetNamespace(), m.GetName()}
 		old, _ := t.tree.Get(pathOf(t.kind, key))
-		if old != nil && old.Meta.GetUID() == m.GetUID() && old.Meta.GetResourceVersion() == m.GetResourceVersion() {
+		obj.GetObjectKind().SetGroupVersionKind(t.kind.GVK)
+		if old != nil && old.Meta.GetUID() == m.GetUID() && old.Meta.GetResourceVersion() == m.GetResourceVersion() &&
+			equality.Semantic.DeepEqual(old.Object, obj) {
 			continue
 		}
-		obj.GetObjectKind().SetGroupVersionKind(t.kind.GVK)
 		e := &Entry{Key: key, Rev: rev, Object: obj, Meta: m}
 		if sized, ok := obj.(interface{ Size() int }); ok {
 			e.size = sized.Size()

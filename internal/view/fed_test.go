@@ -85,3 +85,21 @@ func TestAFedViewTellsWhatItWasTold(t *testing.T) {
 	}
 	v.CheckAll()
 }
+
+// A server that was restored gives out a resourceVersion a second time: the newer form is taken.
+func TestAFedViewTakesAnotherFormOfOneVersion(t *testing.T) {
+	v, feed, err := view.NewFed(view.Config{Kinds: registry.All(), CheckMutation: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"one", "two"} {
+		m := fedMap("a", "7").(*v1.ConfigMap)
+		m.Data = map[string]string{"k": value}
+		if err := feed.Replace(fedMaps, func(view.Key) bool { return true }, []runtime.Object{m}); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Snapshot().Get(fedMaps, "ns", "a").Object.(*v1.ConfigMap).Data["k"]; got != value {
+			t.Errorf("%q, want %q", got, value)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -36,6 +38,8 @@ type nodeWorld struct {
 	view  *view.View
 	up    func()
 	down  func()
+	// restored gives the server another store, with these objects and a history of its own.
+	restored func(objs ...runtime.Object)
 }
 
 func newNodeWorld(t *testing.T, patience time.Duration) *nodeWorld {
@@ -63,6 +67,12 @@ func newNodeWorld(t *testing.T, patience time.Duration) *nodeWorld {
 		}
 		w.down = serveOn(t, vb, certs, l)
 		l = nil
+	}
+	w.restored = func(objs ...runtime.Object) {
+		vw, w.store = viewtest.New(t, append(clienttest.Objects(), objs...)...)
+		if vb, err = verbs.New(verbs.Config{Store: w.store, View: vw, Kinds: registry.All(), Authorizer: modes.New(vw)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.up()
 	t.Cleanup(func() { w.down() })
@@ -193,4 +203,34 @@ func TestTheViewIsCompleteOrWaits(t *testing.T) {
 	if snapshot.Rev() == 0 {
 		t.Error("complete, and never told of anything")
 	}
+}
+
+// A server that comes back restored from an older snapshot counts anew: what it has is the truth, also where it is another object, or another
+// form of one, under a resourceVersion that was seen before.
+func TestTheAPIServerComesBackWithAnotherHistory(t *testing.T) {
+	w := newNodeWorld(t, time.Minute)
+	viewtest.Put(t, w.store, secret("s-kept", "old"))
+	viewtest.Put(t, w.store, podOn("node-a", "kept"))
+	for i := range 20 { // what is lost
+		viewtest.Put(t, w.store, secret("s-kept", fmt.Sprint("lost-", i)))
+	}
+	viewtest.Put(t, w.store, podOn("node-a", "lost"))
+	w.until("pods", "lost", "there", there)
+	w.until("secrets", "s-kept", "at its newest", func(e *view.Entry) bool { return e != nil && string(e.Object.(*v1.Secret).Data["k"]) == "lost-19" })
+	w.down()
+	w.restored(secret("s-kept", "old"), podOn("node-a", "kept"))
+	w.up()
+	w.until("pods", "lost", "gone", gone)
+	value := func(want string) func(*view.Entry) bool {
+		return func(e *view.Entry) bool { return e != nil && string(e.Object.(*v1.Secret).Data["k"]) == want }
+	}
+	w.until("secrets", "s-kept", "as it was", value("old"))
+	for i := range 40 { // past the revisions that were seen before
+		viewtest.Put(t, w.store, secret("s-kept", fmt.Sprint("new-", i)))
+		if i == 20 {
+			viewtest.Put(t, w.store, podOn("node-a", "new"))
+		}
+	}
+	w.until("pods", "new", "there", there)
+	w.until("secrets", "s-kept", "newest", value("new-39"))
 }

@@ -29,10 +29,14 @@ func (f *Follower) reflectUntil(ctx context.Context, r schema.GroupResource, nam
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = fields
+			newest(&o)
 			return f.c.API.List(ctx, ref, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = fields
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				newest(&o)
+			}
 			return f.c.API.Watch(ctx, ref, o)
 		},
 	}
@@ -47,6 +51,17 @@ func (f *Follower) reflectUntil(ctx context.Context, r schema.GroupResource, nam
 	}
 	rf := cache.NewReflectorWithOptions(lw, expected, s, cache.ReflectorOptions{Name: name, TypeDescription: r.Resource, Backoff: &backoff})
 	f.tasks.Go(func() { rf.RunWithContext(ctx) })
+}
+
+// newest asks for what is there now. A reflector would ask for what is no older than it has seen: a server that was restored from an older
+// snapshot makes it wait for that in vain, and one that reads the store for each list has nothing older to give.
+func newest(o *metav1.ListOptions) {
+	if o.Continue == "" {
+		o.ResourceVersion, o.ResourceVersionMatch = "", ""
+	}
+	if o.SendInitialEvents != nil {
+		o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan // the only one that such a watch may name
+	}
 }
 
 // taker is who keeps what a reflector brings.
