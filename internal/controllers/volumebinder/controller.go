@@ -49,8 +49,10 @@ func New(c Config) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: "persistent-volume-binder", View: c.View, Reconcile: k.reconcile, Workers: 1, Logger: c.Logger,
 		Watches: []loop.Watch{
-			{Resource: claims, Keys: k.ofClaim}, {Resource: volumes, Keys: k.ofVolume},
-			{Resource: classes, Keys: k.ofClass}, {Resource: pods, Keys: k.ofPod},
+			{Resource: claims, Keys: k.ofClaim},
+			{Resource: volumes, Keys: k.ofVolume},
+			{Resource: classes, Keys: k.ofClass},
+			{Resource: pods, Keys: k.ofPod},
 		},
 	})
 }

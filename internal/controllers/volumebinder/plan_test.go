@@ -250,8 +250,10 @@ func TestTold(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*v1.PersistentVolumeClaim, *toy) {}, "Normal FailedBinding no persistent volumes available for this claim and no storage class is set"},
-		{"no such class", func(c *v1.PersistentVolumeClaim, _ *toy) { *c.Spec.StorageClassName = "fast" },
-			`Warning ProvisioningFailed storageclass.storage.k8s.io "fast" not found`},
+		{
+			"no such class", func(c *v1.PersistentVolumeClaim, _ *toy) { *c.Spec.StorageClassName = "fast" },
+			`Warning ProvisioningFailed storageclass.storage.k8s.io "fast" not found`,
+		},
 		{"by hand only", func(c *v1.PersistentVolumeClaim, w *toy) {
 			*c.Spec.StorageClassName = "fast"
 			w.classes["fast"] = &storagev1.StorageClass{Provisioner: "kubernetes.io/no-provisioner"}

@@ -185,34 +185,74 @@ func TestWhereAPodMayGo(t *testing.T) {
 			bound("v")(c)
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{}, []string{"example.com/x"}
 		}), volume("v", "", nil)}, pod("p", "c"), `VolumeBinding: persistentvolumeclaim "c" is being deleted`},
-		{"lost", []runtime.Object{claim("c", "", func(c *v1.PersistentVolumeClaim) { bound("v")(c); c.Status.Phase = v1.ClaimLost })}, pod("p", "c"),
-			`VolumeBinding: persistentvolumeclaim "c" bound to non-existent persistentvolume "v"`},
-		{"where its volume is", []runtime.Object{claim("c", "", bound("v")), volume("v", "", on("b"))}, pod("p", "c"),
-			"a node(s) didn't match PersistentVolume's node affinity claim=c volume=v, b yes"},
-		{"where there is one to take", []runtime.Object{claim("c", "disks", nil), class("disks", "kubernetes.io/no-provisioner", wait), volume("v", "disks", on("a"))}, pod("p", "c"),
-			"a yes, b node(s) didn't find available persistent volumes to bind claim=c class=disks asked=1Gi free=1 here=0"},
-		{"two claims and one volume", []runtime.Object{claim("c", "disks", nil), claim("d", "disks", nil), class("disks", "kubernetes.io/no-provisioner", wait), volume("v", "disks", on("a"))}, pod("p", "c", "d"),
+		{
+			"lost",
+			[]runtime.Object{claim("c", "", func(c *v1.PersistentVolumeClaim) { bound("v")(c); c.Status.Phase = v1.ClaimLost })},
+			pod("p", "c"),
+			`VolumeBinding: persistentvolumeclaim "c" bound to non-existent persistentvolume "v"`,
+		},
+		{
+			"where its volume is",
+			[]runtime.Object{claim("c", "", bound("v")), volume("v", "", on("b"))},
+			pod("p", "c"),
+			"a node(s) didn't match PersistentVolume's node affinity claim=c volume=v, b yes",
+		},
+		{
+			"where there is one to take",
+			[]runtime.Object{claim("c", "disks", nil), class("disks", "kubernetes.io/no-provisioner", wait), volume("v", "disks", on("a"))},
+			pod("p", "c"),
+			"a yes, b node(s) didn't find available persistent volumes to bind claim=c class=disks asked=1Gi free=1 here=0",
+		},
+		{
+			"two claims and one volume",
+			[]runtime.Object{claim("c", "disks", nil), claim("d", "disks", nil), class("disks", "kubernetes.io/no-provisioner", wait), volume("v", "disks", on("a"))},
+			pod("p", "c", "d"),
 			"a node(s) didn't find available persistent volumes to bind claim=c class=disks asked=1Gi free=1 here=1, " +
-				"b node(s) didn't find available persistent volumes to bind claim=c class=disks asked=1Gi free=1 here=0"},
-		{"where one may be made", []runtime.Object{claim("c", "zonal", nil), topology}, pod("p", "c"),
-			"a node(s) didn't find available persistent volumes to bind claim=c class=zonal asked=1Gi free=0 here=0, b yes"},
+				"b node(s) didn't find available persistent volumes to bind claim=c class=disks asked=1Gi free=1 here=0",
+		},
+		{
+			"where one may be made",
+			[]runtime.Object{claim("c", "zonal", nil), topology},
+			pod("p", "c"),
+			"a node(s) didn't find available persistent volumes to bind claim=c class=zonal asked=1Gi free=0 here=0, b yes",
+		},
 		{"where one is being made", []runtime.Object{claim("c", "made", func(c *v1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{storagehelpers.AnnSelectedNode: "b"}
 		}), class("made", "example.com/x", wait)}, pod("p", "c"), "a node(s) didn't find available persistent volumes to bind claim=c class=made asked=1Gi node=b, b yes"},
-		{"where there is room", []runtime.Object{claim("c", "told", nil), class("told", "csi.example.com", wait), telling, capacity("x", "a", &little), capacity("y", "b", &room)}, pod("p", "c"),
-			"a node(s) did not have enough free storage claim=c class=told asked=1Gi free=0 here=0, b yes"},
-		{"in its volume's zone", []runtime.Object{claim("c", "", bound("v")), volume("v", "", zoned)}, pod("p", "c"),
-			"a node(s) had no available volume zone volume=v failure-domain.beta.kubernetes.io/zone=b,c, b yes"},
+		{
+			"where there is room",
+			[]runtime.Object{claim("c", "told", nil), class("told", "csi.example.com", wait), telling, capacity("x", "a", &little), capacity("y", "b", &room)},
+			pod("p", "c"),
+			"a node(s) did not have enough free storage claim=c class=told asked=1Gi free=0 here=0, b yes",
+		},
+		{
+			"in its volume's zone",
+			[]runtime.Object{claim("c", "", bound("v")), volume("v", "", zoned)},
+			pod("p", "c"),
+			"a node(s) had no available volume zone volume=v failure-domain.beta.kubernetes.io/zone=b,c, b yes",
+		},
 		{"a disk that is taken", []runtime.Object{at(disk("q", true), "a")}, disk("p", false), "a node(s) had no available disk holder=default/q, b yes"},
 		{"a disk that is shared", []runtime.Object{at(disk("q", true), "a")}, disk("p", true), "a yes, b yes"},
-		{"a claim that is taken", []runtime.Object{claim("c", "", alone), volume("v", "", nil), at(pod("q", "c"), "b")}, pod("p", "c"),
+		{
+			"a claim that is taken",
+			[]runtime.Object{claim("c", "", alone), volume("v", "", nil), at(pod("q", "c"), "b")},
+			pod("p", "c"),
 			"a node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod holder=default/q, " +
-				"b node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod holder=default/q"},
-		{"a driver's limit", []runtime.Object{limit(1), claim("c", "", bound("v")), volume("v", "", csi("v")), claim("d", "", bound("w")), volume("w", "", csi("w")), at(pod("q", "d"), "a")}, pod("p", "c"),
-			"a node(s) exceed max volume count driver=csi.example.com has=1 most=1, b yes"},
+				"b node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod holder=default/q",
+		},
+		{
+			"a driver's limit",
+			[]runtime.Object{limit(1), claim("c", "", bound("v")), volume("v", "", csi("v")), claim("d", "", bound("w")), volume("w", "", csi("w")), at(pod("q", "d"), "a")},
+			pod("p", "c"),
+			"a node(s) exceed max volume count driver=csi.example.com has=1 most=1, b yes",
+		},
 		{"the same volume counts once", []runtime.Object{limit(1), claim("c", "", bound("v")), volume("v", "", csi("v")), at(pod("q", "c"), "a")}, pod("p", "c"), "a yes, b yes"},
-		{"a driver that is not there", []runtime.Object{limit(5), picky, claim("c", "", bound("v")), volume("v", "", csi("v"))}, pod("p", "c"),
-			"a yes, b csi.example.com CSI driver is not installed on the node"},
+		{
+			"a driver that is not there",
+			[]runtime.Object{limit(5), picky, claim("c", "", bound("v")), volume("v", "", csi("v"))},
+			pod("p", "c"),
+			"a yes, b csi.example.com CSI driver is not installed on the node",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := newWorld(t, tc.objs...).judge(tc.pod); got != tc.want {
