@@ -16,6 +16,7 @@ import (
 	upstream "k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodedeclaredfeatures"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodename"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeports"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
@@ -45,6 +46,7 @@ func upstreamPlugins(t *testing.T) []fwk.Plugin {
 		args runtime.Object
 	}{
 		{nodename.New, nil},
+		{nodedeclaredfeatures.New, nil},
 		{nodeunschedulable.New, nil},
 		{nodeports.New, nil},
 		{tainttoleration.New, nil},
