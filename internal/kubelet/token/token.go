@@ -72,7 +72,8 @@ func New(c Config) (*Manager, error) {
 }
 
 // Token is the token for a volume of the pod: the one that is known, or a new one when its time has come. One that could not be renewed
-// goes on as long as it lives.
+// goes on as long as it lives; after that, too, it is tried again until the volume is no longer shown: an API server may be away for longer
+// than a token lives.
 func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
 	k := key{pod: pod.UID, account: pod.Spec.ServiceAccountName, audience: s.Audience}
 	if s.ExpirationSeconds != nil {
@@ -89,17 +90,23 @@ func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTo
 	case !ok:
 		return "", fmt.Errorf("failed to fetch token: %w", err)
 	case now.After(known.ends):
+		known.renew = now.Add(again + m.c.Jitter(spread))
+		m.keep(k, known)
 		return "", fmt.Errorf("the token expired and refresh failed: %w", err)
 	default:
 		m.c.Logger.Warn("a token could not be renewed, will try again", "pod", pod.Namespace+"/"+pod.Name, "account", k.account, "audience", k.audience, "err", err)
 		next = known
 		next.renew = now.Add(again + m.c.Jitter(spread))
 	}
+	m.keep(k, next)
+	return next.token, nil
+}
+
+func (m *Manager) keep(k key, e entry) {
 	m.mu.Lock()
-	m.tokens[k] = &next
+	m.tokens[k] = &e
 	m.mu.Unlock()
 	m.timer.Ring()
-	return next.token, nil
 }
 
 func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (e entry, err error) {

@@ -143,3 +143,43 @@ func TestTokensAreRenewedOnTime(t *testing.T) {
 		}
 	})
 }
+
+// An API server that is away for longer than a token lives is asked until it is back: the pod's token is new then, without anybody else's doing.
+func TestATokenOutlivedByAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		shown, shows := "", 0
+		var m *Manager
+		renew := func(ctx context.Context, _ types.UID) { // as the volume manager does: what fails leaves the file as it is
+			if token, err := m.Token(ctx, pod, source("vault", 3600)); err == nil {
+				shown = token
+			}
+			shows++
+		}
+		m, err := New(Config{Client: s, Due: renew, Jitter: func(time.Duration) time.Duration { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx, func() {}) }()
+		renew(ctx, pod.UID)
+		time.Sleep(40 * time.Minute)
+		s.fail = errors.New("no connection")
+		time.Sleep(time.Hour)
+		if shown != "secret-1" || shows < 10 || shows > 60 {
+			t.Errorf("%q after %d looks", shown, shows)
+		}
+		s.fail = nil
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if shown != "secret-2" {
+			t.Errorf("%q is shown once the server is back", shown)
+		}
+		m.Forget(pod.UID)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
