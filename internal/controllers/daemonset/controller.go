@@ -104,7 +104,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	past, err := history.Keep(ctx, k.Client, owner, history.Decide(owner, history.Candidates(s, set)))
 	wrote = max(wrote, past.Wrote)
-	if err != nil {
+	if err != nil || past.Current == nil {
 		return loop.Result{Wrote: wrote}, err
 	}
 	state := State{
@@ -167,10 +167,14 @@ func (k *controller) waiting(set *appsv1.DaemonSet, node string) time.Duration {
 
 // apply does what the plan says and returns the revision of its last write.
 func (k *controller) apply(ctx context.Context, set *appsv1.DaemonSet, p Plan, hash string) (int64, error) {
+	told := map[string]bool{}
 	for _, pod := range p.Failed {
 		node, _ := target(pod)
-		k.failures.Next(failureKey(set, node), time.Now())
-		k.failures.GC()
+		if !told[node] {
+			told[node] = true
+			k.failures.Next(failureKey(set, node), time.Now())
+			k.failures.GC()
+		}
 		k.Events.Eventf(set, v1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, node)
 	}
 	for _, pod := range p.Succeeded {

@@ -125,12 +125,14 @@ func (f *fleet) delete(pods []*v1.Pod) {
 // tidy replaces what has ended on a node, and thins out what is too many there.
 func (f *fleet) tidy(node string, run bool, pods []*v1.Pod) {
 	var running []*v1.Pod
+	waits := false
 	for _, pod := range pods {
 		switch {
 		case pod.DeletionTimestamp != nil:
 		case pod.Status.Phase == v1.PodFailed:
 			if left := f.Waiting(node); left > 0 {
 				f.again(left)
+				waits = true // and so does its successor, which would only fail sooner
 				continue
 			}
 			f.plan.Failed = append(f.plan.Failed, pod)
@@ -148,7 +150,7 @@ func (f *fleet) tidy(node string, run bool, pods []*v1.Pod) {
 			f.delete(running[1:])
 		}
 	case len(running) == 0:
-		if run {
+		if run && !waits {
 			f.plan.Create = append(f.plan.Create, node)
 		}
 	case len(running) > 1:

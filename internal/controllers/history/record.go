@@ -5,6 +5,7 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +21,7 @@ var revisions = client.Resource{Group: "apps", Resource: "controllerrevisions"}
 
 // Record is an owner's history after a plan was done.
 type Record struct {
-	Current    *appsv1.ControllerRevision
+	Current    *appsv1.ControllerRevision   // nil when the owner or its namespace is on its way out and there was none
 	Kept       []*appsv1.ControllerRevision // oldest first, Current among them
 	Collisions int32
 	Wrote      int64
@@ -109,6 +110,9 @@ func (r *Record) create(ctx context.Context, c client.Client, o Owner, number in
 			}
 			r.Current = have.(*appsv1.ControllerRevision)
 			return nil
+		}
+		if apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) {
+			return nil // everything here is on its way out: there is no current revision, and nothing to do
 		}
 		if err != nil {
 			return err
