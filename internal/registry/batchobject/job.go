@@ -2,6 +2,7 @@ package batchobject
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -84,6 +85,9 @@ func drop(s, old *batchv1.JobSpec) {
 func PrepareJob(j *batchv1.Job) {
 	if !*j.Spec.ManualSelector {
 		selectOwn(j)
+	}
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(j.Spec.Template.Labels) // as it will be read
 	}
 	j.Status = batchv1.JobStatus{}
 	j.Generation = 1
