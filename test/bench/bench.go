@@ -46,6 +46,8 @@ var groups = []struct {
 	{"kubectl", kubectl},
 	{"schedule", schedule},
 	{"shapes", shaped},
+	{"rollout", rollout},
+	{"rest", rest},
 }
 
 func groupNames() string {
