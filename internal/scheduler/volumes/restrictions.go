@@ -30,17 +30,18 @@ var (
 
 // Relate finds the pod's disks, and who else has the claims that one pod may have.
 func (r *Restrictions) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
-	if pod.Object == nil {
+	if pod.Object == nil || !slices.ContainsFunc(pod.Object.Spec.Volumes, restricted) {
 		return nil
 	}
 	out := &restrictions{c: c, pod: pod.Object}
 	n := r.s.now()
 	for i := range pod.Object.Spec.Volumes {
 		v := &pod.Object.Spec.Volumes[i]
-		if v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil {
+		switch {
+		case !restricted(*v):
+			continue
+		case v.PersistentVolumeClaim == nil:
 			out.disks = append(out.disks, v)
-		}
-		if v.PersistentVolumeClaim == nil {
 			continue
 		}
 		claim, ok := n.claim(pod.Object.Namespace, v.PersistentVolumeClaim.ClaimName)
@@ -61,6 +62,11 @@ func (r *Restrictions) Relate(c *framework.Cluster, pod *framework.Pod) framewor
 		return nil
 	}
 	return out
+}
+
+// restricted tells whether a volume may be one that not every pod can have.
+func restricted(v v1.Volume) bool {
+	return v.PersistentVolumeClaim != nil || v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil
 }
 
 type restrictions struct {

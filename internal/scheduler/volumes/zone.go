@@ -35,7 +35,7 @@ type within struct {
 
 // Relate reads the labels of the pod's volumes.
 func (z *Zone) Relate(_ *framework.Cluster, pod *framework.Pod) framework.Related {
-	if pod.Object == nil {
+	if pod.Object == nil || !slices.ContainsFunc(pod.Object.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil }) {
 		return nil
 	}
 	out, n := &zones{}, z.s.now()
