@@ -24,6 +24,7 @@ type metrics struct {
 	longRunning *prometheus.GaugeVec
 	inFlight    *prometheus.GaugeVec
 	watchEvents *prometheus.CounterVec
+	watchSizes  *prometheus.HistogramVec
 	panics      prometheus.Counter
 	sli         *prometheus.HistogramVec
 	ended       *prometheus.CounterVec // by the server, before they were served
@@ -71,12 +72,15 @@ func newMetrics(r *prometheus.Registry, more []prometheus.Collector) (*metrics, 
 			Name: "apiserver_watch_events_total",
 			Help: "Events sent to watches.",
 		}, []string{"group", "version", "resource"}),
+		watchSizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_watch_events_sizes", Help: "Bytes of events sent to watches.", Buckets: prometheus.ExponentialBuckets(1024, 2, 8),
+		}, []string{"group", "version", "resource"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "podo_apiserver_request_panics_total",
 			Help: "Requests that panicked.",
 		}),
 	}
-	more = append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.panics)
+	more = append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.watchSizes, m.panics)
 	for _, c := range append(more, m.further()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,8 @@ func (c *call) watch(u user.Info) error {
 	if f.media == yamlType {
 		return notAcceptable()
 	}
-	fr := &framer{form: f, kind: c.kind}
+	fr, gvr := &framer{form: f, kind: c.kind}, []string{c.info.GV.Group, c.info.GV.Version, c.info.Resource}
+	fr.count, fr.sizes = c.s.metrics.watchEvents.WithLabelValues(gvr...), c.s.metrics.watchSizes.WithLabelValues(gvr...)
 	if f.as == table {
 		if fr.tabler, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err != nil {
 			return err
@@ -160,11 +162,13 @@ func (c *call) next(ctx context.Context, s *verbs.Stream, fr *framer, buf []byte
 	if err != nil {
 		return buf, err
 	}
-	c.s.metrics.watchEvents.WithLabelValues(c.info.GV.Group, c.info.GV.Version, c.info.Resource).Add(float64(len(events)))
+	fr.count.Add(float64(len(events)))
 	for i := range events {
+		before := len(buf)
 		if buf, err = fr.event(buf, &events[i]); err != nil {
 			return buf, err
 		}
+		fr.sizes.Observe(float64(len(buf) - before))
 	}
 	return buf, nil
 }
@@ -191,6 +195,8 @@ type framer struct {
 	form   form
 	kind   *registry.Kind
 	tabler *tabler
+	count  prometheus.Counter  // of events
+	sizes  prometheus.Observer // of each, in bytes
 }
 
 func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
