@@ -36,8 +36,9 @@ type Config struct {
 
 type controller struct {
 	Config
-	graph *graph
-	kinds map[schema.GroupKind]*registry.Kind
+	graph   *graph
+	kinds   map[schema.GroupKind]*registry.Kind
+	nowhere absent
 }
 
 // New makes the controller, whose keys are UIDs.
@@ -48,7 +49,7 @@ func New(c Config) (*loop.Loop, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	k := &controller{c, newGraph(), map[schema.GroupKind]*registry.Kind{}}
+	k := &controller{Config: c, graph: newGraph(), kinds: map[schema.GroupKind]*registry.Kind{}}
 	var watches []loop.Watch
 	for _, kind := range c.Kinds {
 		if kind.Unstored || kind.NotCached {
@@ -77,6 +78,12 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	e := s.Get(n.kind.GroupResource(), n.key.Namespace, n.key.Name)
 	if e == nil || e.Meta.GetUID() != uid {
 		return loop.Result{}, nil // its going is a change of its own
+	}
+	if n.foreground && k.graph.holds(uid, func(d *node) bool {
+		o := s.Get(d.kind.GroupResource(), d.key.Namespace, d.key.Name)
+		return o != nil && blocks(o.Meta.GetOwnerReferences(), uid)
+	}) {
+		return loop.Result{}, nil // the going of the last one brings us back
 	}
 	refs := e.Meta.GetOwnerReferences()
 	states := make([]OwnerState, len(refs))
@@ -138,7 +145,7 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 	}
 	o := s.Get(kind.GroupResource(), namespace, ref.Name)
 	if o == nil || o.Meta.GetUID() != ref.UID {
-		if kind.Namespaced && elsewhere(s, kind, ref.UID) {
+		if kind.Namespaced && k.elsewhere(s, kind, ref.UID) {
 			k.tellElsewhere(e, of, ref)
 		}
 		return Dangling
@@ -150,13 +157,18 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 	return Solid
 }
 
-// elsewhere tells whether the owner is there, but not where the reference may point to.
-func elsewhere(s view.Snapshot, kind *registry.Kind, uid types.UID) bool {
+// elsewhere tells whether the owner is there, but not where the reference may point to. One that is nowhere never comes back: thousands of
+// dependents look for it once.
+func (k *controller) elsewhere(s view.Snapshot, kind *registry.Kind, uid types.UID) bool {
+	if k.nowhere.has(uid) {
+		return false
+	}
 	for o := range s.All(kind.GroupResource(), "", view.Key{}) {
 		if o.Meta.GetUID() == uid {
 			return true
 		}
 	}
+	k.nowhere.add(uid)
 	return false
 }
 

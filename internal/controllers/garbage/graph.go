@@ -124,3 +124,39 @@ func (g *graph) dependentsOf(uid types.UID) []*node {
 	}
 	return out
 }
+
+// holds tells whether a dependent of an object satisfies there. It looks no further than to the first one.
+func (g *graph) holds(uid types.UID, there func(*node) bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for d := range g.dependents[uid] {
+		if there(g.nodes[d]) {
+			return true
+		}
+	}
+	return false
+}
+
+// absent are UIDs of owners that are nowhere.
+type absent struct {
+	mu   sync.Mutex
+	uids map[types.UID]bool
+}
+
+// mostAbsent bounds what is remembered; then it begins anew.
+const mostAbsent = 1000
+
+func (a *absent) has(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.uids[uid]
+}
+
+func (a *absent) add(uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.uids == nil || len(a.uids) >= mostAbsent {
+		a.uids = map[types.UID]bool{}
+	}
+	a.uids[uid] = true
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,19 +160,32 @@ func podsIn(s view.Snapshot, namespace string) (out []*v1.Pod) {
 	return out
 }
 
-// empty asks for the deletion of everything that is not being deleted yet.
+// deleters delete side by side: the store commits them in groups.
+const deleters = 32
+
+// empty asks for the deletion of everything that is not being deleted yet. One error a kind says enough.
 func (k *controller) empty(ctx context.Context, namespace string, content []Content) (failed []error) {
 	background := metav1.DeletePropagationBackground
 	for _, c := range content {
+		g, gctx := errgroup.WithContext(ctx)
+		g.SetLimit(deleters)
 		for _, o := range c.Objects {
 			if o.Deleting {
 				continue
 			}
-			err := k.c.Client.Delete(ctx, client.Resource(c.Resource).At(namespace, o.Name), metav1.DeleteOptions{PropagationPolicy: &background})
-			if err != nil && !apierrors.IsNotFound(err) {
-				failed = append(failed, err)
-				break // one error a kind says enough
-			}
+			g.Go(func() error {
+				if gctx.Err() != nil {
+					return nil // another one's error is told
+				}
+				err := k.c.Client.Delete(ctx, client.Resource(c.Resource).At(namespace, o.Name), metav1.DeleteOptions{PropagationPolicy: &background})
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			failed = append(failed, err)
 		}
 	}
 	return failed
