@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -162,13 +163,17 @@ func (s *story) request(obj runtime.Object) string {
 	return out.String()
 }
 
-// stored is what rules put into objects about storage.
+// stored is what rules put into objects about storage and classes.
 func stored(obj runtime.Object) (out string) {
 	m, _ := meta.Accessor(obj)
 	switch o := obj.(type) {
 	case *v1.PersistentVolumeClaim:
 		if o.Spec.StorageClassName != nil {
 			out += fmt.Sprintf(", class %q", *o.Spec.StorageClassName)
+		}
+	case *networkingv1.Ingress:
+		if o.Spec.IngressClassName != nil {
+			out += fmt.Sprintf(", class %q", *o.Spec.IngressClassName)
 		}
 	case *v1.PersistentVolume, *storagev1.VolumeAttributesClass:
 	default:
