@@ -209,7 +209,12 @@ func (r *reader) set(path *field.Path, c *configv1.Plugins, with arguments) plug
 	}
 	filters := map[string]framework.Filter{}
 	for _, f := range []framework.Filter{
-		plugins.NodeUnschedulable{}, plugins.NodeName{}, plugins.TaintToleration{}, with.affinity, plugins.NodePorts{}, with.fit,
+		plugins.NodeUnschedulable{},
+		plugins.NodeName{},
+		plugins.TaintToleration{},
+		with.affinity,
+		plugins.NodePorts{},
+		with.fit,
 		plugins.NodeDeclaredFeatures{},
 	} {
 		filters[f.Name()] = f
