@@ -171,8 +171,16 @@ func number(s string) float64 {
 
 func seconds() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
-// startCluster is a server for a test that is not a script.
-func startCluster(t *testing.T) *cluster {
+// startCluster runs a server; more are flags of `podo up`.
+func startCluster(t *testing.T, more ...string) *cluster {
+	t.Helper()
+	c := aCluster(t)
+	c.start(t, more...)
+	return c
+}
+
+// aCluster is a server that has not been started, and ends with the test.
+func aCluster(t *testing.T) *cluster {
 	t.Helper()
 	podo, err := filepath.Abs("../../bin/podo")
 	if err != nil {
@@ -197,13 +205,17 @@ func startCluster(t *testing.T) *cluster {
 			}
 		}
 	})
+	return c
+}
+
+func (c *cluster) start(t *testing.T, more ...string) {
+	t.Helper()
 	for _, args := range [][]string{
-		{"up", "--node-name", "node-a", "--https-port", strconv.Itoa(c.https), "--kubelet-port", strconv.Itoa(c.kubelet), "--pod-cidr", c.podCIDR},
+		append([]string{"up", "--node-name", "node-a", "--https-port", strconv.Itoa(c.https), "--kubelet-port", strconv.Itoa(c.kubelet), "--pod-cidr", c.podCIDR}, more...),
 		{"image", "import", "../../bin/images/busybox.tar"},
 	} {
 		if out, err := c.run(args...); err != nil {
 			t.Fatalf("podo %v: %v\n%s", args, err, out)
 		}
 	}
-	return c
 }
