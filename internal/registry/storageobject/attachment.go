@@ -2,8 +2,10 @@ package storageobject
 
 import (
 	"math"
+	"unicode/utf8"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,7 +26,6 @@ func DefaultAttachment(a *storagev1.VolumeAttachment) {
 // ValidateAttachment judges a volume's attachment to a node.
 func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	var e check.Errors
-	e.Add(podspec.DriverName(specPath.Child("attacher"), a.Spec.Attacher))
 	p, s := specPath.Child("source"), &a.Spec.Source
 	switch {
 	case s.InlineVolumeSpec == nil && s.PersistentVolumeName == nil:
@@ -41,7 +42,21 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	if name := s.PersistentVolumeName; name != nil {
 		e.Each(p.Child("persistentVolumeName"), *name, apivalidation.NameIsDNSSubdomain(*name, false))
 	}
+	attacher(&e, specPath.Child("attacher"), a.Spec.Attacher)
 	return e.List()
+}
+
+// attacher checks for the name of a driver, by a rule that upstream generates: it comes last, and its words are others than elsewhere.
+func attacher(e *check.Errors, p *field.Path, name string) {
+	const longest = 63
+	if name == "" {
+		e.Required(p, "")
+		return
+	}
+	e.Each(p, name, content.IsDNS1123SubdomainCaseless(name))
+	if utf8.RuneCountInString(name) > longest {
+		e.Put(field.TooLongCharacters(p, name, longest))
+	}
 }
 
 // ValidateAttachmentUpdate judges a change: what is attached to which node never changes.
