@@ -37,7 +37,7 @@ func (c *ClaimResize) Validate(_ context.Context, a *Attributes) error {
 	return nil
 }
 
-// grows says whether volumes of the class can; while no storage classes are served there is none.
+// grows says whether volumes of the class can.
 func (c *ClaimResize) grows(class, was string) bool {
 	if class == "" || class != was {
 		return false
