@@ -61,6 +61,35 @@ var (
 	statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
 )
 
+// likes remembers what like said, as long as nothing that it looks at has changed. It is for one goroutine.
+func likes(v *view.View) func(*v1.Pod) labels.Selector {
+	kinds := [...]schema.GroupResource{services, replications, replicaSets, statefulSets}
+	var at [len(kinds)]int64
+	known := map[string]labels.Selector{}
+	return func(pod *v1.Pod) labels.Selector {
+		s, now := v.Snapshot(), at
+		for i, kind := range kinds {
+			now[i] = s.ResourceRev(kind)
+		}
+		if now != at || len(known) >= maxLikes {
+			clear(known)
+			at = now
+		}
+		key := pod.Namespace + "|" + labels.Set(pod.Labels).String()
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			key += "|" + owner.Kind + "|" + owner.Name
+		}
+		found, ok := known[key]
+		if !ok {
+			found = like(s, pod)
+			known[key] = found
+		}
+		return found
+	}
+}
+
+const maxLikes = 4096
+
 // like selects the pods that belong together with one: those of the Services that select it and of its controller, all of this at once.
 // It is nil when there is nothing of the kind.
 func like(s view.Snapshot, pod *v1.Pod) labels.Selector {

@@ -14,8 +14,6 @@ import (
 	"net/http"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 
@@ -86,7 +84,7 @@ func (c *Config) Validate() error {
 // Given is what plug-ins see of a view, for profile.Read.
 func Given(v *view.View) profile.Given {
 	return profile.Given{
-		Like:    func(pod *v1.Pod) labels.Selector { return like(v.Snapshot(), pod) },
+		Like:    likes(v),
 		Volumes: volumes.New(v).Plugins,
 	}
 }
