@@ -72,28 +72,42 @@ func TestDecide(t *testing.T) {
 	}{
 		{"not yet", cronJob("0 9 * * *", nil), nil, nil, time.Minute, "again 29m0.1s"},
 		{"now", cronJob("0 9 * * *", nil), nil, nil, 30*time.Minute + 50*time.Millisecond, "start " + name(30*time.Minute) + " for 2026-01-05T09:00:00Z, again 24h0m0.05s"},
-		{"in another zone", cronJob("0 10 * * *", func(s *batchv1.CronJobSpec) { s.TimeZone = new("Europe/Berlin") }), nil, nil, 30 * time.Minute,
-			"start " + name(30*time.Minute) + " for 2026-01-05T10:00:00+01:00, again 24h0m0.1s"},
+		{
+			"in another zone", cronJob("0 10 * * *", func(s *batchv1.CronJobSpec) { s.TimeZone = new("Europe/Berlin") }), nil, nil, 30 * time.Minute,
+			"start " + name(30*time.Minute) + " for 2026-01-05T10:00:00+01:00, again 24h0m0.1s",
+		},
 		{"missed twice, the last one counts", cronJob("0 * * * *", nil), nil, nil, 100 * time.Minute, "start " + name(90*time.Minute) + " for 2026-01-05T10:00:00Z, again 50m0.1s"},
 		{"missed very often", cronJob("* * * * *", nil), nil, nil, 200 * time.Minute, "start " + name(200*time.Minute) + " for 2026-01-05T11:50:00Z, TooManyMissedTimes, again 1m0.1s"},
-		{"missed very often, within a deadline", cronJob("* * * * *", func(s *batchv1.CronJobSpec) { s.StartingDeadlineSeconds = new(int64(200)) }), nil, nil, 200 * time.Minute,
-			"start " + name(200*time.Minute) + " for 2026-01-05T11:50:00Z, again 1m0.1s"},
+		{
+			"missed very often, within a deadline", cronJob("* * * * *", func(s *batchv1.CronJobSpec) { s.StartingDeadlineSeconds = new(int64(200)) }), nil, nil, 200 * time.Minute,
+			"start " + name(200*time.Minute) + " for 2026-01-05T11:50:00Z, again 1m0.1s",
+		},
 		{"too late", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.StartingDeadlineSeconds = new(int64(10)) }), nil, nil, time.Hour, "again 23h30m0.1s"},
 		{"suspended", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.Suspend = new(true) }), nil, nil, time.Hour, "again 0s"},
 		{"on the 31st of February", cronJob("59 23 31 2 *", nil), nil, nil, time.Hour, "InvalidSchedule, again 0s"},
 		{"in a zone that is none any more", cronJob("* * * * *", func(s *batchv1.CronJobSpec) { s.TimeZone = new("Mars/Olympus") }), nil, nil, time.Hour, "UnknownTimeZone, again 0s"},
 		{"done already", cronJob("0 9 * * *", nil), nil, func(s *batchv1.CronJobStatus) { s.LastScheduleTime = new(metav1.NewTime(at(30 * time.Minute))) }, time.Hour, "again 23h30m0.1s"},
-		{"started, and not noted", cronJob("0 9 * * *", nil), []*batchv1.Job{child(name(30*time.Minute), at(30*time.Minute), "")}, nil, 31 * time.Minute,
-			"active " + name(30*time.Minute) + ", again 23h59m0.1s"},
+		{
+			"started, and not noted", cronJob("0 9 * * *", nil),
+			[]*batchv1.Job{child(name(30*time.Minute), at(30*time.Minute), "")},
+			nil, 31 * time.Minute,
+			"active " + name(30*time.Minute) + ", again 23h59m0.1s",
+		},
 		{"somebody else's", cronJob("0 9 * * *", nil), []*batchv1.Job{child("x", morning, "")}, nil, time.Minute, "UnexpectedJob, again 29m0.1s"},
 		{"ended and gone", cronJob("0 9 * * *", nil), []*batchv1.Job{child("x", morning, batchv1.JobFailed)}, func(s *batchv1.CronJobStatus) {
 			s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}, {Name: "y", UID: "y"}}
 		}, time.Minute, "SawCompletedJob, MissingJob, again 29m0.1s"},
-		{"one runs and forbids", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = batchv1.ForbidConcurrent }), []*batchv1.Job{child("x", morning, "")},
-			func(s *batchv1.CronJobStatus) { s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}} }, 31 * time.Minute, "JobAlreadyActive, active x, again 23h59m0.1s"},
-		{"one runs and is replaced", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), []*batchv1.Job{child("x", morning, "")},
+		{
+			"one runs and forbids", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = batchv1.ForbidConcurrent }),
+			[]*batchv1.Job{child("x", morning, "")},
+			func(s *batchv1.CronJobStatus) { s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}} }, 31 * time.Minute, "JobAlreadyActive, active x, again 23h59m0.1s",
+		},
+		{
+			"one runs and is replaced", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = batchv1.ReplaceConcurrent }),
+			[]*batchv1.Job{child("x", morning, "")},
 			func(s *batchv1.CronJobStatus) { s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}} }, 31 * time.Minute,
-			"delete x, start " + name(30*time.Minute) + " for 2026-01-05T09:00:00Z, again 23h59m0.1s"},
+			"delete x, start " + name(30*time.Minute) + " for 2026-01-05T09:00:00Z, again 23h59m0.1s",
+		},
 		{"history", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = new(int32(1)) }), []*batchv1.Job{
 			child("new", at(time.Second), batchv1.JobComplete), child("old", at(0), batchv1.JobComplete), child("bad", at(0), batchv1.JobFailed),
 		}, nil, time.Minute, "delete old, again 29m0.1s"},
