@@ -57,6 +57,10 @@ images: $(IMAGES) ## build the container images into bin/images
 $(IMAGES) &: $(wildcard tools/images/*.go tools/images/*/*.go) /bin/busybox
 	go run ./tools/images
 
+# Helm as its users have it, from a module of its own (test/helm), for the story in which it installs a chart.
+bin/helm: test/helm/go.mod
+	cd test/helm && go build -ldflags '-s -w' -o ../../$@ helm.sh/helm/v3/cmd/helm
+
 /bin/busybox:
 	@tools/deps busybox-static
 
@@ -96,12 +100,18 @@ sim: ## simulate a cluster with faults; SEED=n replays one
 .PHONY: long
 long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, and simulations of twenty nodes (SEED=n)
 	cd internal/podlife && go test -count=1 -timeout 60m -run 'TestInvariants|TestRestartChangesNothing' -rapid.checks=100000
+	go test -count=1 -timeout 60m ./internal/scheduler/plan -run 'Oracle|Remembered' -rapid.checks=100000
 	go test -count=1 -timeout 60m ./internal/sim -run TestManyNodes -seed=$(if $(filter-out 0,$(SEED)),$(SEED),1) -steps=$(STEPS)
 
 .PHONY: e2e
-e2e: build images ## stories on real containers: needs root (RUN=regexp for some)
+e2e: build images bin/helm ## stories on real containers: needs root (RUN=regexp for some)
 	@tools/deps nftables strace
-	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./test/e2e/...
+	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./internal/kubelet/routes ./test/e2e/...
+
+# A line "figure scheduler.<load>.<nodes>.<pods|cpu> <value> <unit>" for each figure of each benchmark.
+.PHONY: bench-scheduler
+bench-scheduler: ## the scheduler alone, in process, with the loads of upstream's scheduler_perf (RUN=regexp for some): needs a quiet machine
+	go test -run '^$$' -bench '$(if $(RUN),$(RUN),.)' -benchtime 1x -timeout 60m ./internal/scheduler | tools/benchfigures
 
 .PHONY: fuzz
 fuzz: ## feed every decoder with what nobody would write, each target for FUZZTIME=30s (RUN=regexp for some): the long lane
@@ -113,7 +123,7 @@ test: unit sim e2e clients ## everything that must pass: unit, a short simulatio
 .PHONY: check
 check: ## vet, staticcheck, gofumpt and the project's own analyzers
 	go vet ./...
-	go vet -tags e2e ./internal/runtime
+	go vet -tags e2e ./internal/runtime ./internal/kubelet/routes
 	go run $(STATICCHECK) ./...
 	@unformatted=$$(go run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "gofumpt would change:"; echo "$$unformatted"; exit 1; fi
