@@ -55,11 +55,14 @@ func (w *World) check() {
 	w.boundOnce(s)
 	w.workloadsKept(s)
 	w.shutNodesEmpty(s)
+	w.nodesWell(s)
 	w.oneInstance()
 	if w.real {
 		w.statusAgrees(s)
 		w.atWork(s)
 		w.noneRefused(s)
+	} else {
+		w.atRest() // real kubelets restart what crashes, and say so
 	}
 	w.View.CheckAll()
 }
