@@ -23,8 +23,16 @@ func DefaultAttachment(a *storagev1.VolumeAttachment) {
 	}
 }
 
-// ValidateAttachment judges a volume's attachment to a node.
+// ValidateAttachment judges a new attachment of a volume to a node.
 func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+	var e check.Errors
+	e.Add(attachment(a))
+	attacher(&e, specPath.Child("attacher"), a.Spec.Attacher)
+	return e.List()
+}
+
+// attachment judges all but who attaches.
+func attachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	var e check.Errors
 	p, s := specPath.Child("source"), &a.Spec.Source
 	switch {
@@ -42,11 +50,11 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	if name := s.PersistentVolumeName; name != nil {
 		e.Each(p.Child("persistentVolumeName"), *name, apivalidation.NameIsDNSSubdomain(*name, false))
 	}
-	attacher(&e, specPath.Child("attacher"), a.Spec.Attacher)
 	return e.List()
 }
 
-// attacher checks for the name of a driver, by a rule that upstream generates: it comes last, and its words are others than elsewhere.
+// attacher checks for the name of a driver, by a rule that upstream generates: it comes last, and its words are others than elsewhere. On
+// an update that rule is never reached: the older one is told.
 func attacher(e *check.Errors, p *field.Path, name string) {
 	const longest = 63
 	if name == "" {
@@ -62,7 +70,8 @@ func attacher(e *check.Errors, p *field.Path, name string) {
 // ValidateAttachmentUpdate judges a change: what is attached to which node never changes.
 func ValidateAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
 	var e check.Errors
-	e.Add(ValidateAttachment(a))
+	e.Add(podspec.DriverName(specPath.Child("attacher"), a.Spec.Attacher))
+	e.Add(attachment(a))
 	immutable(&e, specPath, a.Spec, old.Spec)
 	return e.List()
 }
