@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -86,8 +87,9 @@ func PrepareJob(j *batchv1.Job) {
 	if !*j.Spec.ManualSelector {
 		selectOwn(j)
 	}
-	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(j.Spec.Template.Labels) // as it will be read
+	// As it will be read. Bad labels of the template are told once, where they stand.
+	if t := j.Spec.Template.Labels; len(j.Labels) == 0 && len(metav1validation.ValidateLabels(t, nil)) == 0 {
+		j.Labels = maps.Clone(t)
 	}
 	j.Status = batchv1.JobStatus{}
 	j.Generation = 1
