@@ -67,7 +67,9 @@ func daemonSetKind() *Kind {
 					of(obj).Spec = *of(old).Spec.DeepCopy()
 					setTemplateGeneration(of(obj), templates(of(old)))
 				},
-				Validate:           func(obj, old runtime.Object) field.ErrorList { return validateDaemonSetStatus(&of(obj).Status, &of(old).Status) },
+				Validate: func(obj, old runtime.Object) field.ErrorList {
+					return validateDaemonSetStatus(&of(obj).Status, &of(old).Status)
+				},
 				Resets:             []string{"spec"},
 				AllowUnconditional: true,
 			},

@@ -64,8 +64,10 @@ func statefulSetKind() *Kind {
 				AllowUnconditional: true,
 			},
 			"status": {
-				Prepare:            func(obj, old runtime.Object) { of(obj).Spec = *of(old).Spec.DeepCopy() },
-				Validate:           func(obj, old runtime.Object) field.ErrorList { return validateStatefulSetStatus(&of(obj).Status, &of(old).Status) },
+				Prepare: func(obj, old runtime.Object) { of(obj).Spec = *of(old).Spec.DeepCopy() },
+				Validate: func(obj, old runtime.Object) field.ErrorList {
+					return validateStatefulSetStatus(&of(obj).Status, &of(old).Status)
+				},
 				Resets:             []string{"spec"},
 				AllowUnconditional: true,
 			},

@@ -73,7 +73,9 @@ func Decide(s State) Plan {
 	return f.plan
 }
 
-func ended(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded }
+func ended(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
+}
 
 // oldestFirst, those that are on their node before those that are on their way to it.
 func oldestFirst(a, b *v1.Pod) int {

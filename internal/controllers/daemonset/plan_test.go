@@ -140,7 +140,9 @@ func TestNodesComeAndGo(t *testing.T) {
 	l.nodes["c"] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	l.expect(t, "+c=v1")
 	// What keeps new pods away lets those stay that are there; a node in trouble keeps its daemon; what evicts does.
-	taint := func(key string, effect v1.TaintEffect) { l.nodes["c"].Spec.Taints = []v1.Taint{{Key: key, Effect: effect}} }
+	taint := func(key string, effect v1.TaintEffect) {
+		l.nodes["c"].Spec.Taints = []v1.Taint{{Key: key, Effect: effect}}
+	}
 	taint("x", v1.TaintEffectNoSchedule)
 	l.expect(t, "")
 	if s := l.decide().Status; s.DesiredNumberScheduled != 2 || s.NumberMisscheduled != 1 {
