@@ -6,7 +6,6 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,8 +27,8 @@ func podDisruptionBudgetKind() *Kind {
 		Verbs:      allVerbs,
 		New:        func() runtime.Object { return &policyv1.PodDisruptionBudget{} },
 		NewList:    func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
-		ValidName:  apivalidation.NameIsDNSSubdomain,
-		Default:    func(runtime.Object) {},
+		// Of the metadata upstream asks no more than of any object's.
+		Default: func(runtime.Object) {},
 		PrepareForCreate: func(obj runtime.Object) {
 			of(obj).Status = policyv1.PodDisruptionBudgetStatus{}
 			of(obj).Generation = 1
