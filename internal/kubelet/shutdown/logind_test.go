@@ -124,8 +124,11 @@ func TestLogindOnABus(t *testing.T) {
 		t.Fatal(err)
 	}
 	lock, err := b.Inhibit()
-	if err != nil || f.asks[0] != "shutdown kubelet delay" {
-		t.Fatal(f.asks, err)
+	f.mu.Lock()
+	asks, held := f.asks, f.lock
+	f.mu.Unlock()
+	if err != nil || len(asks) != 1 || asks[0] != "shutdown kubelet delay" {
+		t.Fatal(asks, err)
 	}
 	for _, down := range []bool{true, false} {
 		if err := server.Emit(loginPath, manager+"."+prepare, down); err != nil {
@@ -138,7 +141,7 @@ func TestLogindOnABus(t *testing.T) {
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := f.lock.Read(make([]byte, 1)); n != 0 { // ends when nobody holds the lock any more
+	if n, _ := held.Read(make([]byte, 1)); n != 0 { // ends when nobody holds the lock any more
 		t.Error("the lock is still held")
 	}
 	if err := b.Close(); err != nil {
