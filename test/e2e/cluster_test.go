@@ -113,7 +113,13 @@ func setup(t *testing.T, env *testscript.Env, podo string) error {
 	}
 	env.Setenv("DATA", dir)
 	env.Setenv("IMAGES", images)
+	helm, err := filepath.Abs("../../bin/helm")
+	if err != nil {
+		return err
+	}
 	env.Setenv("EXAMPLES", examples)
+	env.Setenv("HELM", helm)
+	env.Setenv("CHART", filepath.Join(filepath.Dir(examples), "test", "helm", "chart"))
 	env.Setenv("PODO", podo)
 	env.Setenv("KUBECONFIG", filepath.Join(dir, "kubeconfig"))
 	env.Setenv("HTTPS_PORT", strconv.Itoa(c.https))
