@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,9 +149,22 @@ func TestTokensAreRenewedOnTime(t *testing.T) {
 func TestATokenOutlivedByAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
+		var mu sync.Mutex // of all that the test and the manager both touch
 		shown, shows := "", 0
+		serve := func(fail error) {
+			mu.Lock()
+			defer mu.Unlock()
+			s.fail = fail
+		}
+		see := func() (string, int) {
+			mu.Lock()
+			defer mu.Unlock()
+			return shown, shows
+		}
 		var m *Manager
 		renew := func(ctx context.Context, _ types.UID) { // as the volume manager does: what fails leaves the file as it is
+			mu.Lock()
+			defer mu.Unlock()
 			if token, err := m.Token(ctx, pod, source("vault", 3600)); err == nil {
 				shown = token
 			}
@@ -165,15 +179,17 @@ func TestATokenOutlivedByAnOutage(t *testing.T) {
 		go func() { done <- m.Run(ctx, func() {}) }()
 		renew(ctx, pod.UID)
 		time.Sleep(40 * time.Minute)
-		s.fail = errors.New("no connection")
-		time.Sleep(time.Hour)
-		if shown != "secret-1" || shows < 10 || shows > 60 {
+		synctest.Wait()
+		serve(errors.New("no connection"))
+		time.Sleep(time.Hour + time.Second) // between two tries
+		synctest.Wait()
+		if shown, shows := see(); shown != "secret-1" || shows < 10 || shows > 60 {
 			t.Errorf("%q after %d looks", shown, shows)
 		}
-		s.fail = nil
+		serve(nil)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if shown != "secret-2" {
+		if shown, _ := see(); shown != "secret-2" {
 			t.Errorf("%q is shown once the server is back", shown)
 		}
 		m.Forget(pod.UID)
