@@ -20,6 +20,7 @@ var decisions = []struct{ contains, reason string }{
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
 	{"create jobs.batch | .metadata.labels", "a new Job is answered as it is stored and read: one without labels has its template's, which upstream fills in when it reads"},
 	{"jobs.batch | panic | upstream: runtime error: invalid memory address", "upstream's rules of success policies take completions for granted; podo says that they are missing"},
+	{"jobs.batch/ | panic | upstream: runtime error: invalid memory address", "the same, of patches"},
 	{"update cronjobs.batch/status | metadata.finalizers", "upstream judges nothing of a report on a CronJob, whatever else it changes"},
 	{" pods | refusal | upstream: error matching scopes of quota ", "a quota that selects by a value which no label can have selects nothing; upstream answers every pod with an internal error"},
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
