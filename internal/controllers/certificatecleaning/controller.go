@@ -23,12 +23,7 @@ var (
 // New makes the controller, whose keys are requests: those of pods have a namespace, the others none. log may be nil.
 func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	k := &controller{c}
-	keys := func(c view.Change) []view.Key {
-		if c.New == nil {
-			return nil
-		}
-		return []view.Key{c.New.Key}
-	}
+	keys := loop.Itself
 	return loop.New(loop.Config{
 		Name: "csr-cleaner", View: v, Reconcile: k.reconcile, Logger: log,
 		Watches: []loop.Watch{{Resource: schema.GroupResource(requests), Keys: keys}, {Resource: schema.GroupResource(podRequests), Keys: keys}},

@@ -2,8 +2,6 @@ package cronjob
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
@@ -31,30 +28,20 @@ var (
 )
 
 // Config is what a controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct{ Config }
 
 // New makes the controller. Its keys are CronJobs.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("cronjob: View, Client and Events are required")
+	if err := c.Check("cronjob"); err != nil {
+		return nil, err
 	}
 	k := &controller{c}
 	return loop.New(loop.Config{
 		Name: "cronjob-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: []loop.Watch{
-			{Resource: cronjobs, Keys: func(ch view.Change) []view.Key {
-				if ch.New == nil {
-					return nil
-				}
-				return []view.Key{ch.New.Key}
-			}},
+			{Resource: cronjobs, Keys: loop.Itself},
 			{Resource: schema.GroupResource(jobs), Keys: func(ch view.Change) (out []view.Key) {
 				for _, e := range []*view.Entry{ch.Old, ch.New} {
 					if e == nil {

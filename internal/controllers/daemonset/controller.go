@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"podo.dev/podo/internal/client"
@@ -44,12 +42,7 @@ func selector(obj runtime.Object) (labels.Selector, bool) {
 }
 
 // Config is what the controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct {
 	Config
@@ -59,8 +52,8 @@ type controller struct {
 
 // New makes the controller. Its keys are DaemonSets.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("daemonset: View, Client and Events are required")
+	if err := c.Check("daemonset"); err != nil {
+		return nil, err
 	}
 	k := &controller{Config: c, failures: flowcontrol.NewBackOff(time.Second, 15*time.Minute)}
 	return loop.New(loop.Config{

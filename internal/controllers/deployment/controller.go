@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
@@ -39,30 +37,20 @@ var (
 )
 
 // Config is what the controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct{ Config }
 
 // New makes the controller. Its keys are Deployments.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("deployment: View, Client and Events are required")
+	if err := c.Check("deployment"); err != nil {
+		return nil, err
 	}
 	k := &controller{c}
 	return loop.New(loop.Config{
 		Name: Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: []loop.Watch{
-			{Resource: schema.GroupResource(deployments), Keys: func(ch view.Change) []view.Key {
-				if ch.New == nil {
-					return nil
-				}
-				return []view.Key{ch.New.Key}
-			}},
+			{Resource: schema.GroupResource(deployments), Keys: loop.Itself},
 			{Resource: schema.GroupResource(sets), Keys: k.setKeys},
 			{Resource: pods, Keys: k.podKeys},
 		},

@@ -4,9 +4,7 @@ package disruption
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/budget"
 	"podo.dev/podo/internal/client"
@@ -30,30 +27,20 @@ var (
 )
 
 // Config is what the controllers are made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct{ Config }
 
 // New makes the controller that counts. Its keys are budgets.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("disruption: View, Client and Events are required")
+	if err := c.Check("disruption"); err != nil {
+		return nil, err
 	}
 	k := &controller{c}
 	return loop.New(loop.Config{
 		Name: "disruption", View: c.View, Reconcile: k.reconcile, Logger: c.Logger,
 		Watches: []loop.Watch{
-			{Resource: schema.GroupResource(budgets), Keys: func(ch view.Change) []view.Key {
-				if ch.New == nil {
-					return nil
-				}
-				return []view.Key{ch.New.Key}
-			}},
+			{Resource: schema.GroupResource(budgets), Keys: loop.Itself},
 			{Resource: pods, Keys: k.podKeys},
 		},
 	})

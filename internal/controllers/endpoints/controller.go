@@ -4,8 +4,6 @@ package endpoints
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
 	endpointsliceutil "k8s.io/endpointslice/util"
 
 	"podo.dev/podo/internal/client"
@@ -31,12 +28,7 @@ var (
 )
 
 // Config is what the controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct {
 	Config
@@ -46,8 +38,8 @@ type controller struct {
 
 // New makes the controller. Its keys are Services, those of which only the Endpoints are left included.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("endpoints: View, Client and Events are required")
+	if err := c.Check("endpoints"); err != nil {
+		return nil, err
 	}
 	k := &controller{Config: c, triggers: endpointsliceutil.NewTriggerTimeTracker()}
 	return loop.New(loop.Config{

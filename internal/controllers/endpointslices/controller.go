@@ -5,8 +5,6 @@ package endpointslices
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -14,7 +12,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
 	endpointsliceutil "k8s.io/endpointslice/util"
@@ -42,12 +39,7 @@ var (
 )
 
 // Config is what the controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct {
 	Config
@@ -60,8 +52,8 @@ type controller struct {
 
 // New makes the controller. Its keys are Services, and one without a name for the nodes' zones.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("endpointslices: View, Client and Events are required")
+	if err := c.Check("endpointslices"); err != nil {
+		return nil, err
 	}
 	k := &controller{
 		Config: c, writer: &writer{client: c.Client},

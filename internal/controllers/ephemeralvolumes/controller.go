@@ -3,15 +3,12 @@ package ephemeralvolumes
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/ephemeral"
 
 	"podo.dev/podo/internal/client"
@@ -38,19 +35,14 @@ func Claim(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolumeClaim {
 }
 
 // Config is what the controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct{ Config }
 
 // New makes the controller. Its keys are pods.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("ephemeralvolumes: View, Client and Events are required")
+	if err := c.Check("ephemeralvolumes"); err != nil {
+		return nil, err
 	}
 	k := &controller{c}
 	return loop.New(loop.Config{

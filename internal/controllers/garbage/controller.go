@@ -52,7 +52,7 @@ func New(c Config) (*loop.Loop, error) {
 	k := &controller{Config: c, graph: newGraph(), kinds: map[schema.GroupKind]*registry.Kind{}}
 	var watches []loop.Watch
 	for _, kind := range c.Kinds {
-		if kind.Unstored || kind.NotCached {
+		if kind.Unstored || kind.NotCached || kind.Served != nil {
 			continue
 		}
 		k.kinds[kind.GVK.GroupKind()] = kind

@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
@@ -52,12 +50,7 @@ func ours(j *batchv1.Job) bool {
 }
 
 // Config is what a controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct {
 	Config
@@ -73,8 +66,8 @@ type remembered struct {
 
 // New makes the controller. Its keys are Jobs.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("job: View, Client and Events are required")
+	if err := c.Check("job"); err != nil {
+		return nil, err
 	}
 	k := &controller{Config: c, backoffs: map[view.Key]remembered{}}
 	watches := Kind.Watches(c.View)

@@ -40,12 +40,7 @@ type Kind struct {
 // Watches are the changes of the objects and of their pods.
 func (k Kind) Watches(v *view.View) []loop.Watch {
 	return []loop.Watch{
-		{Resource: schema.GroupResource(k.Resource), Keys: func(c view.Change) []view.Key {
-			if c.New == nil {
-				return nil
-			}
-			return []view.Key{c.New.Key}
-		}},
+		{Resource: schema.GroupResource(k.Resource), Keys: loop.Itself},
 		{Resource: pods, Keys: func(c view.Change) []view.Key { return k.keys(v, c) }},
 	}
 }

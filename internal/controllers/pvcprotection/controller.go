@@ -34,12 +34,7 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: "pvc-protection", View: v, Reconcile: k.reconcile, Workers: 4, Logger: log,
 		Watches: []loop.Watch{
-			{Resource: claims, Keys: func(c view.Change) []view.Key {
-				if c.New == nil {
-					return nil
-				}
-				return []view.Key{c.New.Key}
-			}},
+			{Resource: claims, Keys: loop.Itself},
 			{Resource: pods, Keys: podKeys},
 		},
 	})

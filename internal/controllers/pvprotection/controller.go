@@ -39,12 +39,7 @@ var volumes = schema.GroupResource(client.Volumes)
 func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: "pv-protection", View: v, Logger: log,
-		Watches: []loop.Watch{{Resource: volumes, Keys: func(c view.Change) []view.Key {
-			if c.New == nil {
-				return nil
-			}
-			return []view.Key{c.New.Key}
-		}}},
+		Watches: []loop.Watch{{Resource: volumes, Keys: loop.Itself}},
 		Reconcile: func(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
 			e := s.Get(volumes, "", key.Name)
 			if e == nil || !Put(e.Object.(*v1.PersistentVolume).DeepCopy()) {

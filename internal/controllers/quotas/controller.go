@@ -26,7 +26,7 @@ func New(v *view.View, c client.Client, kinds []*registry.Kind, log *slog.Logger
 	watches := []loop.Watch{{Resource: schema.GroupResource(resourceQuotas), Keys: quotaKeys}}
 	for _, kind := range kinds {
 		r := kind.GroupResource()
-		if !kind.Namespaced || kind.NotCached || kind.Unstored || !quota.Counted(r) {
+		if !kind.Namespaced || kind.NotCached || kind.Unstored || kind.Served != nil || !quota.Counted(r) {
 			continue
 		}
 		k.resources = append(k.resources, r)

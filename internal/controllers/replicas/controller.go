@@ -64,12 +64,7 @@ func New(c Config) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: c.Kind.Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: []loop.Watch{
-			{Resource: schema.GroupResource(c.Kind.Resource), Keys: func(ch view.Change) []view.Key {
-				if ch.New == nil {
-					return nil
-				}
-				return []view.Key{ch.New.Key}
-			}},
+			{Resource: schema.GroupResource(c.Kind.Resource), Keys: loop.Itself},
 			{Resource: pods, Keys: k.podKeys},
 		},
 	})

@@ -51,12 +51,7 @@ func New(c Config) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: "service-addresses", View: c.View, Reconcile: k.reconcile, Logger: c.Logger,
 		Watches: []loop.Watch{
-			{Resource: services, Keys: func(c view.Change) []view.Key {
-				if c.New == nil {
-					return nil
-				}
-				return []view.Key{c.New.Key}
-			}},
+			{Resource: services, Keys: loop.Itself},
 			{Resource: addresses, Keys: func(c view.Change) []view.Key {
 				if c.New != nil {
 					return []view.Key{{Namespace: address, Name: c.New.Key.Name}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/history"
@@ -42,19 +40,14 @@ func selector(obj runtime.Object) (labels.Selector, bool) {
 }
 
 // Config is what the controller is made of. All but Logger are required.
-type Config struct {
-	View   *view.View
-	Client client.Client
-	Events record.EventRecorder
-	Logger *slog.Logger
-}
+type Config = loop.Parts
 
 type controller struct{ Config }
 
 // New makes the controller. Its keys are StatefulSets.
 func New(c Config) (*loop.Loop, error) {
-	if c.View == nil || c.Client == nil || c.Events == nil {
-		return nil, errors.New("statefulset: View, Client and Events are required")
+	if err := c.Check("statefulset"); err != nil {
+		return nil, err
 	}
 	k := &controller{c}
 	return loop.New(loop.Config{

@@ -41,12 +41,7 @@ var attributes = client.Resource{Group: storagev1.GroupName, Resource: "volumeat
 func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	classes := schema.GroupResource(attributes)
 	users := []schema.GroupResource{schema.GroupResource(client.Claims), schema.GroupResource(client.Volumes)}
-	watches := []loop.Watch{{Resource: classes, Keys: func(c view.Change) []view.Key {
-		if c.New == nil {
-			return nil
-		}
-		return []view.Key{c.New.Key}
-	}}}
+	watches := []loop.Watch{{Resource: classes, Keys: loop.Itself}}
 	for _, r := range users {
 		watches = append(watches, loop.Watch{Resource: r, Keys: leaves})
 	}
