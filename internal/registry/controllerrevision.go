@@ -37,6 +37,7 @@ func controllerRevisionKind() *Kind {
 			return e.List()
 		},
 		Updates: map[string]Update{"": {
+			Prepare: func(runtime.Object, runtime.Object) {},
 			Validate: func(obj, old runtime.Object) field.ErrorList {
 				var e check.Errors
 				e.NonNegative(field.NewPath("revision"), of(obj).Revision)
