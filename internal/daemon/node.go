@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/kubelet/config/v1beta1"
 
@@ -18,6 +19,7 @@ import (
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/kubelet/config"
+	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/runtime"
 	"podo.dev/podo/internal/runtime/payload"
 )
@@ -32,7 +34,8 @@ type nodeParts struct {
 	config     *v1beta1.KubeletConfiguration
 	embedded   *runtime.Runtime // nil with --container-runtime-endpoint
 	runtime    *containerd.Client
-	systemd    bool // the cgroup driver
+	stats      atomic.Pointer[stats.Source] // nil until the kubelet runs
+	systemd    bool                         // the cgroup driver
 }
 
 // buildNode reads what the node is told and checks what it needs; nothing runs yet.
@@ -79,6 +82,7 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 		DataDir: p.cfg.DataDir, Dir: p.dirs.Kubelet(), CgroupRoot: cgroupRoot(p.dirs), Systemd: n.systemd, Kubelet: n.config,
 		CredentialProviders: node.CredentialProviders{Config: p.cfg.CredentialProviderConfig, BinDir: p.cfg.CredentialProviderBinDir},
 		Host:                n.host, Runtime: n.runtime,
+		Stats:    &n.stats,
 		Timeline: p.timeline, Log: p.log, Flags: p.cfg.Flags, SetVerbosity: p.setVerbosity,
 	}
 	if n.config.PodLogsDir == p.dirs.PodLogs() {

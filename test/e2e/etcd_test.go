@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -166,15 +165,4 @@ func (l *line) carry(to, from net.Conn) {
 	defer l.mu.Unlock()
 	delete(l.open, to)
 	delete(l.open, from)
-}
-
-// etcd: run an etcd of somebody else's until the story's end; $ETCD is its endpoint.
-func cmdEtcd(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: etcd")
-	}
-	e, err := startEtcd(of(ts).dir + "-etcd")
-	ts.Check(err)
-	ts.Defer(e.stop)
-	ts.Setenv("ETCD", e.endpoint())
 }

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and old clients read them.
+
 package e2e
 
 import (

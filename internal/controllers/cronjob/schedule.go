@@ -37,7 +37,6 @@ func missed(s cron.Schedule, since, now time.Time) (last time.Time, n int64, err
 		if !first.IsZero() && now.Before(first) {
 			return time.Time{}, 0, nil
 		}
-		//lint:ignore ST1005 upstream's text
 		return time.Time{}, 0, errors.New("time difference between two schedules is less than 1 second")
 	case now.Before(first):
 		return time.Time{}, 0, nil

@@ -217,7 +217,6 @@ func (k *controller) step(ctx context.Context, set *appsv1.StatefulSet, s Step) 
 		})
 		k.tell(set, "Update", s.Pod, err)
 	case Refuse:
-		//lint:ignore ST1005 upstream's text
 		err = errors.New(s.Why)
 		k.tell(set, "Create", s.Pod, err)
 	}

@@ -61,6 +61,7 @@ func attacher(e *check.Errors, p *field.Path, name string) {
 		e.Required(p, "")
 		return
 	}
+	//lint:ignore SA1019 upstream's API takes drivers' names in capitals, and so do objects that are stored
 	e.Each(p, name, content.IsDNS1123SubdomainCaseless(name))
 	if utf8.RuneCountInString(name) > longest {
 		e.Put(field.TooLongCharacters(p, name, longest))

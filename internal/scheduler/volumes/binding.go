@@ -298,7 +298,8 @@ func (x *binding) Explain(n *framework.Node) []timeline.Field {
 			return timeline.Record{}.With("claim", c.Name).With("volume", c.Spec.VolumeName).Fields
 		}
 	}
-	for _, c := range x.delayed {
+	if len(x.delayed) > 0 {
+		c := x.delayed[0] // one is enough to look into
 		class, size := storagehelpers.GetPersistentVolumeClaimClass(c), asked(c)
 		r := timeline.Record{}.With("claim", c.Name).With("class", class).With("asked", size.String())
 		if node := c.Annotations[storagehelpers.AnnSelectedNode]; node != "" && node != n.Name {

@@ -177,7 +177,6 @@ func (r *reservation) bound(n now) (bool, error) {
 			return false, err
 		}
 		if pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID == "" {
-			//lint:ignore ST1005 upstream's text
 			return false, fmt.Errorf("ClaimRef got reset for pv %q", pv.Name)
 		}
 		c, ok := get[*v1.PersistentVolumeClaim](n, claims, m.claim.Namespace, m.claim.Name)
