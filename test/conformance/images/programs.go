@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -49,7 +51,11 @@ func (b Builder) agnhost(ctx context.Context, base []archive.File) (archive.Imag
 	if err != nil {
 		return archive.Image{}, err
 	}
-	files := append(append(base, shell...), tools...)
+	certificate, err := localhost(ctx)
+	if err != nil {
+		return archive.Image{}, err
+	}
+	files := slices.Concat(base, shell, tools, certificate)
 	files = append(files,
 		archive.File{Path: "/agnhost", Mode: 0o755, Data: data},
 		archive.File{Path: "/agnhost-2", Link: "agnhost"}, // the Containers tests start it by this name
@@ -58,6 +64,23 @@ func (b Builder) agnhost(ctx context.Context, base []archive.File) (archive.Imag
 	config := run("/agnhost", "pause")
 	config.ExposedPorts = ports(80, 5000, 8080, 8081, 9376)
 	return archive.Image{Files: files, Config: config}, nil
+}
+
+// localhost is the certificate that the image carries for `agnhost porter`, and its key. The tests of StatefulSets take it for a page that
+// agnhost's web server shows as long as it is there.
+func localhost(ctx context.Context) (files []archive.File, err error) {
+	module, err := exec.CommandContext(ctx, "go", "list", "-mod=mod", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
+	if err != nil {
+		return nil, fmt.Errorf("where upstream's module is: %w", err)
+	}
+	for _, name := range []string{"localhost.crt", "localhost.key"} {
+		data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "test/images/agnhost/porter", name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, archive.File{Path: "/" + name, Mode: 0o644, Data: data})
+	}
+	return files, nil
 }
 
 // pet is agnhost as a web server that says whose page it is: the kitten and the nautilus of the update demo.
