@@ -114,6 +114,7 @@ type View struct {
 	retained retained
 	ages     ages
 	encCache *encodingCache
+	alike    alike
 	broken   broken
 }
 

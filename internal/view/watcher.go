@@ -162,6 +162,7 @@ func (v *View) newEntry(t *table, kv store.KV) (*Entry, error) {
 	if got := (Key{m.GetNamespace(), m.GetName()}); got != key {
 		return nil, errors.New("the object calls itself " + strconv.Quote(got.Namespace+"/"+got.Name))
 	}
+	v.alike.share(obj, m)
 	e := &Entry{Key: key, Rev: kv.ModRevision, Object: obj, Meta: m, size: len(kv.Value)}
 	e.enc.cache = v.encCache
 	if v.c.CheckMutation {
