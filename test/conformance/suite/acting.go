@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -196,24 +195,64 @@ func (p *prober) conclude(ctx context.Context, here bool) {
 	p.served["services"+acting] = p.served[slicesGVR.GroupResource().String()+acting] && (!here || p.reaches(ctx) == nil)
 }
 
-// reaches tells whether somebody acts on the traffic to a service's address: the service has nobody behind it, so that who does refuses
-// the connection, and without anybody it is never answered. (That the API server's own service leads there says nothing of the others.)
+// reaches tells whether somebody acts on the traffic to a service's address: one with this program behind it leads here. (That the API
+// server's own service leads there says nothing of the others, and who refuses a connection to an address of nobody may be a router.)
 func (p *prober) reaches(ctx context.Context) error {
-	o, err := p.c.Resource(services).Namespace(p.namespace).Get(ctx, "probe", metav1.GetOptions{})
+	here, err := net.Listen("tcp", ":0")
 	if err != nil {
 		return err
 	}
-	ip, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP")
+	defer here.Close()
+	address, err := ownAddress()
+	if err != nil {
+		return err
+	}
+	const name = "probe-traffic"
+	port := int64(here.Addr().(*net.TCPAddr).Port)
+	service, err := p.make(ctx, services, object(core, "Service", name, map[string]any{"ports": []any{map[string]any{"port": int64(80), "targetPort": port}}}))
+	if err != nil {
+		return err
+	}
+	ip, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
 	if net.ParseIP(ip) == nil {
 		return errors.New("no address")
 	}
-	d := net.Dialer{Timeout: 3 * time.Second}
-	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(ip, "80"))
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil
-	}
-	if err != nil {
+	slice := object(slicesGVR.GroupVersion(), "EndpointSlice", name, nil)
+	slice["metadata"].(map[string]any)["labels"] = map[string]any{"kubernetes.io/service-name": name}
+	slice["addressType"] = "IPv4"
+	slice["endpoints"] = []any{map[string]any{"addresses": []any{address}}}
+	slice["ports"] = []any{map[string]any{"name": "", "port": port, "protocol": "TCP"}}
+	if _, err := p.make(ctx, slicesGVR, slice); err != nil {
 		return err
 	}
-	return c.Close()
+	// A proxy takes a moment to hear of it; where there is none, an answer never comes.
+	d := net.Dialer{Timeout: time.Second}
+	for end := time.Now().Add(5 * time.Second); ; {
+		c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(ip, "80"))
+		if err == nil {
+			return c.Close()
+		}
+		if time.Now().After(end) {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func (p *prober) make(ctx context.Context, gvr schema.GroupVersionResource, o map[string]any) (*unstructured.Unstructured, error) {
+	return p.c.Resource(gvr).Namespace(p.namespace).Create(ctx, &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
+}
+
+// ownAddress is one of this machine's that is not loopback.
+func ownAddress() (string, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address that a service could lead to")
 }
