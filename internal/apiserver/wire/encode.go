@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -147,7 +148,11 @@ var (
 )
 
 func listMeta(l *verbs.List) metav1.ListMeta {
-	return metav1.ListMeta{ResourceVersion: fmt.Sprint(l.Rev), Continue: l.Continue, RemainingItemCount: l.Remaining}
+	m := metav1.ListMeta{Continue: l.Continue, RemainingItemCount: l.Remaining}
+	if l.Rev > 0 { // what is computed is of no revision
+		m.ResourceVersion = strconv.FormatInt(l.Rev, 10)
+	}
+	return m
 }
 
 // listBody splices the cached bytes of the items into a list.

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
@@ -47,6 +48,7 @@ type Config struct {
 	Runtime        Runtime
 	SandboxSeccomp string // the seccomp profile of the runtime's own first process; "": the runtime's default
 
+	Stats        *atomic.Pointer[stats.Source] // where the node's statistics are left for those who ask in process; nil: nobody does
 	Timeline     *recorder.Recorder
 	Log          *slog.Logger
 	Flags        map[string]string       // what the process was started with, for who asks; no secrets

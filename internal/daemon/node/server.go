@@ -34,6 +34,9 @@ func (k *run) buildServer() error {
 	if err != nil {
 		return err
 	}
+	if k.c.Stats != nil {
+		k.c.Stats.Store(usage)
+	}
 	checkpoints := filepath.Join(k.c.Dir, "checkpoints")
 	if err := os.MkdirAll(checkpoints, 0o700); err != nil {
 		return err

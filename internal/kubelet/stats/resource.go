@@ -32,10 +32,15 @@ var (
 // Resource serves /metrics/resource.
 func (s *Source) Resource() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reg := prometheus.NewRegistry()
-		reg.MustRegister(collector{s, r.Context()})
-		promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+		promhttp.HandlerFor(s.Gatherer(r.Context()), promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	})
+}
+
+// Gatherer measures what /metrics/resource tells each time it gathers.
+func (s *Source) Gatherer(ctx context.Context) prometheus.Gatherer {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collector{s, ctx})
+	return reg
 }
 
 // collector measures once, for one scrape.
