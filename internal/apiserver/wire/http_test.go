@@ -54,7 +54,7 @@ func TestWhoMay(t *testing.T) {
 		{admin, "/podo/timeline/x", 200},
 		{admin, "/nothing", 404},
 		{admin, "/api/v1/things", 404},
-		{admin, "/apis/apps/v1/deployments", 404},
+		{admin, "/apis/nowhere.example.com/v1/deployments", 404},
 		{admin, "/api/v1/namespaces/default/pods/none", 404},
 		{admin, "/api/v1/namespaces/default", 200},
 	} {
