@@ -123,7 +123,7 @@ func ingressBackend(e *check.Errors, p *field.Path, b *networkingv1.IngressBacke
 	case b.Resource != nil && b.Service != nil:
 		e.Invalid(p, "", "cannot set both resource and service backends")
 	case b.Resource != nil:
-		ingressReference(e, p.Child("resource"), b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name)
+		ingressReference(e, e, p.Child("resource"), b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name)
 	case b.Service != nil:
 		ingressService(e, p, b.Service)
 	default:

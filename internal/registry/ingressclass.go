@@ -79,20 +79,21 @@ func DefaultIngressClass(c *networkingv1.IngressClass) bool {
 const maxIngressController = 250
 
 func validateIngressClass(spec *networkingv1.IngressClassSpec) field.ErrorList {
-	var e check.Errors
+	var e, missing check.Errors
 	p := specPath.Child("controller")
 	if len(spec.Controller) > maxIngressController {
 		e.TooLong(p, maxIngressController)
 	}
 	e.Add(validation.IsDomainPrefixedPath(p, spec.Controller))
 	if spec.Parameters != nil {
-		ingressParameters(&e, specPath.Child("parameters"), spec.Parameters)
+		ingressParameters(&e, &missing, specPath.Child("parameters"), spec.Parameters)
 	}
+	e.Add(missing.List()) // upstream's generated rules come last
 	return e.List()
 }
 
-func ingressParameters(e *check.Errors, p *field.Path, ref *networkingv1.IngressClassParametersReference) {
-	ingressReference(e, p, ref.APIGroup, ref.Kind, ref.Name)
+func ingressParameters(e, missing *check.Errors, p *field.Path, ref *networkingv1.IngressClassParametersReference) {
+	ingressReference(e, missing, p, ref.APIGroup, ref.Kind, ref.Name)
 	const cluster, namespace = networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace
 	if ref.Scope == nil {
 		e.Required(p.Child("scope"), "")
@@ -109,14 +110,14 @@ func ingressParameters(e *check.Errors, p *field.Path, ref *networkingv1.Ingress
 	}
 }
 
-// ingressReference checks what names an object of a kind that need not be known.
-func ingressReference(e *check.Errors, p *field.Path, group *string, kind, name string) {
+// ingressReference checks what names an object of a kind that need not be known. What of it is missing may be told apart.
+func ingressReference(e, missing *check.Errors, p *field.Path, group *string, kind, name string) {
 	if group != nil {
 		e.Subdomain(p.Child("apiGroup"), *group)
 	}
 	segment := func(p *field.Path, v string) {
 		if v == "" {
-			e.Required(p, "")
+			missing.Required(p, "")
 			return
 		}
 		e.Each(p, v, content.IsPathSegmentName(v))

@@ -31,15 +31,23 @@ func validateNetworkPolicy(spec, old *networkingv1.NetworkPolicySpec) field.Erro
 		func(p *field.Path, port *networkingv1.NetworkPolicyPort) { policyPort(&e, p, port) },
 		func(p *field.Path, peer *networkingv1.NetworkPolicyPeer) { policyPeer(&e, p, peer, options, stored) },
 	)
-	p := specPath.Child("policyTypes")
-	if len(spec.PolicyTypes) > 2 {
-		e.Invalid(p, spec.PolicyTypes, "may not specify more than two policyTypes")
-		return e.List()
-	}
-	for i, t := range spec.PolicyTypes {
-		check.OneOf(&e, p.Index(i), t, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
-	}
+	policyTypes(&e, specPath.Child("policyTypes"), spec.PolicyTypes)
+	walkPolicy(spec, nil, func(p *field.Path, peer *networkingv1.NetworkPolicyPeer) { // upstream's generated rule, which comes last
+		if peer.IPBlock != nil && peer.IPBlock.CIDR == "" {
+			e.Required(p.Child("ipBlock", "cidr"), "")
+		}
+	})
 	return e.List()
+}
+
+func policyTypes(e *check.Errors, p *field.Path, types []networkingv1.PolicyType) {
+	if len(types) > 2 {
+		e.Invalid(p, types, "may not specify more than two policyTypes")
+		return
+	}
+	for i, t := range types {
+		check.OneOf(e, p.Index(i), t, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
+	}
 }
 
 func policyPort(e *check.Errors, p *field.Path, port *networkingv1.NetworkPolicyPort) {
@@ -88,10 +96,9 @@ func policyPeer(e *check.Errors, p *field.Path, peer *networkingv1.NetworkPolicy
 	}
 }
 
-// ipBlock: what is left out of a range lies within it, and is smaller.
+// ipBlock: what is left out of a range lies within it, and is smaller. That there is none is told elsewhere.
 func ipBlock(e *check.Errors, p *field.Path, b *networkingv1.IPBlock, stored []string) {
 	if b.CIDR == "" {
-		e.Required(p.Child("cidr"), "")
 		return
 	}
 	e.CIDR(p.Child("cidr"), b.CIDR, stored)

@@ -104,11 +104,11 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 			u.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
 		}
 	}
-	if r := u.RollingUpdate; r != nil && u.Type == appsv1.RollingUpdateStatefulSetStrategyType {
-		if r.Partition == nil {
+	if r := u.RollingUpdate; r != nil {
+		if r.Partition == nil { // upstream's own type has zero where none is said, whatever the strategy
 			r.Partition = new(int32(0))
 		}
-		if gate.MaxUnavailableStatefulSet && r.MaxUnavailable == nil {
+		if gate.MaxUnavailableStatefulSet && u.Type == appsv1.RollingUpdateStatefulSetStrategyType && r.MaxUnavailable == nil {
 			r.MaxUnavailable = new(intstr.FromInt32(1))
 		}
 	}

@@ -117,23 +117,18 @@ func statefulSetTemplate(e *check.Errors, s, old *appsv1.StatefulSet, lenient bo
 }
 
 func statefulSetStrategy(e *check.Errors, p *field.Path, u *appsv1.StatefulSetUpdateStrategy) {
-	// Upstream's own type has zero where no partition is said.
-	shown := u.DeepCopy()
-	if r := shown.RollingUpdate; r != nil && r.Partition == nil {
-		r.Partition = new(int32(0))
-	}
 	switch {
 	case u.Type == "":
 		e.Required(p, "")
 	case u.Type == appsv1.OnDeleteStatefulSetStrategyType:
 		if u.RollingUpdate != nil {
-			e.Invalid(p.Child("rollingUpdate"), shown.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))
+			e.Invalid(p.Child("rollingUpdate"), u.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))
 		}
 	case u.Type != appsv1.RollingUpdateStatefulSetStrategyType:
-		e.Invalid(p, *shown, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))
+		e.Invalid(p, *u, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))
 	case u.RollingUpdate != nil:
 		p = p.Child("rollingUpdate")
-		e.NonNegative(p.Child("partition"), int64(*shown.RollingUpdate.Partition))
+		e.NonNegative(p.Child("partition"), int64(valueOr(u.RollingUpdate.Partition, 0)))
 		if n := u.RollingUpdate.MaxUnavailable; n != nil {
 			p = p.Child("maxUnavailable")
 			e.IntOrPercent(p, *n)
