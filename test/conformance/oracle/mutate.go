@@ -41,7 +41,7 @@ var skipped = map[string]bool{
 func isLeaf(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[resource.Quantity](),
-		reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Duration]():
+		reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[runtime.RawExtension]():
 		return true
 	}
 	return t.Kind() != reflect.Struct && t.Kind() != reflect.Pointer && t.Kind() != reflect.Slice && t.Kind() != reflect.Map
@@ -276,6 +276,9 @@ func (m *mutator) fillLeaf(v reflect.Value, name string) {
 		return
 	case reflect.TypeFor[metav1.Duration]():
 		v.Set(reflect.ValueOf(metav1.Duration{Duration: time.Duration(m.IntN(100)-10) * time.Second}))
+		return
+	case reflect.TypeFor[runtime.RawExtension](): // objects only: the library can write no other JSON
+		v.Set(reflect.ValueOf(runtime.RawExtension{Raw: []byte(pick(m, objects))}))
 		return
 	case reflect.TypeFor[resource.Quantity]():
 		v.Set(reflect.ValueOf(resource.MustParse(pick(m, quantities))))

@@ -12,6 +12,7 @@ var (
 		math.MaxInt32, math.MaxInt32 + 1, math.MaxInt64, math.MinInt32, 1 << 40, 2147483000, 600, 3600,
 	}
 	quantities = []string{"0", "1", "2", "100m", "1m", "1Gi", "64Mi", "128Mi", "2Mi", "3Mi", "1.5", "500", "-1", "-100m", "0.0001", "1k", "1e3", "10Gi", "1500m"}
+	objects    = []string{`{}`, `{"a":1}`, `{"spec":{"template":{}}}`, `{"a":[null,{"b":"c"}]}`}
 	long       = strings.Repeat("a", 300)
 	texts      = []string{
 		"", "a", "b", "x-y", "A", "a_b", "-a", "a-", "a.b", "a..b", "1", "1.2.3.4", "::1", "01.2.3.4", "10.0.0.0/8", "2001:db8::/64", "/abs", "/", "..",
