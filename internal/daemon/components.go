@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 ComponentStatus is deprecated, and old clients ask for it.
+
 package daemon
 
 import (
@@ -7,6 +9,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
@@ -24,12 +28,26 @@ func (s *server) newServiceCIDR(context.Context, client.Client) (*loop.Loop, err
 	return servicecidr.New(s.control.view, local.Admin(s.control.verbs), services.Masked().String(), s.log)
 }
 
-// componentStatuses are the parts that upstream's cluster has, as ours are: every controller counts for the controller manager.
-func (s *server) componentStatuses() []v1.ComponentStatus { //nolint:staticcheck // old clients ask
+// components are the parts that upstream's cluster has, as ours are: every controller counts for the controller manager.
+type components struct{ *server }
+
+// Get implements verbs.Computer.
+func (s components) Get(ctx context.Context, _, name string) (runtime.Object, error) {
+	all, err := s.List(ctx, "", labels.Everything())
+	for _, obj := range all {
+		if obj.(*v1.ComponentStatus).Name == name {
+			return obj, nil
+		}
+	}
+	return nil, err
+}
+
+// List implements verbs.Computer.
+func (s components) List(context.Context, string, labels.Selector) ([]runtime.Object, error) {
 	others := []string{"etcd", "scheduler", "apiserver", "view", "timeline", "certificates", "leader-election"}
 	etcd, scheduler, controllers := healthy("etcd-0"), healthy("scheduler"), healthy("controller-manager")
 	if s.control.supervisor == nil {
-		return nil
+		return nil, nil
 	}
 	for _, h := range s.control.supervisor.Health() {
 		c := controllers
@@ -48,10 +66,10 @@ func (s *server) componentStatuses() []v1.ComponentStatus { //nolint:staticcheck
 			c.Conditions[0].Error = fmt.Sprintf("%s is %s: %s", h.Name, h.State, h.LastError)
 		}
 	}
-	return []v1.ComponentStatus{*controllers, *etcd, *scheduler}
+	return []runtime.Object{controllers, etcd, scheduler}, nil
 }
 
-func healthy(name string) *v1.ComponentStatus { //nolint:staticcheck // as above
+func healthy(name string) *v1.ComponentStatus {
 	c := &v1.ComponentStatus{Conditions: []v1.ComponentCondition{{Type: v1.ComponentHealthy, Status: v1.ConditionTrue, Message: "ok"}}}
 	c.Name = name
 	return c

@@ -2,9 +2,9 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
@@ -43,6 +43,7 @@ import (
 	"podo.dev/podo/internal/scheduler/profile"
 	"podo.dev/podo/internal/store/etcd"
 	"podo.dev/podo/internal/timeline/recorder"
+	"podo.dev/podo/internal/usage"
 	"podo.dev/podo/internal/view"
 )
 
@@ -57,6 +58,8 @@ type control struct {
 	identity   identity
 	verbs      *verbs.Verbs
 	board      *loop.Board
+	kubelets   *http.Client
+	usage      *usage.Meter
 
 	audit      *audit.Log // nil without a policy
 	authorizer *modes.Authorizer
@@ -118,10 +121,14 @@ func (s *server) buildControl() (err error) {
 	if c.audit, err = audit.Open(s.cfg.Audit); err != nil {
 		return err
 	}
-	c.authorizer, c.policyDone = modes.New(c.view), make(chan struct{})
+	c.authorizer, c.policyDone, c.kubelets = modes.New(c.view), make(chan struct{}), s.newKubeletClient()
+	c.usage, err = usage.New(usage.Config{View: c.view, Read: s.readUsage, Logger: s.log.With("component", "usage")})
+	if err != nil {
+		return err
+	}
 	c.verbs, err = verbs.New(verbs.Config{
 		Store: c.store, View: c.view, Kinds: kinds, Authorizer: c.authorizer, Admission: append(rules, s.serviceAddresses()),
-		Audit: c.audit, Tokens: c.identity.issuer, Reviews: s.identityReviews(), Components: s.componentStatuses,
+		Audit: c.audit, Tokens: c.identity.issuer, Reviews: s.identityReviews(), Computed: s.computers(),
 		Append: s.timeline.Append, Now: time.Now, Logger: s.log.With("component", "apiserver"),
 	})
 	return err
@@ -295,10 +302,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		Certificate: s.certs.Server(pki.Serving),
 		ClientCAs:   s.certs.Pool(),
 		Authn:       s.control.identity.authn,
-		Kubelets: &tls.Config{
-			RootCAs: s.certs.Pool(), MinVersion: tls.VersionTLS12,
-			GetClientCertificate: s.certs.Client(pki.KubeletClient),
-		},
+		Kubelets:    s.kubeletTLS(),
 		KubeletPort: s.cfg.KubeletPort,
 		OpenAPI:     openapi.New(registry.All(), kubernetesVersion),
 		Handlers: append(s.discovery(),

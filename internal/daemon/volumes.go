@@ -2,15 +2,11 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +23,6 @@ import (
 	"podo.dev/podo/internal/controllers/vacprotection"
 	"podo.dev/podo/internal/controllers/volumebinder"
 	"podo.dev/podo/internal/localclass"
-	"podo.dev/podo/internal/pki"
 )
 
 // volumeControllers bind claims of storage to volumes and keep both while they are in use.
@@ -54,20 +49,7 @@ func (s *server) removeLocalVolume(ctx context.Context, node *v1.Node, volume st
 	const patience = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	i := slices.IndexFunc(node.Status.Addresses, func(a v1.NodeAddress) bool { return a.Type == v1.NodeInternalIP })
-	if i < 0 {
-		return fmt.Errorf("node %s has no InternalIP address yet", node.Name)
-	}
-	at := net.JoinHostPort(node.Status.Addresses[i].Address, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, "https://"+at+localclass.Path+url.PathEscape(volume), nil)
-	if err != nil {
-		return err
-	}
-	// Volumes are deleted now and then: no connection is kept.
-	t := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-		RootCAs: s.certs.Pool(), MinVersion: tls.VersionTLS12, GetClientCertificate: s.certs.Client(pki.KubeletClient),
-	}}
-	res, err := (&http.Client{Transport: t}).Do(req)
+	res, err := s.callKubelet(ctx, node, http.MethodDelete, localclass.Path+url.PathEscape(volume))
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,8 @@ var table = []*Kind{
 	storageClassKind(),
 	volumeAttachmentKind(),
 	volumeAttributesClassKind(),
+	nodeMetricsKind(),
+	podMetricsKind(),
 }
 
 // events are served in two versions.

@@ -1,53 +1,76 @@
-//lint:file-ignore SA1019 ComponentStatus is deprecated, and old clients ask for it.
-
 package verbs
 
 import (
+	"context"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 )
 
-// computed makes the objects of a kind that is made when it is asked for, in order of their names.
-func (v *Verbs) computed(k *registry.Kind) []*view.Entry {
-	if v.c.Components == nil {
-		return nil
-	}
-	var out []*view.Entry
-	for _, c := range v.c.Components() {
-		obj := c.DeepCopy()
-		obj.SetGroupVersionKind(k.GVK)
-		out = append(out, &view.Entry{Key: view.Key{Name: c.Name}, Object: obj, Meta: obj})
-	}
-	slices.SortFunc(out, func(a, b *view.Entry) int { return strings.Compare(a.Key.Name, b.Key.Name) })
-	return out
+// Computer makes the objects of a kind that are made when they are asked for. They are the caller's.
+type Computer interface {
+	// Get makes one object. nil without an error, or the error of its choice, says that there is none.
+	Get(ctx context.Context, namespace, name string) (runtime.Object, error)
+	// List makes those of a namespace ("": of all) that have the labels. It may make more: what was not asked for is left out.
+	List(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error)
 }
 
-func (v *Verbs) getComputed(k *registry.Kind, ref client.Ref) (*view.Entry, error) {
-	for _, e := range v.computed(k) {
-		if e.Key.Name == ref.Name {
-			return e, nil
+func (v *Verbs) getComputed(ctx context.Context, k *registry.Kind, ref client.Ref) (*view.Entry, error) {
+	var obj runtime.Object
+	if by := v.c.Computed[k.GroupResource()]; by != nil {
+		var err error
+		if obj, err = by.Get(ctx, ref.Namespace, ref.Name); err != nil {
+			return nil, err
 		}
 	}
-	return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+	if obj == nil {
+		return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
+	}
+	return computed(k, obj)
 }
 
-func (v *Verbs) listComputed(k *registry.Kind, o *internalversion.ListOptions) (*List, error) {
-	sel, err := newSelector(k, "", o)
+// listComputed lists in the store's order.
+func (v *Verbs) listComputed(ctx context.Context, k *registry.Kind, ref client.Ref, o *internalversion.ListOptions) (*List, error) {
+	sel, err := newSelector(k, ref.Namespace, o)
 	if err != nil {
 		return nil, err
 	}
 	out := &List{Kind: k}
-	for _, e := range v.computed(k) {
+	by := v.c.Computed[k.GroupResource()]
+	if by == nil {
+		return out, nil
+	}
+	objs, err := by.List(ctx, sel.namespace, sel.labels)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range objs {
+		e, err := computed(k, obj)
+		if err != nil {
+			return nil, err
+		}
 		if sel.matches(e) {
 			out.Items = append(out.Items, e)
 		}
 	}
+	slices.SortFunc(out.Items, func(a, b *view.Entry) int { return compare(a.Key, b.Key) })
 	return out, nil
+}
+
+// computed is an object as the view would have it.
+func computed(k *registry.Kind, obj runtime.Object) (*view.Entry, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	return &view.Entry{Key: view.Key{Namespace: m.GetNamespace(), Name: m.GetName()}, Object: obj, Meta: m}, nil
 }

@@ -42,7 +42,7 @@ func (v *Verbs) List(ctx context.Context, u user.Info, ref client.Ref, o *intern
 		return nil, err
 	}
 	if k.Computed {
-		return v.listComputed(k, o)
+		return v.listComputed(ctx, k, ref, o)
 	}
 	return v.list(ctx, k, ref, o)
 }

@@ -35,7 +35,7 @@ func (v *Verbs) Get(ctx context.Context, u user.Info, ref client.Ref, rv string)
 		return nil, err
 	}
 	if k.Computed {
-		return v.getComputed(k, ref)
+		return v.getComputed(ctx, k, ref)
 	}
 	e, err := v.get(ctx, k, ref, rv)
 	if part, ok := k.Parts[ref.Subresource]; ok && err == nil {

@@ -58,8 +58,8 @@ type Config struct {
 	Reviews map[schema.GroupResource]Review
 	// Tokens makes ServiceAccounts' tokens; nil serves none.
 	Tokens *tokens.Issuer
-	// Components tells how the control plane's parts are, for ComponentStatus.
-	Components func() []v1.ComponentStatus
+	// Computed make the objects of kinds that are made when they are asked for; of one without there are none.
+	Computed map[schema.GroupResource]Computer
 	// Audit is told what the server's own parts ask for (those behind a connection tell it themselves); nil: nobody is.
 	Audit *audit.Log
 	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
