@@ -84,14 +84,14 @@ var needs = []need{
 	{"network/endpointslicemirroring", nil, "endpoints! endpointslices.discovery.k8s.io!"},
 	{"network/ingress.go", nil, "ingresses.networking.k8s.io"},
 	{"network/ingressclass", nil, "ingressclasses.networking.k8s.io"},
-	{"network/proxy", nil, "services!"},
+	{"network/proxy", nil, "services endpoints!"}, // the API server leads to services' pods itself
 	{"network/proxy", regexp.MustCompile(`through a service`), "replicationcontrollers!"},
 	{"network/service.go", nil, "services"},
 	{"network/service.go", regexp.MustCompile(`should serve|functioning|change the type|affinity`), "services!"},
-	{"network/service_latency", nil, "services! replicationcontrollers!"},
+	{"network/service_latency", nil, "services endpoints! replicationcontrollers!"},
 	{"network/service_cidrs", nil, "servicecidrs.networking.k8s.io"},
 	// Its server asks the API from inside of a pod, and ends when it cannot.
-	{"node/pre_stop", nil, "services! serviceaccounts/token"},
+	{"node/pre_stop", nil, "services serviceaccounts/token"},
 	{"scheduling/limit_range", nil, "limitranges"},
 	{"scheduling/preemption", nil, "priorityclasses.scheduling.k8s.io"},
 	{"scheduling/preemption", regexp.MustCompile(`ReplicaSets`), "replicasets.apps!"},
