@@ -90,19 +90,26 @@ func daemonSetKind() *Kind {
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {
 	podobject.DefaultTemplate(&d.Spec.Template)
+	if n, err := templateGeneration(d); err == nil {
+		setTemplateGeneration(d, n)
+	}
 	s := &d.Spec.UpdateStrategy
 	if s.Type == "" {
 		s.Type = appsv1.RollingUpdateDaemonSetStrategyType
 	}
+	unsaid := intstr.FromInt32(0) // of a strategy that has no use for it, as upstream's types have it
 	if s.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		unsaid = intstr.FromInt32(1)
 		if s.RollingUpdate == nil {
 			s.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
 		}
-		if s.RollingUpdate.MaxUnavailable == nil {
-			s.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(1))
+	}
+	if r := s.RollingUpdate; r != nil {
+		if r.MaxUnavailable == nil {
+			r.MaxUnavailable = new(unsaid)
 		}
-		if s.RollingUpdate.MaxSurge == nil {
-			s.RollingUpdate.MaxSurge = new(intstr.FromInt32(0))
+		if r.MaxSurge == nil {
+			r.MaxSurge = new(intstr.FromInt32(0))
 		}
 	}
 	if d.Spec.RevisionHistoryLimit == nil {
@@ -181,11 +188,7 @@ func daemonSetStrategy(e *check.Errors, p *field.Path, s *appsv1.DaemonSetUpdate
 		return
 	case appsv1.RollingUpdateDaemonSetStrategyType:
 	default:
-		shown := s.DeepCopy() // upstream's own type has zeros where nothing is said
-		if r := shown.RollingUpdate; r != nil {
-			r.MaxUnavailable, r.MaxSurge = new(valueOr(r.MaxUnavailable, intstr.IntOrString{})), new(valueOr(r.MaxSurge, intstr.IntOrString{}))
-		}
-		e.Put(field.NotSupported(p, check.Shown(shown), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
+		e.Put(field.NotSupported(p, check.Shown(s), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 		return
 	}
 	p = p.Child("rollingUpdate")

@@ -1,11 +1,11 @@
 package registry
 
 import (
+	"reflect"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +32,7 @@ func networkPolicyKind() *Kind {
 		Warnings:         func(obj runtime.Object) []string { return networkPolicyWarnings(&of(obj).Spec) },
 		Updates: map[string]Update{"": {
 			Prepare: func(obj, old runtime.Object) {
-				if !equality.Semantic.DeepEqual(of(obj).Spec, of(old).Spec) {
+				if !reflect.DeepEqual(of(obj).Spec, of(old).Spec) { // no peers are another thing than an empty list of them, as upstream
 					of(obj).Generation = of(old).Generation + 1
 				}
 			},
