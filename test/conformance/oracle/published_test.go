@@ -98,14 +98,14 @@ func servesResource(group, resource string) bool {
 
 // upstreamsKinds are those that its API server serves itself: what is in metrics.k8s.io comes from a server that has to be added.
 func upstreamsKinds() []*registry.Kind {
-	return slices.DeleteFunc(registry.All(), func(k *registry.Kind) bool { return k.GVK.Group == metrics })
+	return slices.DeleteFunc(registry.All(), func(k *registry.Kind) bool { return k.GVK.Group == metricsGroup })
 }
 
 func groupVersions() []schema.GroupVersion {
-	return slices.DeleteFunc(registry.GroupVersions(), func(gv schema.GroupVersion) bool { return gv.Group == metrics })
+	return slices.DeleteFunc(registry.GroupVersions(), func(gv schema.GroupVersion) bool { return gv.Group == metricsGroup })
 }
 
-const metrics = "metrics.k8s.io"
+const metricsGroup = "metrics.k8s.io"
 
 func TestDiscovery(t *testing.T) {
 	routes, err := wire.Discovery(upstreamsKinds(), "10.10.10.10:8050")
