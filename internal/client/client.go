@@ -21,6 +21,9 @@ type Ref struct {
 	Namespace   string
 	Name        string
 	Subresource string
+	// Version, when set, is the API version that the caller speaks, where a resource is served in several: patches are made to that form,
+	// and what is written is owned under its names. Without it the version that is stored counts.
+	Version string
 }
 
 // The resources of the core group that components write, for readable calls: client.Pods.At("ns", "name").Sub("status").

@@ -30,7 +30,15 @@ func valid(t testing.TB, k *registry.Kind) []runtime.Object {
 	}
 	var out []runtime.Object
 	for _, f := range a.Files {
-		if resource, _, _ := strings.Cut(f.Name, " "); resource == k.Resource && k.Served == nil || resource == k.GroupResource().String() {
+		name := k.Resource
+		switch {
+		case k.Served == nil:
+		case k.Stored().GroupResource() == k.GroupResource():
+			name += "." + k.GVK.Version + "." + k.GVK.Group
+		default:
+			name = k.GroupResource().String()
+		}
+		if resource, _, _ := strings.Cut(f.Name, " "); resource == name {
 			out = append(out, decode(t, k, f.Data))
 		}
 	}

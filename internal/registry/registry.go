@@ -117,6 +117,8 @@ type Served struct {
 	NewList func() runtime.Object
 	// In and Out turn a served object into a stored one and back, sharing what they can. Out leaves the type to Kind.Out.
 	In, Out func(obj runtime.Object) runtime.Object
+	// ByValue says that which fields a served object has depends on what is in the stored one, not only on which fields that has.
+	ByValue bool
 }
 
 // Stored is the row whose objects these are.

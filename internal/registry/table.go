@@ -37,6 +37,8 @@ var table = []*Kind{
 	selfSubjectAccessReviewKind(),
 	selfSubjectRulesReviewKind(),
 	subjectAccessReviewKind(),
+	autoscalers,
+	horizontalPodAutoscalerV1Kind(autoscalers),
 	cronJobKind(),
 	jobKind(),
 	certificateSigningRequestKind(),
@@ -67,8 +69,11 @@ var table = []*Kind{
 	podMetricsKind(),
 }
 
-// events are served in two versions.
-var events = eventKind()
+// events and autoscalers are served in two versions.
+var (
+	events      = eventKind()
+	autoscalers = horizontalPodAutoscalerKind()
+)
 
 // All returns the rows of the table. The slice is the caller's; the rows are shared and read-only.
 func All() []*Kind { return slices.Clone(table) }

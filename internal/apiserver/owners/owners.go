@@ -43,7 +43,9 @@ func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 		if k.Unstored {
 			continue
 		}
-		o.shapes[k] = &shapes{}
+		if k.Served == nil || !k.Served.ByValue {
+			o.shapes[k] = &shapes{}
+		}
 		c := converter{k, forms[k.Stored()]}
 		for sub, part := range k.Parts {
 			if err := o.add(keeper{k, sub}, converter{part.Kind, []*registry.Kind{part.Kind}}); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/registry/check"
 )
 
 // apply is server-side apply: the patch is what its manager wants of the object. It is merged into what there is, and what the
@@ -58,7 +59,7 @@ func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p 
 
 // merge reads the patch, lets apply merge it, and says then what a strict decoder has to say of it.
 func (p *Patch) merge(o *Options, apply func(config map[string]any) (runtime.Object, error)) (runtime.Object, error) {
-	if tame := Tame(p.Data); tame != nil {
+	if tame := check.Tame(p.Data); tame != nil {
 		if _, err := mergeData(tame, apply); err != nil {
 			return nil, err
 		}

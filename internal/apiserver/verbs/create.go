@@ -30,7 +30,7 @@ const (
 
 // Create stores a new object. obj becomes the verbs' own and is the answer.
 func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}

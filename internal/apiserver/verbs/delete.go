@@ -36,7 +36,7 @@ const collectionWorkers = 64
 // A terminating object's grace can only get shorter. deleted says that the object is gone; out is its last state, or the state
 // in which it now waits.
 func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, o Options) (out runtime.Object, deleted bool, err error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, false, err
 	}
@@ -295,7 +295,7 @@ func (v *Verbs) endNamespace(ns *v1.Namespace) namespaceEnd {
 
 // DeleteCollection deletes every object that List with the same options gives, and answers with what was there.
 func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, l *internalversion.ListOptions, o Options) (*List, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}

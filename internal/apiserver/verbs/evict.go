@@ -30,7 +30,7 @@ var budgets = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisr
 // So no more go than a budget allows, however many ask at once.
 func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, d *metav1.DeleteOptions, o Options) error {
 	ref := client.Pods.At(namespace, name)
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (v *Verbs) charge(ctx context.Context, pod *v1.Pod, now metav1.Time) (budge
 	if b == nil || err != nil {
 		return verdict, nil, nil, err
 	}
-	k := v.kinds[budgets]
+	k := v.Kind(budgets)
 	value, err := encode(k, withRev(b, ""))
 	key := k.Key(b.Namespace, b.Name)
 	return verdict, []store.Cond{{Key: key, Revision: s.Get(budgets, b.Namespace, b.Name).Rev}}, []store.Op{{Key: key, Value: value}}, err

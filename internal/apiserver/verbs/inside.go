@@ -15,7 +15,7 @@ import (
 // Inside tells the audit log that one of the server's own parts, called agent, is about to ask for something as u, and hands over obj,
 // which may be nil. The part goes on with the context that it returns, and says by the function how it ended.
 func (v *Verbs) Inside(ctx context.Context, u user.Info, agent, verb string, ref client.Ref, obj runtime.Object) (context.Context, func(out runtime.Object, err error)) {
-	k := v.kinds[ref.Resource]
+	k := v.Kind(ref.Resource)
 	if v.c.Audit == nil || k == nil {
 		return ctx, nobody
 	}

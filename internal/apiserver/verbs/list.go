@@ -34,7 +34,7 @@ type List struct {
 
 // List reads objects. o's zero value asks for everything, consistently.
 func (v *Verbs) List(ctx context.Context, u user.Info, ref client.Ref, o *internalversion.ListOptions) (*List, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // Mutate lets change edit a private copy of the object and writes the result, deciding again when someone else wrote in
 // between. change returning false writes nothing. It counts as an update to authorization.
 func (v *Verbs) Mutate(ctx context.Context, u user.Info, ref client.Ref, change func(runtime.Object) (bool, error), o Options) (runtime.Object, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (v *Verbs) BindByCollection(ctx context.Context, u user.Info, b *v1.Binding
 
 func (v *Verbs) bind(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
 	ref := client.Pods.At(b.Namespace, b.Name)
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/registry/check"
 )
 
 // maxPatchOperations bounds a JSON patch, maxPatchCopies the bytes that its "copy" operations may make all together.
@@ -44,7 +45,7 @@ type Patch struct {
 // Patch applies p to the object and writes the result. It is evaluated again when someone else wrote in between, unless
 // the patch itself names a resourceVersion. created says that it was applied to a name that was free.
 func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch, o Options) (out runtime.Object, created bool, err error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, false, err
 	}
@@ -99,7 +100,7 @@ func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, 
 
 // evaluate applies the patch; apply is what it was compiled to.
 func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o *Options) (runtime.Object, error) {
-	if tame := Tame(p.Data); tame != nil {
+	if tame := check.Tame(p.Data); tame != nil {
 		first := Patch{Type: p.Type, Data: tame, Validation: metav1.FieldValidationIgnore}
 		if apply, err := first.compile(); err != nil {
 			return nil, err

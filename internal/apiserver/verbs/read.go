@@ -27,7 +27,7 @@ const futureWait = 3 * time.Second
 // Get reads one object. rv "" is consistent, "0" is whatever the view has, anything else is at least that revision.
 // A subresource that takes the whole object (status) reads the whole object.
 func (v *Verbs) Get(ctx context.Context, u user.Info, ref client.Ref, rv string) (*view.Entry, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (v *Verbs) EndpointSlices(namespace, service string) (out []*discoveryv1.En
 }
 
 func (v *Verbs) known(ctx context.Context, ref client.Ref) (*view.Entry, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // that a dry run is no different.
 func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r *authenticationv1.TokenRequest, o Options) (*authenticationv1.TokenRequest, error) {
 	ref = client.ServiceAccounts.At(ref.Namespace, ref.Name).Sub("token")
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}

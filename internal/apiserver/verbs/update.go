@@ -26,7 +26,7 @@ import (
 // Update replaces an object, or the part of it that ref.Subresource names. obj becomes the verbs' own. created says that
 // the name was free and the kind lets a PUT create.
 func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (out runtime.Object, created bool, err error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, false, err
 	}

@@ -80,7 +80,7 @@ func (c *Config) Validate() error {
 // Verbs are safe for concurrent use.
 type Verbs struct {
 	c      Config
-	kinds  map[schema.GroupResource]*registry.Kind
+	kinds  map[schema.GroupVersionResource]*registry.Kind // by each version that is served, and by "" the one that is stored
 	chain  admit.Chain
 	owners *owners.Owners
 	store  *measured // c.Store
@@ -126,11 +126,13 @@ func New(c Config) (*Verbs, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	v := &Verbs{c: c, kinds: make(map[schema.GroupResource]*registry.Kind, len(c.Kinds)), evictions: make(turn, 1)}
+	v := &Verbs{c: c, kinds: map[schema.GroupVersionResource]*registry.Kind{}, evictions: make(turn, 1)}
 	v.store = newMeasured(c.Store, c.View, c.Kinds)
 	for _, k := range c.Kinds {
-		if k.Served == nil || k.Stored().GroupResource() != k.GroupResource() {
-			v.kinds[k.GroupResource()] = k
+		r := k.GroupResource()
+		v.kinds[r.WithVersion(k.GVK.Version)] = k
+		if k.Served == nil || k.Stored().GroupResource() != r {
+			v.kinds[r.WithVersion("")] = k
 		}
 	}
 	var err error
@@ -187,7 +189,7 @@ func (v *Verbs) rules() (admit.Chain, error) {
 func (v *Verbs) Authorizer() authz.Authorizer { return v.c.Authorizer }
 
 // Kind finds a row of the table; nil when the resource is not served.
-func (v *Verbs) Kind(r schema.GroupResource) *registry.Kind { return v.kinds[r] }
+func (v *Verbs) Kind(r schema.GroupResource) *registry.Kind { return v.kinds[r.WithVersion("")] }
 
 // Authorize asks whether u may do verb with what ref names; the error is Forbidden in upstream's words.
 func (v *Verbs) Authorize(ctx context.Context, u user.Info, verb string, ref client.Ref) error {
@@ -195,11 +197,11 @@ func (v *Verbs) Authorize(ctx context.Context, u user.Info, verb string, ref cli
 }
 
 // kind finds a row or says that there is none, as the server does for a URL that it does not know.
-func (v *Verbs) kind(r schema.GroupResource) (*registry.Kind, error) {
-	if k := v.kinds[r]; k != nil {
+func (v *Verbs) kind(ref client.Ref) (*registry.Kind, error) {
+	if k := v.kinds[ref.Resource.WithVersion(ref.Version)]; k != nil {
 		return k, nil
 	}
-	return nil, apierrors.NewGenericServerResponse(404, "", r, "", "404 page not found", 0, false)
+	return nil, apierrors.NewGenericServerResponse(404, "", ref.Resource, "", "404 page not found", 0, false)
 }
 
 func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref client.Ref, sel fields.Selector) error {
@@ -214,7 +216,7 @@ func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref cli
 
 // namespace reads a namespace for admission: the view first, and the store's truth before saying that there is none.
 func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, string, int64, error) {
-	k := v.kinds[namespaces]
+	k := v.Kind(namespaces)
 	if k == nil {
 		return nil, "", 0, apierrors.NewInternalError(errors.New("namespaces are not served"))
 	}

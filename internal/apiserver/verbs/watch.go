@@ -40,7 +40,7 @@ type Stream struct {
 // Watch starts a watch. Without a resourceVersion, or with "0", it begins with an ADDED for each object that there is, and so it does
 // at any version with sendInitialEvents. A client that takes bookmarks is told by an annotated one that it has seen them all.
 func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *internalversion.ListOptions) (*Stream, error) {
-	k, err := v.kind(ref.Resource)
+	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}

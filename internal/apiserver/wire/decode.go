@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry/check"
 )
 
 // maxBody bounds a request's body, as upstream does.
@@ -77,7 +78,7 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 		if !ok {
 			return nil, unsupportedMedia(jsonType, yamlType)
 		}
-		if tame := verbs.Tame(raw); tame != nil {
+		if tame := check.Tame(raw); tame != nil {
 			if err := fresh(obj).(interface{ Unmarshal([]byte) error }).Unmarshal(tame); err != nil {
 				return nil, cannotHandle(got, want, err)
 			}
@@ -99,7 +100,7 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 	if err := expect(got, want, accepts); err != nil {
 		return nil, err
 	}
-	if tame := verbs.Tame(data); tame != nil {
+	if tame := check.Tame(data); tame != nil {
 		if _, err := kjson.UnmarshalStrict(tame, fresh(obj)); err != nil {
 			return nil, cannotHandle(got, want, err)
 		}

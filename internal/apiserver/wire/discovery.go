@@ -14,6 +14,7 @@ import (
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 
 	"podo.dev/podo/internal/registry"
 )
@@ -26,6 +27,7 @@ func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handle
 		return cmp.Or(
 			cmp.Compare(groupPlace(a.GVK.Group), groupPlace(b.GVK.Group)),
 			cmp.Compare(a.GVK.Group, b.GVK.Group),
+			-version.CompareKubeAwareVersionStrings(a.GVK.Version, b.GVK.Version), // the newest is preferred
 			cmp.Compare(a.Resource, b.Resource),
 		)
 	})
@@ -54,24 +56,27 @@ func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handle
 		if err != nil {
 			return nil, err
 		}
-		d := apidiscovery.APIGroupDiscovery{
-			ObjectMeta: metav1.ObjectMeta{Name: gv.Group},
-			Versions: []apidiscovery.APIVersionDiscovery{{
-				Version: gv.Version, Resources: aggregated(kinds), Freshness: apidiscovery.DiscoveryFreshnessCurrent,
-			}},
-		}
+		d := apidiscovery.APIVersionDiscovery{Version: gv.Version, Resources: aggregated(kinds), Freshness: apidiscovery.DiscoveryFreshnessCurrent}
 		if gv.Group == "" {
 			routes["/api/"+gv.Version] = h
-			core = append(core, d)
+			core = append(core, apidiscovery.APIGroupDiscovery{Versions: []apidiscovery.APIVersionDiscovery{d}})
 			continue
 		}
-		named = append(named, d)
 		routes["/apis/"+gv.String()] = h
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-		g := metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}
-		groups = append(groups, g)
+		last := len(groups) - 1
+		if last < 0 || groups[last].Name != gv.Group {
+			named = append(named, apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: gv.Group}})
+			groups = append(groups, metav1.APIGroup{Name: gv.Group, PreferredVersion: v})
+			last++
+		}
+		named[last].Versions = append(named[last].Versions, d)
+		groups[last].Versions = append(groups[last].Versions, v)
+	}
+	for _, g := range groups {
 		g.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
-		if routes["/apis/"+gv.Group], err = document(g); err != nil {
+		var err error
+		if routes["/apis/"+g.Name], err = document(g); err != nil {
 			return nil, err
 		}
 	}

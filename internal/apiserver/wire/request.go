@@ -28,7 +28,7 @@ type info struct {
 func (i *info) ref() client.Ref {
 	return client.Ref{
 		Resource:  schema.GroupResource{Group: i.GV.Group, Resource: i.Resource},
-		Namespace: i.Namespace, Name: i.Name, Subresource: i.Subresource,
+		Namespace: i.Namespace, Name: i.Name, Subresource: i.Subresource, Version: i.GV.Version,
 	}
 }
 

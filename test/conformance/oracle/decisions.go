@@ -11,6 +11,8 @@ var decisions = []struct{ contains, reason string }{
 	{" persistentvolumeclaims/status | order | upstream: status.", "as above"},
 	{"persistentvolumes/ | nodeAffinity | upstream:  | podo: Invalid value: {}: field is immutable, except", "upstream takes an empty key for the newer name of any label that has none"},
 	{"update persistentvolumes | nodeAffinity | upstream:  | podo: Invalid value: {}: field is immutable, except", "upstream takes an empty key for the newer name of any label that has none"},
+	{" horizontalpodautoscalers.autoscaling | order | upstream: spec.metrics[", "upstream walks a set of the sources given: its order is another one each time"},
+	{" horizontalpodautoscalers.autoscaling/ | order | upstream: spec.metrics[", "the same, of patches"},
 	{"runtimeclasses.node.k8s.io | warnings | upstream: scheduling.nodeSelector: deprecated", "upstream walks a map: the order of its warnings is another one each time"},
 	{"runtimeclasses.node.k8s.io/ | warnings | upstream: scheduling.nodeSelector: deprecated", "the same, of patches"},
 	{"csistoragecapacities.storage.k8s.io | warnings | upstream: nodeTopology.matchLabels", "the same, of labels"},

@@ -33,6 +33,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
 	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
+	"k8s.io/kubernetes/pkg/registry/autoscaling/horizontalpodautoscaler"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
@@ -166,6 +167,7 @@ var lines = []Kind{
 	line("apps", "deployments", deployment.Strategy).with("status", deployment.StatusStrategy),
 	line("apps", "replicasets", replicaset.Strategy).with("status", replicaset.StatusStrategy).selected(replicaset.GetAttrs),
 	line("apps", "statefulsets", statefulset.Strategy).with("status", statefulset.StatusStrategy),
+	line("autoscaling", "horizontalpodautoscalers", horizontalpodautoscaler.Strategy).with("status", horizontalpodautoscaler.StatusStrategy),
 	line("batch", "cronjobs", cronjob.Strategy).with("status", cronjob.StatusStrategy),
 	line("batch", "jobs", job.Strategy).with("status", job.StatusStrategy).selected(job.GetAttrs),
 	line("certificates.k8s.io", "certificatesigningrequests", certificates.Strategy).with("status", certificates.StatusStrategy).

@@ -1,4 +1,4 @@
-package verbs
+package check
 
 // hugeExponent is how many digits of an exponent are too many: what is computed with 1e99999 is quick, with 1e999999999 it never ends.
 const hugeExponent = 5
