@@ -43,7 +43,7 @@ func (w *world) scale(name string, n int32) {
 func (w *world) turnReady(p *v1.Pod) {
 	w.must(w.admin.Mutate(context.Background(), client.Pods.At(p.Namespace, p.Name).Sub("status"), func(o runtime.Object) (bool, error) {
 		pod := o.(*v1.Pod)
-		pod.Status.Phase = v1.PodRunning
+		pod.Status.Phase, pod.Status.StartTime = v1.PodRunning, new(metav1.Now())
 		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 		return true, nil
 	}))

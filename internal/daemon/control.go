@@ -25,6 +25,7 @@ import (
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/controllers/deployment"
 	"podo.dev/podo/internal/controllers/garbage"
+	"podo.dev/podo/internal/controllers/horizontalpodautoscaler"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodeipam"
@@ -186,6 +187,7 @@ func (s *server) controllers() []component.Component {
 		component.Func("replication-controller", s.controller(s.newReplicas(replicas.ReplicationControllers))),
 		component.Func("replicaset-controller", s.controller(s.newReplicas(replicas.ReplicaSets))),
 		component.Func("deployment-controller", s.controller(s.newDeployments)),
+		component.Func(horizontalpodautoscaler.Name, s.controller(s.newAutoscaler)),
 		component.Func("disruption", s.controller(s.newDisruption)),
 		component.Func("stale-disruption", s.controller(s.newStaleDisruption)),
 		component.Func("endpoint-slices", s.controller(s.newEndpointSlices)),
