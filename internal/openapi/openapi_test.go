@@ -61,6 +61,8 @@ func TestIndexListsWhatIsServed(t *testing.T) {
 			want = append(want, "apis/"+gv.Group, "apis/"+gv.String())
 		}
 	}
+	slices.Sort(want)
+	want = slices.Compact(want) // a group of several versions is one
 	for _, p := range want {
 		_, hash, ok, err := d.V3(p)
 		if !ok || err != nil || list[p] != "/openapi/v3/"+p+"?hash="+hash {
