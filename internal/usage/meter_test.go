@@ -293,3 +293,40 @@ func TestReadingOf(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a node says, it is read, refused or left out, and no load comes of it that no machine has.
+func FuzzReading(f *testing.F) {
+	f.Add("", "")
+	f.Add(fmt.Sprintf(node, 1.0, 1000), fmt.Sprintf(node, 2.0, 2000))
+	f.Add(fmt.Sprintf(node, 1.0, 1000)+fmt.Sprintf(container, "ns", "p", 0.5, 1.0, 1000), fmt.Sprintf(node, 2.0, 3000)+fmt.Sprintf(container, "ns", "p", 0.5, 1.5, 3000))
+	f.Add("node_cpu_usage_seconds_total 1e308 -9223372036854775808\nnode_memory_working_set_bytes 1e17 1\n", "node_cpu_usage_seconds_total NaN\n")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		var at [2]*Reading
+		for i, text := range []string{first, second} {
+			families, err := parse(text)
+			if err != nil {
+				return
+			}
+			if at[i], err = ReadingOf(secondsAfter(float64(i)), families); err != nil {
+				return
+			}
+		}
+		s := span{at[0], at[1]}
+		loads := map[string]Load{}
+		if l, ok := s.node(); ok {
+			loads["the node"] = l
+		}
+		for pod := range at[1].Pods {
+			told, _ := s.pod(pod)
+			for name, l := range told {
+				loads[pod.String()+" "+name] = l
+			}
+		}
+		for of, l := range loads {
+			if l.CPU < 0 || l.Memory <= 0 || l.Window < 0 {
+				t.Errorf("%s: %+v", of, l)
+			}
+			_ = l.list()
+		}
+	})
+}
