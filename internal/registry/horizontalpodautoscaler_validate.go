@@ -35,15 +35,6 @@ const (
 func validateAutoscaler(spec, old *autoscalingv2.HorizontalPodAutoscalerSpec) field.ErrorList {
 	var e check.Errors
 	least, most := valueOr(spec.MinReplicas, 0), specPath.Child("maxReplicas")
-	if least < 0 {
-		e.Invalid(specPath.Child("minReplicas"), least, "must be greater than or equal to 0")
-	}
-	switch {
-	case spec.MaxReplicas == 0:
-		e.Required(most, "")
-	case spec.MaxReplicas < 0:
-		e.Invalid(most, spec.MaxReplicas, "must be greater than or equal to 1")
-	}
 	if spec.MinReplicas != nil && spec.MaxReplicas < least {
 		e.Invalid(most, spec.MaxReplicas, "must be greater than or equal to `minReplicas`")
 	}
@@ -72,6 +63,16 @@ func validateAutoscaler(spec, old *autoscalingv2.HorizontalPodAutoscalerSpec) fi
 	if b := spec.Behavior; b != nil {
 		validateScaling(&e, specPath.Child("behavior", "scaleUp"), b.ScaleUp)
 		validateScaling(&e, specPath.Child("behavior", "scaleDown"), b.ScaleDown)
+	}
+	// What upstream declares of a type it says after all that it has rules for.
+	if least < 0 {
+		e.Invalid(specPath.Child("minReplicas"), least, "must be greater than or equal to 0")
+	}
+	switch {
+	case spec.MaxReplicas == 0:
+		e.Required(most, "")
+	case spec.MaxReplicas < 0:
+		e.Invalid(most, spec.MaxReplicas, "must be greater than or equal to 1")
 	}
 	return e.List()
 }

@@ -37,6 +37,7 @@ func TestAutoscalersInV1(t *testing.T) {
 			newer := k.external(k.internal(older))
 			podo := v1.In(older.DeepCopyObject())
 			v1.Default(podo)
+			podo.GetObjectKind().SetGroupVersionKind(k.Podo.GVK)
 			return compareJSON("v2", tree(newer), tree(k.Podo.Out(podo)))
 		}
 		for range rounds(1.0 / 3) {
