@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 sharing the bytes themselves takes the field: the functions copy.
+
 package view
 
 import (

@@ -275,7 +275,8 @@ func elsewhere(m *autoscalingv2.MetricSpec, namespace string) (reason, what stri
 // usage is what the pods' use of a resource asks for.
 func (d *decision) usage(w *world, name v1.ResourceName, container string, t *autoscalingv2.MetricTarget, current int32) (int32, string, autoscalingv2.MetricValueStatus, error) {
 	var none autoscalingv2.MetricValueStatus
-	kind, by, called := "usage", func([]*v1.Pod) (rule, error) { return rule{}, nil }, string(name)+" resource"
+	kind, called := "usage", string(name)+" resource"
+	var by func([]*v1.Pod) (rule, error)
 	switch {
 	case t.AverageValue != nil:
 		by = byAverage(t.AverageValue.MilliValue())
