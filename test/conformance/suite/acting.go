@@ -196,9 +196,9 @@ func (p *prober) conclude(ctx context.Context, here bool) {
 }
 
 // reaches tells whether somebody acts on the traffic to a service's address: one with this program behind it leads here. (That the API
-// server's own service leads there says nothing of the others, and who refuses a connection to an address of nobody may be a router.)
+// server's own service leads there says nothing of the others, and who answers at an address of nobody may be a router.)
 func (p *prober) reaches(ctx context.Context) error {
-	here, err := net.Listen("tcp", ":0")
+	here, err := net.ListenTCP("tcp", nil)
 	if err != nil {
 		return err
 	}
@@ -230,13 +230,28 @@ func (p *prober) reaches(ctx context.Context) error {
 	for end := time.Now().Add(5 * time.Second); ; {
 		c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(ip, "80"))
 		if err == nil {
-			return c.Close()
+			err = errors.Join(arrived(here), c.Close())
+		}
+		if err == nil {
+			return nil
 		}
 		if time.Now().After(end) {
 			return err
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
+}
+
+// arrived waits for a connection. There are networks in which somebody answers for every address.
+func arrived(here *net.TCPListener) error {
+	if err := here.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	c, err := here.Accept()
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 func (p *prober) make(ctx context.Context, gvr schema.GroupVersionResource, o map[string]any) (*unstructured.Unstructured, error) {
