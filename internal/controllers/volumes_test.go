@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,12 +29,26 @@ import (
 	"podo.dev/podo/internal/scheduler"
 )
 
-// storage is a world with everything about volumes in it. removed are the folders that nodes have deleted.
+// storage is a world with everything about volumes in it. removed are the folders that nodes have deleted; refuse is why they do not.
 type storage struct {
 	*world
-	told    *record.FakeRecorder
+	told *record.FakeRecorder
+
+	mu      sync.Mutex
 	removed []string
 	refuse  error
+}
+
+func (s *storage) nodesSay(refuse error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+func (s *storage) deleted() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.removed)
 }
 
 func newStorage(t *testing.T) *storage {
@@ -50,6 +65,8 @@ func newStorage(t *testing.T) *storage {
 // withNodes adds the class of local volumes, a scheduler and nodes.
 func (s *storage) withNodes(names ...string) {
 	s.run(localvolumes.New(localvolumes.Config{View: s.view, Client: s.controllers, Events: s.told, Remove: func(_ context.Context, n *v1.Node, volume string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.refuse != nil {
 			return s.refuse
 		}
@@ -277,18 +294,18 @@ func TestLocalVolumes(t *testing.T) {
 		s.delete(client.Claims.At("default", "data"))
 		time.Sleep(time.Minute)
 		s.is("data while it is used", s.claimIs("data"), "Bound "+name)
-		s.refuse = fmt.Errorf("still mounted")
+		s.nodesSay(fmt.Errorf("still mounted"))
 		s.removePod("again-2")
 		s.is("data", s.claimIs("data"), "gone")
 		s.is("its volume while the folder is there", s.volumeIs(name), "Released data")
 		if !s.heard("Warning VolumeFailedDelete still mounted") {
 			t.Error("nobody was told why the volume stays")
 		}
-		s.refuse = nil
+		s.nodesSay(nil)
 		time.Sleep(time.Minute)
 		s.is("its volume", s.volumeIs(name), "gone")
-		if want := []string{node + "/" + name}; !slices.Equal(s.removed, want) {
-			t.Errorf("removed %v, want %v", s.removed, want)
+		if want := []string{node + "/" + name}; !slices.Equal(s.deleted(), want) {
+			t.Errorf("removed %v, want %v", s.deleted(), want)
 		}
 	})
 }

@@ -291,8 +291,13 @@ func TestEveryPodIsCountedOnce(t *testing.T) {
 		}
 		w.crashIn = 0
 		w.settle()
-		for range 10 { // everybody who waits for a replacement gets one, or his index is lost
+		for range 10 { // everybody who waits for a replacement gets one, or his index is lost; who is to end has ended
 			w.now = w.now.Add(time.Hour)
+			for _, p := range slices.Clone(w.pods) {
+				if p.DeletionTimestamp != nil && !finished(p) {
+					w.end(p, v1.PodFailed, 137)
+				}
+			}
 			w.settle()
 		}
 		s := w.job.Status
