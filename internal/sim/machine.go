@@ -14,6 +14,7 @@ import (
 // Machine is a node's hardware, which outlives its kubelet: the runtime with what runs in it, and the disk.
 type Machine struct {
 	Name    string
+	zone    string
 	Runtime *fake.Runtime
 	kubelet *proc
 	back    time.Time // when a killed kubelet comes back
@@ -36,7 +37,7 @@ func Allocatable() v1.ResourceList {
 
 func (w *World) addMachine(name string) *Machine {
 	w.t.Helper()
-	m := &Machine{Name: name, Runtime: fake.New()}
+	m := &Machine{Name: name, zone: zoneOf(len(w.machines)), Runtime: fake.New()}
 	m.Runtime.Offer(fake.Image{Name: Image, Size: 1 << 20, Pull: 2 * time.Second})
 	for op, d := range map[fake.Op]time.Duration{
 		"RunPodSandbox": 90 * time.Millisecond, "StopPodSandbox": 30 * time.Millisecond, "CreateContainer": 5 * time.Millisecond,

@@ -121,7 +121,7 @@ func (m *model) sync(ctx context.Context) (again time.Duration, err error) {
 
 func (m *model) register(ctx context.Context) error {
 	_, err := m.Client.Create(ctx, client.Nodes.At("", ""), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Node, Labels: map[string]string{
-		v1.LabelHostname: m.Node, v1.LabelTopologyZone: m.World.zoneOf(m.Node),
+		v1.LabelHostname: m.Node, v1.LabelTopologyZone: m.Machine.zone,
 	}}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err

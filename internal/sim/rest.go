@@ -89,12 +89,5 @@ func (w *World) loseZone() {
 // zones is how many there are.
 const zones = 3
 
-// zoneOf is a machine's.
-func (w *World) zoneOf(node string) string {
-	for i, m := range w.machines {
-		if m.Name == node {
-			return "zone-" + string(rune('a'+i%zones))
-		}
-	}
-	return "zone-a"
-}
+// zoneOf is the i-th machine's.
+func zoneOf(i int) string { return "zone-" + string(rune('a'+i%zones)) }
