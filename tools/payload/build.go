@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -58,6 +59,8 @@ func (b *builder) build(h helper, built map[string]string) (file, key string, fr
 		made, err = goInstall(tmp, h)
 	case r.dir != "":
 		err = goBuild(made, h)
+	case r.own != "":
+		err = command("", false, nil, "go", "build", "-trimpath", "-ldflags", "-s -w "+r.ldflags, "-o", made, r.own)
 	case r.c != "":
 		err = compile(made, r.c)
 	case r.image != "":
@@ -86,6 +89,12 @@ func (b *builder) key(h helper, built map[string]string) (string, error) {
 		for _, f := range []string{"go.mod", "go.sum", "main.go"} {
 			inputs = append(inputs, filepath.Join(r.dir, f))
 		}
+	case r.own != "":
+		files, versions, err := sources(r.own)
+		if err != nil {
+			return "", err
+		}
+		inputs, parts = files, append(append(parts, r.own), versions...)
 	case r.c != "":
 		inputs = append(inputs, r.c)
 	case r.image != "":
@@ -106,6 +115,30 @@ func (b *builder) key(h helper, built map[string]string) (string, error) {
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8]), nil
+}
+
+// sources lists what a program of this module is built from: our own files, and the versions of the modules that others' are in.
+func sources(program string) (files, versions []string, err error) {
+	const format = `{{with .Module}}{{if .Main}}{{range $.GoFiles}}{{$.Dir}}/{{.}}
+{{end}}{{else}}@{{.Path}} {{.Version}}
+{{end}}{{end}}`
+	cmd := exec.Command("go", "list", "-deps", "-f", format, program)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOOS=linux", "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("go list %s: %w", program, err)
+	}
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "@") {
+			versions = append(versions, line)
+		} else if line != "" {
+			files = append(files, line)
+		}
+	}
+	slices.Sort(versions)
+	return files, slices.Compact(versions), nil
 }
 
 // forget removes older builds of the same helper from the cache.

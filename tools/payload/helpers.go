@@ -8,10 +8,11 @@ type helper struct {
 	lazy    bool // unpacked when first asked for
 }
 
-// recipe says how a helper is built. Exactly one of module, dir, c and image is set.
+// recipe says how a helper is built. Exactly one of module, dir, own, c and image is set.
 type recipe struct {
 	module  string // main package in the module proxy, built at helper.version with its own module's dependencies
 	dir     string // main package of a module in this repository
+	own     string // main package of this module, as an import path
 	c       string // freestanding C file in this repository
 	image   string // helper to wrap into an OCI archive as its only file and entry point
 	cgo     bool
@@ -62,6 +63,7 @@ var helpers = []helper{
 	{name: "bridge", version: cniVersion, build: recipe{module: cni + "/plugins/main/bridge", ldflags: cniFlags}},
 	{name: "host-local", version: cniVersion, build: recipe{module: cni + "/plugins/ipam/host-local", ldflags: cniFlags}},
 	{name: "loopback", version: cniVersion, build: recipe{module: cni + "/plugins/main/loopback", ldflags: cniFlags}},
+	{name: "podo-net", version: "1", build: recipe{own: "podo.dev/podo/cmd/podo-net"}},
 	{name: "portmap", version: cniVersion, build: recipe{module: cni + "/plugins/meta/portmap", ldflags: cniFlags}},
 	{
 		name: "kubectl", version: kubernetesVersion, lazy: true,

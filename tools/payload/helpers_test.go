@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,7 +22,7 @@ func TestTableIsSound(t *testing.T) {
 	seen := map[string]bool{}
 	for _, h := range helpers {
 		set := 0
-		for _, s := range []string{h.build.module, h.build.dir, h.build.c, h.build.image} {
+		for _, s := range []string{h.build.module, h.build.dir, h.build.own, h.build.c, h.build.image} {
 			if s != "" {
 				set++
 			}
@@ -64,5 +65,23 @@ func TestKey(t *testing.T) {
 	other.lazy = true
 	if key(other) != base {
 		t.Error("when it is unpacked changed how it is built")
+	}
+}
+
+// A program of this module is built anew when any of its files or a library's version changes.
+func TestSources(t *testing.T) {
+	t.Chdir("../..")
+	files, versions, err := sources("podo.dev/podo/cmd/podo-net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(list []string, end string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, end) })
+	}
+	if !has(files, "/cmd/podo-net/main.go") || !has(files, "/internal/podnet/lease/lease.go") || has(files, "_test.go") || has(files, "/netlink") {
+		t.Errorf("files: %v", files)
+	}
+	if !has(versions, "@github.com/vishvananda/netlink v") {
+		t.Errorf("versions: %v", versions)
 	}
 }
