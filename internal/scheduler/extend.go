@@ -69,6 +69,9 @@ func (x *extenders) who(pod *v1.Pod, can func(*extender.Extender) bool) (out []*
 	return out
 }
 
+// judge tells whether any of them judges nodes.
+func (x *extenders) judge() bool { return slices.ContainsFunc(x.all, (*extender.Extender).Judges) }
+
 // ask has something asked; its answer comes out of answers.
 func (x *extenders) ask(question func() answer) {
 	if x.asking >= maxAsking {

@@ -28,7 +28,8 @@ type outbox struct {
 	results  chan bindResult // as large as jobs: workers never block
 
 	preemptions chan preemption
-	cleared     chan cleared // as large: their workers never block either
+	cleared     chan cleared  // as large: their workers never block either
+	evicting    chan struct{} // holds one for each victim that is being told
 
 	mu      sync.Mutex
 	reports map[types.UID]report
@@ -63,8 +64,11 @@ type report struct {
 // reporters is how many conditions are written at once, preemptors for how many pods others are deleted.
 const (
 	reporters  = 4
-	preemptors = 4
+	preemptors = 32
 )
+
+// maxEvicting bounds how many victims are told to leave at once.
+const maxEvicting = 64
 
 // maxPreempting bounds for how many pods room is being made.
 const maxPreempting = 512
@@ -72,7 +76,7 @@ const maxPreempting = 512
 func newOutbox(c Config) *outbox {
 	return &outbox{
 		config: c, jobs: make(chan bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan bindResult, c.MaxInFlight),
-		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting),
+		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting), evicting: make(chan struct{}, maxEvicting),
 		reports: map[types.UID]report{}, wake: make(chan struct{}, reporters),
 	}
 }

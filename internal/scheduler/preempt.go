@@ -2,9 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,9 +24,11 @@ import (
 
 // makeRoom lets a pod that no node takes have others leave one. From then on the pod waits for the room on that node, its nomination:
 //
-//	rejected ──► nominated ──► victims are being deleted ──► they leave, one by one ──► it fits: tried again, bound
+//	rejected ──► nominated ──► victims are being told ──► they leave, one by one ──► it fits: tried again, bound
 //	                 ▲                     │ a deletion failed                 │ somebody of higher priority took the room
 //	                 └─────────────────────┴───────────────────────────────────┘ it is tried again, another node perhaps
+//
+// While victims are being told the queue holds the pod (preempting): it would only find the room not there yet.
 //
 // asked tells that extenders are asked first: what comes of it, comes later.
 func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room plan.Preemption, asked bool) {
@@ -33,7 +37,7 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 	if d.Nodes == 0 || !planner.Preempts() {
 		return plan.Preemption{}, false
 	}
-	if r.preempting[uid] {
+	if r.preempting[uid] { // it was in flight when that began
 		return plan.Preemption{Text: plan.VictimsBeingHad}, false
 	}
 	if why := plan.Eligible(pod, r.cluster.NominatedTo(uid), d); why != "" {
@@ -50,7 +54,7 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 		room = planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
 	}
 	if room.Node == nil {
-		r.cluster.Denominate(uid)
+		r.denominate(uid, now)
 		return plan.Preemption{Text: room.Text}, false
 	}
 	return r.nominate(pod, room, now), false
@@ -60,8 +64,11 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) plan.Preemption {
 	uid := pod.Object.UID
 	if len(r.preempting) >= cap(r.out.cleared) {
-		r.cluster.Denominate(uid)
+		r.denominate(uid, now)
 		return plan.Preemption{Text: room.Text}
+	}
+	if waited := r.cluster.NominatedTo(uid); waited != room.Node {
+		r.denominate(uid, now)
 	}
 	// Pods of lower priority that wait for room there may not get it any more: they look elsewhere.
 	for _, w := range slices.Clone(room.Node.Nominated) {
@@ -88,14 +95,27 @@ func (r *run) waitsOn(uid types.UID) string {
 // roomMade takes in that a pod's victims have been told to leave. Their leaving wakes the pod, unless they cannot be had.
 func (r *run) roomMade(res cleared) {
 	delete(r.preempting, res.pod)
+	now := time.Now()
 	if res.err != nil {
-		r.queue.WakeOne(res.pod, "preemption failed", time.Now())
-		return
+		r.queue.WakeOne(res.pod, "preemption failed", now)
 	}
-	// Some may have left before it was known that they all would.
-	if n := r.cluster.NominatedTo(res.pod); n != nil {
-		r.wake("preemption done", n, time.Now())
+	r.queue.Ungate(res.pod, "preemption done", now) // something would have woken it
+}
+
+// preempting holds pods in the queue (upstream's asynchronous preemption): what wakes one while its victims are being told takes effect
+// when they all have been.
+type preempting map[types.UID]bool
+
+func (preempting) Name() string { return "DefaultPreemption" }
+
+var beingTold = &framework.Rejection{Plugin: "DefaultPreemption", Reasons: []string{plan.VictimsBeingHad}, Unresolvable: true}
+
+// PreEnqueue implements framework.PreEnqueue.
+func (p preempting) PreEnqueue(pod *v1.Pod) *framework.Rejection {
+	if p[pod.UID] {
+		return beingTold
 	}
+	return nil
 }
 
 func objects(pods []*framework.Pod) []*v1.Pod {
@@ -128,21 +148,28 @@ type cleared struct {
 }
 
 // doPreempt marks and deletes the victims, all of them also when one fails: those that have been told will leave anyway.
-func (o *outbox) doPreempt(ctx context.Context, p preemption) (failed error) {
-	for _, v := range p.victims {
+func (o *outbox) doPreempt(ctx context.Context, p preemption) error {
+	failed := make([]error, len(p.victims))
+	var told sync.WaitGroup
+	for i, v := range p.victims {
 		if v.DeletionTimestamp != nil {
 			continue
 		}
-		switch err := o.evict(ctx, p.pod, v); {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by now
-		case err != nil:
-			o.config.Logger.Warn("could not preempt a pod", "pod", v.Namespace+"/"+v.Name, "for", p.pod.Namespace+"/"+p.pod.Name, "error", err)
-			failed = err
-		default:
-			o.config.Events.Eventf(v, v1.EventTypeNormal, "Preempted", "Preempted by pod %v on node %v", p.pod.UID, p.node)
-		}
+		o.evicting <- struct{}{}
+		told.Go(func() {
+			defer func() { <-o.evicting }()
+			switch err := o.evict(ctx, p.pod, v); {
+			case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by now
+			case err != nil:
+				o.config.Logger.Warn("could not preempt a pod", "pod", v.Namespace+"/"+v.Name, "for", p.pod.Namespace+"/"+p.pod.Name, "error", err)
+				failed[i] = err
+			default:
+				o.config.Events.Eventf(v, v1.EventTypeNormal, "Preempted", "Preempted by pod %v on node %v", p.pod.UID, p.node)
+			}
+		})
 	}
-	return failed
+	told.Wait()
+	return errors.Join(failed...)
 }
 
 func (o *outbox) evict(ctx context.Context, by, victim *v1.Pod) error {

@@ -22,36 +22,36 @@ func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
 	if !keptAway && !r.queue.Related() {
 		return // for nearly every pod
 	}
-	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
+	r.queue.Wake(why, func(s *framework.Shape) queue.Help {
 		for _, p := range []*framework.Pod{was, is} {
 			if p != nil && r.cluster.Concerns(s, p.Object) {
-				return anyItem
+				return queue.Help{Of: anyItem}
 			}
 		}
 		if !keptAway {
-			return nil
+			return queue.Help{}
 		}
-		return func(i *queue.Item) bool {
+		return queue.Help{Of: func(i *queue.Item) bool {
 			return slices.ContainsFunc(was.Shape.Relations.AntiAffinity, func(t framework.Term) bool { return r.cluster.Means(&t, i.Pod.Object) })
-		}
+		}}
 	}, now)
 }
 
 // wakeSpread moves the pods that are to be spread: there are other domains than before, perhaps.
 func (r *run) wakeSpread(why string, now time.Time) {
-	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
+	r.queue.Wake(why, func(s *framework.Shape) queue.Help {
 		if s.Relations == nil || len(s.Relations.Hard) == 0 {
-			return nil
+			return queue.Help{}
 		}
-		return anyItem
+		return queue.Help{Of: anyItem}
 	}, now)
 }
 
-func related(s *framework.Shape) func(*queue.Item) bool {
+func related(s *framework.Shape) queue.Help {
 	if s.Relations == nil {
-		return nil
+		return queue.Help{}
 	}
-	return anyItem
+	return queue.Help{Of: anyItem}
 }
 
 var (

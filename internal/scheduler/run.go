@@ -25,8 +25,8 @@ type run struct {
 	nodes   *view.Watcher
 	pods    *view.Watcher
 	spaces  *view.Watcher // namespaces
-	// preempting are the pods whose victims are being deleted.
-	preempting map[types.UID]bool
+	// preempting are the pods whose victims are being told to leave.
+	preempting preempting
 	hints      *hints
 	extenders  *extenders
 	// reserved are the reservations of pods whose bind has not come back.
@@ -36,7 +36,7 @@ type run struct {
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	r := &run{
 		config: c, cluster: framework.NewCluster(), planner: map[string]*plan.Planner{}, out: out,
-		preempting: map[types.UID]bool{}, reserved: map[types.UID][]framework.Reservation{},
+		preempting: preempting{}, reserved: map[types.UID][]framework.Reservation{},
 	}
 	gates := gates{}
 	for i := range c.Profiles.Profiles {
@@ -46,7 +46,7 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 		gates[p.Name] = p.Set.PreEnqueue
 	}
 	r.queue = queue.New(queue.Config{
-		PreEnqueue: []framework.PreEnqueue{gates}, Less: c.Profiles.Profiles[0].Set.Sort.Less, Moved: r.tellMoved,
+		PreEnqueue: []framework.PreEnqueue{gates, r.preempting}, Less: c.Profiles.Profiles[0].Set.Sort.Less, Moved: r.tellMoved,
 		FirstBackoff: c.Profiles.FirstBackoff, MaxBackoff: c.Profiles.MaxBackoff,
 	})
 	var err error
@@ -279,12 +279,29 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 
 // forgetWaiting ends a pod's waiting. Room that was held for it may be another's.
 func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
-	if i := r.queue.Item(pod.UID); i != nil && i.State == queue.Unschedulable {
-		r.config.Metrics.rejectedBy(i.Pod.Object, i.RejectedBy, -1)
+	i := r.queue.Item(pod.UID)
+	if i != nil {
+		r.config.Metrics.rejectedBy(i.Pod.Object, keptBy(i, i.State), -1)
 	}
 	r.queue.Delete(pod.UID)
-	if held := r.cluster.Denominate(pod.UID); held != nil {
-		r.wake("pod "+pod.Name+" no longer waits", held, now)
+	r.denominate(pod.UID, now)
+	if i != nil {
+		r.unclaimed(i, "", now)
+	}
+}
+
+// denominate ends a pod's waiting for room, which others may have now.
+func (r *run) denominate(uid types.UID, now time.Time) {
+	if held := r.cluster.Denominate(uid); held != nil {
+		r.wake("room on "+held.Name+" is not wanted any more", held, now)
+	}
+}
+
+// unclaimed tells others of the room for which a pod was woken, if it did not take it.
+func (r *run) unclaimed(i *queue.Item, took string, now time.Time) {
+	left := i.For
+	if i.For = ""; left != "" && left != took {
+		r.wake("room on "+left+" is left", r.cluster.Node(left), now)
 	}
 }
 
@@ -297,20 +314,30 @@ func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
 	}
 }
 
-// wake moves the pods that an event on one node helps: those that would fit there now, and those that could make room there unless
-// they wait for room that is being made.
+// wake moves the pods that an event on one node helps: those for whom room is made there if it is there, as many of the others as would
+// fit besides, and those that could make room there unless they wait for room that is being made.
 func (r *run) wake(why string, on *framework.Node, now time.Time) {
 	if on == nil || on.Object == nil {
 		return
 	}
-	r.queue.Wake(why, func(s *framework.Shape) func(*queue.Item) bool {
-		switch r.planner[s.SchedulerName].Helps(r.cluster, s, on) {
-		case plan.Room:
-			return anyItem
-		case plan.Victims:
-			return r.waitsForNoRoom
+	for _, w := range on.Nominated {
+		i := r.queue.Item(w.Object.UID)
+		if i != nil && i.State == queue.Unschedulable && r.planner[w.Shape.SchedulerName].Helps(r.cluster, i.Pod, on) == plan.Room {
+			r.queue.WakeOne(w.Object.UID, why, now)
 		}
-		return nil
+	}
+	r.queue.Wake(why, func(s *framework.Shape) queue.Help {
+		planner := r.planner[s.SchedulerName]
+		switch planner.Helps(r.cluster, &framework.Pod{Shape: s}, on) {
+		case plan.Room:
+			if most := planner.Rooms(s, on); most > 0 && !r.extenders.judge() {
+				return queue.Help{Of: func(i *queue.Item) bool { return planner.Helps(r.cluster, i.Pod, on) != plan.NoHelp }, Most: most, For: on.Name}
+			}
+			return queue.Help{Of: anyItem}
+		case plan.Victims:
+			return queue.Help{Of: r.waitsForNoRoom}
+		}
+		return queue.Help{}
 	}, now)
 }
 
@@ -326,6 +353,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	if _, assumed := r.cluster.Placed(pod.UID); assumed {
 		// Its bind came back as failed but was seen bound meanwhile, or the reverse: the view will tell.
 		r.queue.Retry(item, "bind not settled", now)
+		r.unclaimed(item, "", now)
 		return
 	}
 	planner := r.planner[pod.Spec.SchedulerName]
@@ -371,6 +399,9 @@ func (r *run) rejected(item *queue.Item, d *plan.Diagnosis, room plan.Preemption
 	item.RejectedBy, item.Refused = d.Plugins(), d.Refused
 	r.config.Metrics.rejectedBy(pod, item.RejectedBy, 1)
 	now := time.Now()
+	if d.Refused {
+		r.unclaimed(item, "", now) // others may have it
+	}
 	r.queue.Rejected(item, now)
 	r.config.Metrics.attempt(pod, unschedulable, now.Sub(began))
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Message(room.Text), nominate: r.waitsOn(pod.UID)})
@@ -382,6 +413,7 @@ func (r *run) failed(item *queue.Item, err error, began time.Time) {
 	r.config.Metrics.attempt(pod, failed, now.Sub(began))
 	r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: err.Error(), nominate: r.waitsOn(pod.UID)})
 	r.queue.Retry(item, "an error", now)
+	r.unclaimed(item, "", now)
 }
 
 // assume goes by a decision from here on, and has it bound.
@@ -395,7 +427,11 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	if held != nil {
 		r.reserved[pod.UID] = held
 	}
+	if waited := r.cluster.NominatedTo(pod.UID); waited != n {
+		r.denominate(pod.UID, now)
+	}
 	r.cluster.Assume(item.Pod, n.Name)
+	r.unclaimed(item, n.Name, now)
 	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
 	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held), by: r.extenders.who(pod, (*extender.Extender).Binds)})
 }
@@ -427,8 +463,9 @@ func (r *run) settle(res bindResult) {
 
 func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Time) {
 	r.config.Metrics.moved(i.State, eventOf(from))
-	if from == queue.Unschedulable {
-		r.config.Metrics.rejectedBy(i.Pod.Object, i.RejectedBy, -1)
+	r.config.Metrics.rejectedBy(i.Pod.Object, keptBy(i, from), -1)
+	if i.State == queue.Gated {
+		r.config.Metrics.rejectedBy(i.Pod.Object, []string{why}, 1)
 	}
 	if i.State == queue.InFlight {
 		return // the attempt's record tells
@@ -437,6 +474,17 @@ func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Ti
 		why = "" // so does this one
 	}
 	r.config.Append(timeline.New(now, timeline.RefOf(i.Pod.Object), timeline.Queued).Move(shown(from), string(i.State)).Because(why))
+}
+
+// keptBy are the plug-ins that keep a pod in a state.
+func keptBy(i *queue.Item, state queue.State) []string {
+	switch state {
+	case queue.Unschedulable:
+		return i.RejectedBy
+	case queue.Gated:
+		return []string{i.GatedBy}
+	}
+	return nil
 }
 
 // eventOf names that by which a pod comes to a queue. What happened exactly is in the timeline: as a label it would be endless.

@@ -57,6 +57,7 @@ type Cluster struct {
 	shapes    Shapes
 	tallies   *tallies
 	images    map[string]*Image // by name
+	log       changes
 }
 
 // Stamp is what was found out about a node: it holds for the node's object as long as Epoch is the same, and for its pods, those that are
@@ -167,6 +168,7 @@ func (c *Cluster) readNode(n *Node) {
 	n.Features = features.DefaultFramework.TryMap(n.Object.Status.DeclaredFeatures)
 	c.epoch++
 	c.Stamps[n.slot].Epoch = c.epoch
+	c.log.changed(n.slot)
 	c.Generation++
 	for t := range c.tallies.all() {
 		t.look(n)
@@ -186,6 +188,7 @@ func (c *Cluster) RemoveNode(name string) {
 	last.slot, c.Stamps = n.slot, c.Stamps[:len(c.Nodes)-1]
 	c.Nodes[len(c.Nodes)-1] = nil
 	c.Nodes = c.Nodes[:len(c.Nodes)-1]
+	c.log.moved()
 	c.haveImages(n, n.Object.Status.Images, nil)
 	n.Object, n.slot = nil, -1
 	for t := range c.tallies.all() {
@@ -299,6 +302,7 @@ func (n *Node) account(pod *Pod, sign int64) {
 func (n *Node) turn() {
 	if n.slot >= 0 {
 		n.cluster.Stamps[n.slot].Turn++
+		n.cluster.log.changed(n.slot)
 	}
 }
 

@@ -20,7 +20,8 @@ type Diagnosis struct {
 	Reasons []Reason
 
 	rejected   []*framework.Rejection // distinct ones
-	resolvable []*framework.Node      // could take the pod if others left
+	by         []*framework.Rejection // by slot, until the cluster changes
+	resolvable int                    // so many nodes could take the pod if others left
 }
 
 // Reason is one folded rejection.
@@ -28,71 +29,59 @@ type Reason struct {
 	Plugin  string
 	Text    string
 	Count   int              // nodes
-	Example string           // one of them, that which is nearest to taking the pod where a plug-in can tell
+	Example string           // one of them, near to taking the pod where a plug-in can tell: at the first look the nearest
 	Numbers []timeline.Field // what decided there
+}
+
+// helpable tells whether the node in a slot could take the pod if others left. It holds until the cluster changes.
+func (d *Diagnosis) helpable(slot int) bool {
+	if d.Refused {
+		return d.resolvable > 0
+	}
+	r := d.by[slot]
+	return r != nil && !r.Unresolvable
 }
 
 // diagnose asks every node again. It runs only on failure, when no node is feasible, so that all have an answer.
 func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *Diagnosis {
-	shape := pod.Shape
-	d := &Diagnosis{Nodes: len(c.Nodes)}
-	names, by := p.narrow(shape)
-	elsewhere := notNamed(by)
+	names, by := p.narrow(pod.Shape)
+	v := &verdicts{mark: c.Mark(), elsewhere: notNamed(by)}
 	wanted := map[string]bool{}
 	for _, n := range names {
 		wanted[n] = true
 	}
-	type group struct {
-		count   int
-		example *framework.Node
-		nearing framework.Nearing // nil: one is as good as another
-	}
-	groups := map[*framework.Rejection]*group{}
-	var last *framework.Rejection // mostly the same as before
-	var g *group
-	for _, n := range c.Nodes {
-		r := elsewhere
+	for slot, n := range c.Nodes {
+		r := v.elsewhere
 		if by == nil || wanted[n.Name] {
-			stamp := n.Stamp()
-			e := p.look(m, shape, n, n.Slot(), stamp)
-			if r = e.rejected; r == nil {
-				r = p.lookCloser(e, pod, n, stamp)
-			}
-			if r == nil && p.bound {
-				r = p.unrelated(pod, n)
-			}
+			r = p.verdict(m, pod, n)
 		}
 		if r == nil && p.opinion != nil {
 			r = p.opinion.Rejected[n.Name]
 		}
-		if r == nil {
-			continue // narrowed searches look at fewer nodes than there are
-		}
-		if r != last {
-			if g = groups[r]; g == nil {
-				g = &group{example: n, nearing: p.nearing(r.Plugin)}
-				groups[r] = g
-				d.rejected = append(d.rejected, r)
-			}
-			last = r
-		}
-		if g.count++; g.nearing != nil && g.nearing.Nearer(shape, n, g.example) {
-			g.example = n
-		}
-		if !r.Unresolvable {
-			if d.resolvable == nil {
-				d.resolvable = make([]*framework.Node, 0, len(c.Nodes))
-			}
-			d.resolvable = append(d.resolvable, n)
-		}
+		p.take(c, v, pod.Shape, slot, r)
 	}
-	for _, r := range d.rejected {
-		g := groups[r]
-		d.fold(r, g.count, g.example.Name, func() []timeline.Field {
-			if r == elsewhere {
+	d := p.tell(c, v, pod)
+	if by == nil && p.opinion == nil && !p.bound && p.waits == nil && len(v.groups) <= maxGroups {
+		m.verdicts = v
+	}
+	return d
+}
+
+// tell puts verdicts into words.
+func (p *Planner) tell(c *framework.Cluster, v *verdicts, pod *framework.Pod) *Diagnosis {
+	d := &Diagnosis{Nodes: len(c.Nodes), by: v.by, resolvable: v.resolvable}
+	for i := range v.groups {
+		g := &v.groups[i]
+		if g.example < 0 {
+			p.exemplify(c, v, pod.Shape, g)
+		}
+		example := c.Nodes[g.example]
+		d.rejected = append(d.rejected, g.of)
+		d.fold(g.of, g.count, example.Name, func() []timeline.Field {
+			if g.of == v.elsewhere {
 				return nil
 			}
-			return p.explain(r, pod, g.example)
+			return p.explain(g.of, pod, example)
 		})
 	}
 	sort.Slice(d.Reasons, func(i, j int) bool { return d.Reasons[i].words() < d.Reasons[j].words() })

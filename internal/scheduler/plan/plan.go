@@ -42,6 +42,7 @@ type memo struct {
 	entries   []entry    // by slot; made at the second use, so that one-off pods cost nothing
 	diagnosis *Diagnosis // of the last failure, while the cluster's generation is at
 	at        uint64
+	verdicts  *verdicts // from which it was made; nil: not kept
 	futile    string    // why room cannot be made, for diagnosis; "" while that is not known
 	victims   []victims // by slot: who would have to leave
 }
@@ -76,6 +77,7 @@ type Planner struct {
 	sums     []int64
 	raw      []int64
 	total    []int64
+	list     []*candidate
 }
 
 // New makes a Planner whose choices between equally good nodes follow from seed.
@@ -156,8 +158,22 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 			return Decision{Evaluated: 1, Feasible: 1}
 		}
 	}
-	var d Decision
-	if names, by := p.narrow(shape); by != nil {
+	d, known := Decision{}, false
+	if shared && !p.bound {
+		d, known = p.refresh(c, m, pod)
+	}
+	if !known {
+		d = p.searchAll(c, m, pod)
+	}
+	if d.Diagnosis != nil && shared {
+		m.diagnosis, m.at, m.futile = d.Diagnosis, c.Generation, ""
+	}
+	return d
+}
+
+// searchAll looks at nodes until there are enough, or says why there are none.
+func (p *Planner) searchAll(c *framework.Cluster, m *memo, pod *framework.Pod) (d Decision) {
+	if names, by := p.narrow(pod.Shape); by != nil {
 		d = p.search(c, m, pod, named(c, names), len(names))
 	} else {
 		d = p.search(c, m, pod, c.Nodes, Sample(len(c.Nodes), p.Percent))
@@ -165,9 +181,6 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	}
 	if len(p.slots) == 0 {
 		d.Diagnosis = p.diagnose(c, m, pod)
-		if shared {
-			m.diagnosis, m.at, m.futile = d.Diagnosis, c.Generation, ""
-		}
 	}
 	return d
 }
@@ -366,10 +379,10 @@ func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
 	}
 }
 
-// hold puts the pods on the node that wait for room there, other than pod and those like it that have no name yet.
+// hold puts the pods on the node that wait for room there, other than pod.
 func (p *Planner) hold(pod *framework.Pod, n *framework.Node) (held []*framework.Pod) {
 	for _, w := range n.Nominated {
-		self := pod.Object == nil && w.Shape == pod.Shape || pod.Object != nil && w.Object.UID == pod.Object.UID
+		self := pod.Object != nil && w.Object.UID == pod.Object.UID
 		if self || w.Shape.Priority < pod.Shape.Priority || n.Pods[w.Object.UID] != nil {
 			continue
 		}
@@ -412,14 +425,14 @@ const (
 	Room         // there is room
 )
 
-// Helps tells what a node can do for pods of a shape.
-func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framework.Node) Help {
+// Helps tells what a node can do for a pod; one without an Object stands for any of its shape that does not wait for room there.
+func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.Node) Help {
+	shape := pod.Shape
 	for _, f := range p.static {
 		if f.Filter(shape, n) != nil {
 			return NoHelp
 		}
 	}
-	pod := &framework.Pod{Shape: shape}
 	p.relate(c, pod)
 	if p.occupied(pod, n) == nil {
 		return Room
@@ -442,6 +455,28 @@ func (p *Planner) Helps(c *framework.Cluster, shape *framework.Shape, n *framewo
 		return Victims
 	}
 	return NoHelp
+}
+
+// Rooms is how many pods of a shape find room on a node of which Helps has just said that it has Room; 0: that depends on more than what
+// they take of the node.
+func (p *Planner) Rooms(shape *framework.Shape, n *framework.Node) (count int) {
+	switch {
+	case p.bound:
+		return 0
+	case len(shape.Ports) > 0:
+		return 1
+	}
+	pod := &framework.Pod{Shape: shape}
+	held := p.hold(pod, n)
+	for int64(count) <= n.MaxPods && p.filter(shape, n) == nil {
+		n.Weigh(pod, 1)
+		count++
+	}
+	for range count {
+		n.Weigh(pod, -1)
+	}
+	p.release(n, held)
+	return count
 }
 
 // choose scores the feasible nodes and takes one of the best.

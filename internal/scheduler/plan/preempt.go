@@ -65,8 +65,8 @@ func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis
 // Candidates are what Preempt would choose from.
 func (p *Planner) Candidates(c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time) (out Candidates) {
 	list, text := p.candidates(c, pod, d, budgets, now)
-	for i := range list {
-		out.List = append(out.List, list[i].Preemption)
+	for _, x := range list {
+		out.List = append(out.List, x.Preemption)
 	}
 	out.Text = text
 	return out
@@ -75,13 +75,13 @@ func (p *Planner) Candidates(c *framework.Cluster, pod *framework.Pod, d *Diagno
 // Cheapest chooses among candidates that others have looked at since, by node. Pods that have left are no victims any more; a node
 // without victims is none.
 func (p *Planner) Cheapest(c *framework.Cluster, of map[string]*extenderv1.Victims, now time.Time) Preemption {
-	var list []candidate
+	var list []*candidate
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		n := c.Node(name)
 		if n == nil {
 			continue
 		}
-		x := candidate{Preemption: Preemption{Node: n, Violations: int(of[name].NumPDBViolations)}}
+		x := &candidate{Preemption: Preemption{Node: n, Violations: int(of[name].NumPDBViolations)}}
 		for _, v := range of[name].Pods {
 			if on := n.Pods[v.UID]; on != nil {
 				x.Victims = append(x.Victims, on)
@@ -98,11 +98,12 @@ func (p *Planner) Cheapest(c *framework.Cluster, of map[string]*extenderv1.Victi
 	return p.cheapest(list)
 }
 
-// candidates finds nodes on which there would be room. On each node all pods of lower priority are thought away; then as many as possible are put back, those first that a budget keeps, and
-// among them the more important ones. Of the nodes that are left, the choice is by upstream's rules (cheaper, below).
+// candidates finds nodes on which there would be room, for as long as nothing else is asked. On each node all pods of lower priority are
+// thought away; then as many as possible are put back, those first that a budget keeps, and among them the more important ones. Of the nodes
+// that are left, the choice is by upstream's rules (cheaper, below).
 func (p *Planner) candidates(
 	c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time,
-) (list []candidate, text string) {
+) (list []*candidate, text string) {
 	m := p.memos[pod.Shape] // Schedule has just made or used it
 	known := m != nil && m.diagnosis == d && m.at == c.Generation
 	if known && m.futile != "" {
@@ -110,16 +111,22 @@ func (p *Planner) candidates(
 	}
 	p.relate(c, pod)
 	why := map[*framework.Rejection]int{}
-	if rest := d.Nodes - len(d.resolvable); rest > 0 {
+	if rest := d.Nodes - d.resolvable; rest > 0 {
 		why[notHelpful] = rest
 	}
-	harmless, enough := 0, p.enoughCandidates(len(d.resolvable))
+	harmless, enough := 0, p.enoughCandidates(d.resolvable)
 	offset := 0
-	if len(d.resolvable) > enough {
-		offset = p.rng.IntN(len(d.resolvable))
+	if d.resolvable > enough {
+		offset = p.rng.IntN(len(c.Nodes))
 	}
-	for i := range d.resolvable {
-		x, rejected := p.remembered(m, pod, d.resolvable[(offset+i)%len(d.resolvable)], budgets, now)
+	list = p.list[:0]
+	defer func() { p.list = list[:0] }()
+	for i := range c.Nodes {
+		slot := (offset + i) % len(c.Nodes)
+		if !d.helpable(slot) {
+			continue
+		}
+		x, rejected := p.remembered(m, pod, c.Nodes[slot], budgets, now)
 		if rejected != nil {
 			why[rejected]++
 			continue
@@ -142,7 +149,7 @@ func (p *Planner) candidates(
 }
 
 // cheapest takes one of the best.
-func (p *Planner) cheapest(list []candidate) Preemption {
+func (p *Planner) cheapest(list []*candidate) Preemption {
 	best := list[0]
 	for i := range list[1:] {
 		x := list[i+1]
@@ -150,8 +157,9 @@ func (p *Planner) cheapest(list []candidate) Preemption {
 			best = x
 		}
 	}
-	best.Text = fmt.Sprintf("found a potential placement for pod on node %v, preempting %d victims", best.Node.Name, len(best.Victims))
-	return best.Preemption
+	found := best.Preemption
+	found.Text = fmt.Sprintf("found a potential placement for pod on node %v, preempting %d victims", found.Node.Name, len(found.Victims))
+	return found
 }
 
 func futile(nodes int, why map[*framework.Rejection]int) string {
@@ -179,7 +187,7 @@ type candidate struct {
 
 // cheaper is negative when a costs less than b: fewer budgets violated, then a lower highest priority, a lower sum of priorities, fewer
 // victims, and at last victims that started later.
-func cheaper(a, b candidate) int {
+func cheaper(a, b *candidate) int {
 	return cmp.Or(
 		cmp.Compare(a.Violations, b.Violations),
 		cmp.Compare(a.highest, b.highest),
@@ -207,14 +215,14 @@ func one(yes bool) int {
 // victims are what was found out about a node; they hold while its stamp is the same.
 type victims struct {
 	stamp    framework.Stamp
-	found    candidate
+	found    *candidate
 	rejected *framework.Rejection
 }
 
 // remembered asks victims, or remembers. Budgets change by themselves, and what is related to a pod is elsewhere too: then nothing is kept.
 func (p *Planner) remembered(
 	m *memo, pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time,
-) (candidate, *framework.Rejection) {
+) (*candidate, *framework.Rejection) {
 	if m == nil || len(m.entries) == 0 || p.bound || len(budgets) > 0 || p.waits == n {
 		return p.victims(pod, n, budgets, now)
 	}
@@ -230,10 +238,10 @@ func (p *Planner) remembered(
 }
 
 // victims finds those that have to leave one node, or why that would not help.
-func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time) (candidate, *framework.Rejection) {
+func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time) (*candidate, *framework.Rejection) {
 	lower := LowerPriority(pod, n)
 	if len(lower) == 0 {
-		return candidate{}, noVictims
+		return nil, noVictims
 	}
 	for _, v := range lower {
 		p.lift(n, v)
@@ -242,11 +250,11 @@ func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []frame
 		for _, v := range lower {
 			p.put(n, v)
 		}
-		return candidate{}, r
+		return nil, r
 	}
 	slices.SortFunc(lower, func(a, b *framework.Pod) int { return moreImportant(a, b, now) })
 	kept, others := underBudget(lower, budgets)
-	out := candidate{Preemption: Preemption{Node: n}}
+	out := &candidate{Preemption: Preemption{Node: n}}
 	reprieve := func(v *framework.Pod) bool {
 		p.put(n, v)
 		if p.occupied(pod, n) == nil {
@@ -343,7 +351,7 @@ func Eligible(pod *framework.Pod, waits *framework.Node, d *Diagnosis) string {
 	if pod.Shape.NeverPreempts {
 		return NeverEligible
 	}
-	if waits == nil || waits.Object == nil || !slices.Contains(d.resolvable, waits) {
+	if waits == nil || waits.Object == nil || !d.helpable(waits.Slot()) {
 		return ""
 	}
 	for _, v := range waits.Pods {

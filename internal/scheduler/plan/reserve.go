@@ -31,7 +31,7 @@ func refusal(c *framework.Cluster, r *framework.Rejection) *Diagnosis {
 		d.Reasons = append(d.Reasons, Reason{Plugin: r.Plugin, Text: text, Count: len(c.Nodes)})
 	}
 	if !r.Unresolvable {
-		d.resolvable = c.Nodes
+		d.resolvable = len(c.Nodes)
 	}
 	return d
 }

@@ -20,10 +20,10 @@ import (
 //	                      ▲   ▲                 │    │
 //	       back-off over, │   │ helped, and     │    │ nothing fits: Rejected
 //	       or idle        │   │ back-off over   │    ▼
-//	                      │   └──────────────── │ ─ Unschedulable
-//	                      │                     │    │ helped, or five minutes over
-//	                     Backoff ◄──────────────┴────┘
-//	                             an error: Retry
+//	                      │   └──────────────── │ ─ Unschedulable ───────────────► Gated
+//	                      │                     │    │ helped, or five minutes over │ the same, while
+//	                     Backoff ◄──────────────┴────┘                              │ its victims are
+//	                             an error: Retry                                    │ being deleted
 type State string
 
 // The states.
@@ -53,6 +53,9 @@ type Item struct {
 	// node: then only what these plug-ins say wakes it (WakeRejected).
 	RejectedBy []string
 	Refused    bool
+	GatedBy    string // the plug-in that holds it while it is Gated
+	// For is the node whose room woke it last, until somebody else has been told that it is left (run.unclaimed).
+	For string
 
 	queued  time.Time // came to the active queue, for the order
 	seq     uint64
@@ -60,6 +63,7 @@ type Item struct {
 	errored bool      // the last attempt failed by an error, so that it must sit out its back-off
 	index   int       // in a heap
 	parked  *list.Element
+	member  *list.Element // of its group
 }
 
 // Config is what a Queue needs.
@@ -80,8 +84,8 @@ type Queue struct {
 	active itemHeap
 	back   itemHeap                                // helped, but not yet ready
 	errs   itemHeap                                // failed by an error
-	parked *list.List                              // unschedulable ones by the time of coming
-	groups map[*framework.Shape]map[*Item]struct{} // the same: an event helps all pods of a shape or none
+	parked *list.List                      // unschedulable ones by the time of coming
+	groups map[*framework.Shape]*list.List // the same in the same order, by shape: an event helps pods of a shape alike
 	counts map[State]int
 	// related counts the groups whose pods say something about other pods.
 	related int
@@ -89,7 +93,7 @@ type Queue struct {
 
 // New makes an empty Queue.
 func New(c Config) *Queue {
-	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]map[*Item]struct{}{}, counts: map[State]int{}}
+	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]*list.List{}, counts: map[State]int{}}
 	if q.config.FirstBackoff == 0 {
 		q.config.FirstBackoff, q.config.MaxBackoff = FirstBackoff, MaxBackoff
 	}
@@ -189,9 +193,26 @@ func (q *Queue) gate(object *v1.Pod) *framework.Rejection {
 	return nil
 }
 
+// gated puts a pod aside that may not be tried.
+func (q *Queue) gated(i *Item, now time.Time) bool {
+	r := q.gate(i.Pod.Object)
+	if r == nil {
+		return false
+	}
+	q.move(i, Gated, r.Plugin, now)
+	i.GatedBy = r.Plugin
+	return true
+}
+
+// Ungate has a gated pod go on if nothing gates it any more.
+func (q *Queue) Ungate(uid types.UID, why string, now time.Time) {
+	if i := q.items[uid]; i != nil && i.State == Gated && q.gate(i.Pod.Object) == nil {
+		q.wake(i, why, now)
+	}
+}
+
 func (q *Queue) enqueue(i *Item, why string, now time.Time) {
-	if r := q.gate(i.Pod.Object); r != nil {
-		q.move(i, Gated, r.Plugin, now)
+	if q.gated(i, now) {
 		return
 	}
 	i.queued = now
@@ -251,12 +272,13 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	i.parked = q.parked.PushBack(i)
 	g := i.Pod.Shape
 	if q.groups[g] == nil {
-		q.groups[g] = map[*Item]struct{}{}
+		q.groups[g] = list.New()
 		if g.Relations != nil {
 			q.related++
 		}
 	}
-	q.groups[g][i] = struct{}{}
+	i.member = q.groups[g].PushBack(i)
+	i.For = ""
 	q.move(i, Unschedulable, "", now)
 }
 
@@ -270,18 +292,34 @@ func (q *Queue) Retry(i *Item, why string, now time.Time) {
 	heap.Push(&q.errs, i)
 }
 
-// Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape: what it says is true is asked for
-// each pod then. When it answers exactly (would a pod of the shape fit on the node that changed), then no pod stays behind that could go.
-func (q *Queue) Wake(why string, helped func(*framework.Shape) func(*Item) bool, now time.Time) {
+// Help is what an event does for the unschedulable pods of one shape. The zero value is none.
+type Help struct {
+	Of   func(*Item) bool // asked for each of them
+	Most int              // how many of them it helps, those that wait for longest; 0: all
+	For  string           // the node whose room it is
+}
+
+// Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape. When it answers exactly (would a
+// pod of the shape fit on the node that changed), then no pod stays behind that could go. A pod that a gate holds takes nobody's place.
+func (q *Queue) Wake(why string, helped func(*framework.Shape) Help, now time.Time) {
 	var moved []*Item
 	for shape, members := range q.groups {
-		of := helped(shape)
-		if of == nil {
+		help := helped(shape)
+		if help.Of == nil {
 			continue
 		}
-		for i := range members {
-			if !i.Refused && of(i) {
-				moved = append(moved, i)
+		left := help.Most
+		for e := members.Front(); e != nil; e = e.Next() {
+			i := e.Value.(*Item)
+			if i.Refused || !help.Of(i) {
+				continue
+			}
+			i.For = help.For
+			moved = append(moved, i)
+			if help.Most > 0 && q.gate(i.Pod.Object) == nil {
+				if left--; left == 0 {
+					break
+				}
 			}
 		}
 	}
@@ -317,6 +355,9 @@ func (q *Queue) wakeParked(i *Item, why string, now time.Time) {
 }
 
 func (q *Queue) wake(i *Item, why string, now time.Time) {
+	if q.gated(i, now) {
+		return
+	}
 	if q.ready(i).After(now) {
 		q.move(i, Backoff, why, now)
 		heap.Push(&q.back, i)
@@ -329,8 +370,9 @@ func (q *Queue) unpark(i *Item) {
 	q.parked.Remove(i.parked)
 	i.parked = nil
 	g := i.Pod.Shape
-	delete(q.groups[g], i)
-	if len(q.groups[g]) == 0 {
+	q.groups[g].Remove(i.member)
+	i.member = nil
+	if q.groups[g].Len() == 0 {
 		delete(q.groups, g)
 		if g.Relations != nil {
 			q.related--

@@ -66,12 +66,12 @@ func TestBackoffDoublesToTenSecondsAfterErrors(t *testing.T) {
 }
 
 // helps is an event that helps everyone, or nobody.
-func helps(yes bool) func(*framework.Shape) func(*queue.Item) bool {
-	return func(*framework.Shape) func(*queue.Item) bool {
+func helps(yes bool) func(*framework.Shape) queue.Help {
+	return func(*framework.Shape) queue.Help {
 		if !yes {
-			return nil
+			return queue.Help{}
 		}
-		return func(*queue.Item) bool { return true }
+		return queue.Help{Of: func(*queue.Item) bool { return true }}
 	}
 }
 
@@ -217,7 +217,7 @@ func TestClockJumpsBack(t *testing.T) {
 	q.Set(pod("a", 0), shape, start)
 	q.Rejected(q.Pop(start), start)
 	before := start.Add(-24 * time.Hour)
-	q.Wake("something", func(*framework.Shape) func(*queue.Item) bool { return func(*queue.Item) bool { return true } }, before)
+	q.Wake("something", helps(true), before)
 	if q.Pop(before) == nil {
 		t.Error("the pod waits for a time that has been")
 	}
