@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +167,50 @@ func TestCreationsThatFailAreTold(t *testing.T) {
 		rc = w.get(controllers.At("default", "web")).(*v1.ReplicationController)
 		if len(rc.Status.Conditions) != 0 || rc.Status.Replicas != 100 {
 			t.Errorf("%+v", rc.Status)
+		}
+	})
+}
+
+// creations counts the pods that somebody tries to create.
+type creations struct {
+	client.Client
+	pods atomic.Int64
+}
+
+func (c *creations) Create(ctx context.Context, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
+	if ref.Resource == client.Pods.At("", "").Resource {
+		c.pods.Add(1)
+	}
+	return c.Client.Create(ctx, ref, obj)
+}
+
+// A namespace of many pods goes without waiting for anything, and nobody tries to replace what goes with it.
+func TestANamespaceOfManyPodsGoesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, ctx, n := newWorld(t), context.Background(), int32(600)
+		w.everyNamespace()
+		tried := &creations{Client: w.controllers}
+		w.run(replicas.New(replicas.Config{Kind: replicas.ReplicationControllers, View: w.view, Client: tried, Events: &record.FakeRecorder{}}))
+		w.createNamespace("work")
+		w.must(w.admin.Create(ctx, controllers.At("work", ""), &v1.ReplicationController{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "web"},
+			Spec: v1.ReplicationControllerSpec{Replicas: &n, Selector: map[string]string{"app": "web"}, Template: &v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "busybox"}}},
+			}},
+		}))
+		time.Sleep(time.Second)
+		if got := tried.pods.Load(); got != 600 {
+			t.Fatalf("%d pods were made", got)
+		}
+		began := time.Now()
+		w.delete(client.Namespaces.At("", "work"))
+		for w.get(client.Namespaces.At("", "work")) != nil {
+			if time.Sleep(10 * time.Millisecond); time.Since(began) > time.Second {
+				t.Fatal("the namespace is still there after a second")
+			}
+		}
+		if got := tried.pods.Load(); got != 600 {
+			t.Errorf("%d pods were tried to be made in a namespace that goes", got-600)
 		}
 	})
 }

@@ -105,6 +105,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		Waiting: func(node string) time.Duration { return k.waiting(set, node) },
 	}
 	plan := Decide(state)
+	if podset.Ending(s, key.Namespace) {
+		plan.Create = nil
+	}
 	if past.Collisions > 0 {
 		plan.Status.CollisionCount = &past.Collisions
 	}

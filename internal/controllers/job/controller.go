@@ -100,6 +100,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	now := time.Now()
 	p := Decide(j, mine, k.backoff(key, j, mine), now)
+	if podset.Ending(s, key.Namespace) {
+		p.Create = nil
+	}
 	rev, err := k.apply(ctx, key, j, p)
 	return loop.Result{Wrote: rev, Again: p.Again}, err
 }
@@ -201,17 +204,11 @@ func (k *controller) each(list []*v1.Pod, do func(*v1.Pod) error) error {
 }
 
 func (k *controller) create(ctx context.Context, j *batchv1.Job, c Creation, w *writes) error {
-	out, err := k.Client.Create(ctx, client.Pods.At(j.Namespace, ""), newPod(j, c))
-	if apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) {
-		return nil // everything here is on its way out: nothing to tell anybody
+	out, err := Kind.Create(ctx, k.Client, k.Events, j, newPod(j, c))
+	if out != nil {
+		w.note(out)
 	}
-	if err != nil {
-		k.Events.Eventf(j, v1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
-		return err
-	}
-	w.note(out)
-	k.Events.Eventf(j, v1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", out.(*v1.Pod).Name)
-	return nil
+	return err
 }
 
 // remove deletes a pod that is not to be counted, or is already.

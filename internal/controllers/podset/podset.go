@@ -89,6 +89,13 @@ func Candidates(s view.Snapshot, m metav1.Object) (out []*v1.Pod) {
 	return out
 }
 
+// Ending says that a namespace is being deleted: nothing can be made in it any more, and whatever is missing there stays so. Whoever
+// tried nevertheless would try as often as one of its pods goes.
+func Ending(s view.Snapshot, namespace string) bool {
+	e := s.Get(schema.GroupResource(client.Namespaces), "", namespace)
+	return e != nil && e.Meta.GetDeletionTimestamp() != nil
+}
+
 // Claim says of candidates which are the object's, which of those it takes now, and which it lets go. An object that is being deleted
 // does neither.
 func Claim(m metav1.Object, matches func(*v1.Pod) bool, candidates []*v1.Pod) (mine, adopt, release []*v1.Pod) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/controllers/podset"
 )
 
 // deletionCost is the annotation by which users say which pods are cheap to lose.
@@ -29,8 +31,8 @@ func goFirst(pods, siblings []*v1.Pod, now time.Time) []*v1.Pod {
 	}
 	out := slices.Clone(pods)
 	slices.SortStableFunc(out, func(a, b *v1.Pod) int {
-		sinceA, readyA := readySince(a)
-		sinceB, readyB := readySince(b)
+		sinceA, readyA := podset.Ready(a)
+		sinceB, readyB := podset.Ready(b)
 		if c := cmp.Or(
 			first(a.Spec.NodeName == "", b.Spec.NodeName == ""),
 			cmp.Compare(phaseRank(a), phaseRank(b)),

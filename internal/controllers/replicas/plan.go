@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/controllers/podset"
 )
 
 // burst is how many pods are created or deleted at most before looking again.
@@ -146,7 +148,7 @@ func (p *Plan) count(w Wanted, mine []*v1.Pod, now time.Time) {
 		if all.Matches(labels.Set(pod.Labels)) {
 			p.Counts.FullyLabeled++
 		}
-		since, ready := readySince(pod)
+		since, ready := podset.Ready(pod)
 		if !ready {
 			continue
 		}
@@ -158,13 +160,4 @@ func (p *Plan) count(w Wanted, mine []*v1.Pod, now time.Time) {
 			p.again(left)
 		}
 	}
-}
-
-func readySince(pod *v1.Pod) (time.Time, bool) {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodReady {
-			return c.LastTransitionTime.Time, c.Status == v1.ConditionTrue
-		}
-	}
-	return time.Time{}, false
 }

@@ -68,30 +68,3 @@ func TestGoFirst(t *testing.T) {
 		}
 	}
 }
-
-// Creation stops at the first batch that fails.
-func TestSlowly(t *testing.T) {
-	tries := make(chan struct{}, 1000)
-	if err := slowly(100, func() error { tries <- struct{}{}; return nil }); err != nil || len(tries) != 100 {
-		t.Errorf("%d tries, %v", len(tries), err)
-	}
-	for len(tries) > 0 {
-		<-tries
-	}
-	err := slowly(100, func() error {
-		tries <- struct{}{}
-		if len(tries) > 2 {
-			return errFull
-		}
-		return nil
-	})
-	if err == nil || len(tries) > 3 {
-		t.Errorf("%d tries, %v", len(tries), err)
-	}
-}
-
-var errFull = errorString("full")
-
-type errorString string
-
-func (e errorString) Error() string { return string(e) }
