@@ -5,49 +5,22 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"podo.dev/podo/internal/podnet"
 )
 
-// network is the pod network of this node.
-type network struct {
-	bridge string
-	ipam   string         // host-local's folder
-	pods   []netip.Prefix // addresses of this node's pods, one for each family
-	mtu    int            // 0: the kernel's default
-}
-
-// conflist is the network list that containerd reads: a bridge whose own addresses are the first of each range and the pods' way out,
-// addresses from host-local, host ports by portmap over nftables. The bridge plug-in's own masquerading is off: podo has one rule
-// for all pods (see rules), where the plug-in would run nft twice for every pod.
-func (n network) conflist() ([]byte, error) {
-	if len(n.pods) == 0 {
+// conflist is the network list that containerd reads: podo's own plug-in alone. Masquerading is none of its business: podo has one rule
+// for all pods (see rules). A newer version of CNI would have the runtime run the plug-in each time that somebody asks for its status.
+func conflist(bridge podnet.Bridge, leases string, pods []netip.Prefix) ([]byte, error) {
+	if len(pods) == 0 {
 		return nil, fmt.Errorf("no pod addresses: give --pod-cidr")
 	}
-	type any = map[string]interface{}
-	var ranges [][]any
-	var routes []any
-	for _, p := range n.pods {
-		ranges = append(ranges, []any{{"subnet": p.Masked().String()}})
-		dst := "0.0.0.0/0"
-		if p.Addr().Is6() {
-			dst = "::/0"
-		}
-		routes = append(routes, any{"dst": dst})
+	conf := podnet.Config{Bridge: bridge, Leases: leases}
+	conf.Type, conf.Capabilities = podnet.Type, map[string]bool{"portMappings": true}
+	for _, p := range pods {
+		conf.Pods = append(conf.Pods, p.Masked())
 	}
-	bridge := any{
-		"type": "bridge", "bridge": n.bridge, "isGateway": true, "isDefaultGateway": false, "hairpinMode": true, "forceAddress": true,
-		"ipam": any{"type": "host-local", "dataDir": n.ipam, "ranges": ranges, "routes": routes},
-	}
-	if n.mtu > 0 {
-		bridge["mtu"] = n.mtu
-	}
-	return json.MarshalIndent(any{
-		"cniVersion": "1.0.0",
-		"name":       n.bridge,
-		"plugins": []any{
-			bridge,
-			{"type": "portmap", "backend": "nftables", "snat": true, "capabilities": any{"portMappings": true}},
-		},
-	}, "", "  ")
+	return json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": bridge.Name, "plugins": []any{conf}}, "", "  ")
 }
 
 // Redirect sends what goes to one address to another, TCP only.

@@ -25,7 +25,7 @@ type Layout struct {
 	TTRPC   string // the shims' way back to containerd
 	Shims   string // shims' sockets
 	RuncDir string // runc's state
-	IPAM    string // host-local's leases
+	Leases  string // which pod has which address (podnet/lease)
 	Lock    string // held by the podo that supervises
 	Notify  string // where containerd says that it is ready
 
@@ -60,11 +60,20 @@ func LayoutFor(dataDir string) Layout {
 		TTRPC:   filepath.Join(run, "containerd.sock.ttrpc"),
 		Shims:   filepath.Join(run, "s"),
 		RuncDir: filepath.Join(run, "runc"),
-		IPAM:    filepath.Join(run, "ipam"),
+		Leases:  filepath.Join(run, "ipam"),
 		Lock:    filepath.Join(run, "lock"),
 		Notify:  filepath.Join(run, "notify"),
 
 		Bridge: "podo" + id,
 		Table:  "podo_" + id,
 	}
+}
+
+// bridgeMAC is the bridge's hardware address, locally administered.
+func (l Layout) bridgeMAC() string {
+	mac := "0a:58"
+	for i := 0; i < len(l.ID); i += 2 {
+		mac += ":" + l.ID[i:i+2]
+	}
+	return mac
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"podo.dev/podo/internal/host/dump"
+	"podo.dev/podo/internal/podnet"
 )
 
 // prepare puts everything in place that containerd needs and returns the configuration to start it with. It is safe to repeat, also
@@ -36,7 +35,7 @@ func (r *Runtime) prepare(ctx context.Context) (config string, err error) {
 		{l.State, 0o711},
 		{l.Shims, 0o700},
 		{l.RuncDir, 0o711},
-		{l.IPAM, 0o700},
+		{l.Leases, 0o700},
 	} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return "", err
@@ -100,42 +99,18 @@ func (r *Runtime) SetNetwork(ctx context.Context, n Network) error {
 	if len(n.Cluster) == 0 {
 		n.Cluster = n.Pods
 	}
-	mtu := routeMTU()
-	list, err := network{bridge: l.Bridge, ipam: l.IPAM, pods: n.Pods, mtu: mtu}.conflist()
+	bridge := podnet.Bridge{Name: l.Bridge, MAC: l.bridgeMAC(), MTU: routeMTU()}
+	list, err := conflist(bridge, l.Leases, n.Pods)
 	if err != nil {
 		return err
 	}
-	if err := ensureBridge(l.Bridge, l.ID, mtu); err != nil {
+	if _, err := bridge.Make(n.Pods); err != nil {
 		return err
 	}
 	if err := nft(ctx, rules(l.Table, n.Pods, n.Cluster, n.Redirects), false); err != nil {
 		return err
 	}
 	return writeChanged(filepath.Join(l.CNI, "10-podo.conflist"), list, 0o600)
-}
-
-// ensureBridge makes the bridge with a hardware address of its own. Without one it would take its lowest port's and change it as pods
-// come and go, while neighbours remember the old one.
-func ensureBridge(name, id string, mtu int) error {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = name, mtu
-	raw, err := hex.DecodeString(id)
-	if err != nil {
-		return err
-	}
-	attrs.HardwareAddr = append(net.HardwareAddr{0x0a, 0x58}, raw...) // locally administered
-	err = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the pod bridge %s: %w (is the kernel's bridge module there? modprobe bridge)", name, err)
-	}
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	if link.Type() != "bridge" {
-		return fmt.Errorf("the interface %s is a %s, podo needs that name for its bridge: rename it", name, link.Type())
-	}
-	return netlink.LinkSetUp(link)
 }
 
 // routeMTU is the MTU of the way out, which pods must not exceed; 0 when there is no default route.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"podo.dev/podo/internal/podnet"
 )
 
 func prefixes(s ...string) []netip.Prefix {
@@ -71,37 +73,28 @@ func TestConfigKeepsToItsOwnFolders(t *testing.T) {
 }
 
 func TestConflist(t *testing.T) {
-	data, err := network{bridge: "podo0", ipam: "/run/x", pods: prefixes("10.42.3.7/24", "fd00:42::/64"), mtu: 1450}.conflist()
+	bridge := podnet.Bridge{Name: "podo0", MAC: LayoutFor("/srv/podo").bridgeMAC(), MTU: 1450}
+	data, err := conflist(bridge, "/run/x", prefixes("10.42.3.7/24", "fd00:42::/64"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
-		Plugins []struct {
-			Type    string
-			Backend string
-			MTU     int
-			IPMasq  bool
-			IPAM    struct {
-				DataDir string
-				Ranges  [][]struct{ Subnet string }
-				Routes  []struct{ Dst string }
-			}
-		}
+		Name    string
+		Plugins []podnet.Config
 	}
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Plugins) != 2 || got.Plugins[0].Type != "bridge" || got.Plugins[1].Type != "portmap" || got.Plugins[1].Backend != "nftables" {
-		t.Fatalf("plug-ins: %+v", got.Plugins)
+	if got.Name != "podo0" || len(got.Plugins) != 1 || got.Plugins[0].Type != podnet.Type || !got.Plugins[0].Capabilities["portMappings"] {
+		t.Fatalf("plug-ins: %+v", got)
 	}
-	b := got.Plugins[0]
-	if b.MTU != 1450 || b.IPMasq || b.IPAM.DataDir != "/run/x" {
-		t.Errorf("bridge: %+v", b)
+	if p := got.Plugins[0]; p.Bridge != bridge || p.Leases != "/run/x" || !slices.Equal(p.Pods, prefixes("10.42.3.0/24", "fd00:42::/64")) {
+		t.Errorf("configuration: %+v", p)
 	}
-	if len(b.IPAM.Ranges) != 2 || b.IPAM.Ranges[0][0].Subnet != "10.42.3.0/24" || b.IPAM.Routes[1].Dst != "::/0" {
-		t.Errorf("ipam: %+v", b.IPAM)
+	if _, err := net.ParseMAC(bridge.MAC); err != nil || len(bridge.MAC) != 17 {
+		t.Errorf("the bridge's hardware address %q: %v", bridge.MAC, err)
 	}
-	if _, err := (network{}).conflist(); err == nil || !strings.Contains(err.Error(), "--pod-cidr") {
+	if _, err := conflist(bridge, "/run/x", nil); err == nil || !strings.Contains(err.Error(), "--pod-cidr") {
 		t.Errorf("no addresses: %v", err)
 	}
 }

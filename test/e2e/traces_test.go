@@ -63,7 +63,7 @@ func traces(c *cluster) map[string]int {
 		}
 	}
 	for kind, pattern := range map[string]string{
-		"interfaces of pods": "/sys/class/net/" + l.Bridge + "/brif/*", "addresses": filepath.Join(l.IPAM, "*", "*"),
+		"interfaces of pods": "/sys/class/net/" + l.Bridge + "/brif/*", "addresses": filepath.Join(l.Leases, "*", "*"),
 		"folders of pods": filepath.Join(c.dir, "kubelet", "pods", "*"), "saved states": filepath.Join(c.dir, "kubelet", "state", "*"),
 		"log folders": filepath.Join(c.dir, "log", "pods", "*"), "shims' sockets": filepath.Join(l.Shims, "*"),
 	} {
