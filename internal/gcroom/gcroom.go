@@ -63,7 +63,7 @@ func Keep() {
 	}
 	k := &keeper{
 		room: room(uint64(machine.Totalram) * uint64(machine.Unit)),
-		set:  func(p int) { debug.SetGCPercent(p) }, free: debug.FreeOSMemory, live: liveBytes, now: time.Now,
+		set:  func(p int) { debug.SetGCPercent(p) }, free: giveBack, live: liveBytes, now: time.Now,
 	}
 	k.set(atRest)
 	onCollection(k.collected)
@@ -104,6 +104,13 @@ func (k *keeper) rest() bool {
 	k.busy = false
 	k.set(atRest)
 	return true
+}
+
+// giveBack gives the system what the heap does not use, and what is mapped of files and can be read again: of the program itself, much was
+// only needed to start or for what the busy time was about, and of the store's database most is read once.
+func giveBack() {
+	debug.FreeOSMemory() // collects first
+	unmapFiles()
 }
 
 func liveBytes() uint64 {

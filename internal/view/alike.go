@@ -3,59 +3,74 @@
 package view
 
 import (
-	"slices"
+	"reflect"
 	"sync"
+	"weak"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// alike keeps once what many objects have in common. Objects that are published never change, so that they may share it: of a thousand
-// pods of one template the owned fields, the volume with the account's token and the tolerations are a third.
+// alike keeps once what many objects have in common. Objects that are published never change, so that they may share it: an object with
+// the version before it, whose specification is the same, and a new one with another of the same owner, since pods of one template differ
+// in their names and in little else.
 type alike struct {
 	mu     sync.Mutex
 	fields map[string][]byte // sets of owned fields, by their own bytes
-	tokens *v1.ProjectedVolumeSource
-	taints []v1.Toleration
+	models map[shape]weak.Pointer[Entry]
 }
 
-// maxFieldSets bounds what is remembered: then it begins anew.
-const maxFieldSets = 1000
+// shape is what objects have in common that are probably alike.
+type shape struct {
+	kind  int       // the table's pos
+	owner types.UID // of its controller
+}
 
-// share gives a new object what an earlier one has already.
-func (a *alike) share(obj runtime.Object, m metav1.Object) {
+// Bounds of what is remembered: then it begins anew.
+const (
+	maxFieldSets = 1000
+	maxModels    = 1000
+)
+
+// share gives a new entry what old, the version before it, or an object like it has already. The entry is the caller's alone.
+func (a *alike) share(t *table, e, old *Entry) {
+	managed := e.Meta.GetManagedFields()
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	managed := m.GetManagedFields()
 	for i := range managed {
 		// What a kubelet owns of a status is not like another pod's: addresses are in it.
 		if f := managed[i].FieldsV1; f != nil && managed[i].Subresource == "" {
 			f.Raw = a.owned(f.Raw)
 		}
 	}
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
+	like := a.model(t, e, old)
+	a.mu.Unlock()
+	if like == nil {
 		return
 	}
-	for i := range pod.Spec.Volumes {
-		p := pod.Spec.Volumes[i].Projected
-		switch {
-		case p == nil:
-		case a.tokens != nil && equality.Semantic.DeepEqual(p, a.tokens):
-			pod.Spec.Volumes[i].Projected = a.tokens
-		default:
-			a.tokens = p
+	into, from := reflect.ValueOf(e.Object), reflect.ValueOf(like.Object)
+	if into.Type() == from.Type() && into.Kind() == reflect.Pointer {
+		sharerOf(into.Type().Elem())(into.Elem(), from.Elem())
+	}
+}
+
+// model is what an entry may share with, nil when there is nothing; a.mu is held. The newest object becomes the model of the next ones.
+func (a *alike) model(t *table, e, old *Entry) *Entry {
+	s := shape{kind: t.pos}
+	if c := metav1.GetControllerOfNoCopy(e.Meta); c != nil {
+		s.owner = c.UID
+	}
+	p := a.models[s]
+	like := p.Value()
+	if old == nil || like == nil || like == old {
+		if a.models == nil || len(a.models) >= maxModels {
+			a.models = map[shape]weak.Pointer[Entry]{}
 		}
+		a.models[s] = weak.Make(e)
 	}
-	switch {
-	case len(pod.Spec.Tolerations) == 0:
-	case slices.EqualFunc(pod.Spec.Tolerations, a.taints, sameToleration):
-		pod.Spec.Tolerations = a.taints
-	default:
-		a.taints = slices.Clip(pod.Spec.Tolerations)
+	if old != nil {
+		return old
 	}
+	return like
 }
 
 func (a *alike) owned(raw []byte) []byte {
@@ -67,12 +82,4 @@ func (a *alike) owned(raw []byte) []byte {
 	}
 	a.fields[string(raw)] = raw
 	return raw
-}
-
-func sameToleration(a, b v1.Toleration) bool {
-	if a.TolerationSeconds != b.TolerationSeconds && (a.TolerationSeconds == nil || b.TolerationSeconds == nil || *a.TolerationSeconds != *b.TolerationSeconds) {
-		return false
-	}
-	a.TolerationSeconds, b.TolerationSeconds = nil, nil
-	return a == b
 }

@@ -1,62 +1,168 @@
-//lint:file-ignore SA1019 sharing the bytes themselves takes the field: the functions copy.
+//lint:file-ignore SA1019 the bytes themselves are looked at.
 
 package view
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
+	"unsafe"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"podo.dev/podo/internal/registry"
 )
 
-func seconds(n int64) *int64 { return &n }
-
-func alikePod(name, path string, toleration int64) *v1.Pod {
+func alikePod(name, owner, path string, toleration int64) *v1.Pod {
+	text := strings.Clone
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
-			{Manager: "kubelet", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("u-" + name), Labels: map[string]string{text("app"): text("web"), text("index"): text(name)},
+			OwnerReferences: []metav1.OwnerReference{{Kind: text("ReplicaSet"), Name: text(owner), UID: types.UID(text(owner)), Controller: new(true)}},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: text("m"), Time: &metav1.Time{Time: time.Unix(7, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+				{Manager: text("kubelet"), Subresource: text("status"), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+			},
+		},
 		Spec: v1.PodSpec{
-			Volumes: []v1.Volume{{Name: "v-" + name, VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
-				Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: path}}},
+			Volumes: []v1.Volume{{Name: text("token"), VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+				Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: text(path)}}},
 			}}}},
-			Tolerations: []v1.Toleration{{Key: "k", Operator: v1.TolerationOpExists, TolerationSeconds: seconds(toleration)}},
+			Containers: []v1.Container{{Name: text("c"), Image: text("image"), Resources: v1.ResourceRequirements{
+				Requests: v1.ResourceList{"cpu": resource.MustParse("100m")}, Limits: v1.ResourceList{"cpu": *resource.NewQuantity(toleration, resource.DecimalSI)},
+			}}},
+			Tolerations: []v1.Toleration{{Key: text("k"), Operator: v1.TolerationOpExists, TolerationSeconds: new(toleration)}},
 		},
 	}
 }
 
-// Objects that are alike share memory, and every one says what it said before; an equal one is shared, an almost equal one is not.
+func alikeEntry(obj *v1.Pod) *Entry {
+	return &Entry{Key: Key{obj.Namespace, obj.Name}, Object: obj, Meta: obj}
+}
+
+// Objects that are alike share memory, and every one says what it said before; what is equal is shared, what is almost equal is not.
 func TestShare(t *testing.T) {
-	var a alike
-	share := func(p *v1.Pod) *v1.Pod {
-		want := p.DeepCopy()
-		a.share(p, p)
+	a, pods := alike{}, &table{}
+	kept := []*Entry{} // what is alive can be shared
+	share := func(p *v1.Pod, old *Entry) *v1.Pod {
+		want, e := p.DeepCopy(), alikeEntry(p)
+		a.share(pods, e, old)
+		kept = append(kept, e)
 		if !equality.Semantic.DeepEqual(p, want) {
 			t.Fatalf("%s says something else: %+v", p.Name, p)
 		}
 		return p
 	}
-	first, second := share(alikePod("a", "token", 300)), share(alikePod("b", "token", 300))
-	if &first.ManagedFields[0].FieldsV1.Raw[0] != &second.ManagedFields[0].FieldsV1.Raw[0] ||
-		first.Spec.Volumes[0].Projected != second.Spec.Volumes[0].Projected || &first.Spec.Tolerations[0] != &second.Spec.Tolerations[0] {
-		t.Error("two pods alike share nothing")
+	first, second := share(alikePod("a", "r", "token", 300), nil), share(alikePod("b", "r", "token", 300), nil)
+	if &first.ManagedFields[0] != &second.ManagedFields[0] || &first.Spec.Volumes[0] != &second.Spec.Volumes[0] ||
+		&first.Spec.Containers[0] != &second.Spec.Containers[0] || &first.Spec.Tolerations[0] != &second.Spec.Tolerations[0] ||
+		&first.OwnerReferences[0] != &second.OwnerReferences[0] || reflect.ValueOf(first.Labels).Pointer() == reflect.ValueOf(second.Labels).Pointer() {
+		t.Error("of two pods alike something is not shared, or something that differs is")
 	}
-	if &first.ManagedFields[1].FieldsV1.Raw[0] == &second.ManagedFields[1].FieldsV1.Raw[0] {
-		t.Error("what is owned of a status was remembered")
-	}
-	third := share(alikePod("c", "other", 200))
-	if third.Spec.Volumes[0].Projected == first.Spec.Volumes[0].Projected || &third.Spec.Tolerations[0] == &first.Spec.Tolerations[0] {
+	third := share(alikePod("c", "r", "other", 200), nil)
+	c, d := &first.Spec.Containers[0], &third.Spec.Containers[0]
+	if &third.Spec.Volumes[0] == &first.Spec.Volumes[0] || &third.Spec.Tolerations[0] == &first.Spec.Tolerations[0] || c == d ||
+		reflect.ValueOf(c.Resources.Limits).Pointer() == reflect.ValueOf(d.Resources.Limits).Pointer() {
 		t.Error("what differs is shared")
 	}
-	for i := range 2 * maxFieldSets {
-		p := alikePod("d", "token", 300)
-		p.ManagedFields[0].FieldsV1.Raw = fmt.Appendf(nil, `{"f:spec":{"f:%d":{}}}`, i)
-		share(p)
+	if reflect.ValueOf(c.Resources.Requests).Pointer() != reflect.ValueOf(d.Resources.Requests).Pointer() || unsafe.StringData(c.Image) != unsafe.StringData(d.Image) {
+		t.Error("of two containers that differ the rest is not shared")
 	}
-	if len(a.fields) > maxFieldSets {
-		t.Errorf("%d sets of fields are remembered", len(a.fields))
+	if other := share(alikePod("d", "s", "token", 300), nil); &other.Spec.Volumes[0] == &first.Spec.Volumes[0] {
+		t.Error("a pod of another owner was taken for alike")
+	}
+	changed := first.DeepCopy()
+	changed.Status.Phase = v1.PodRunning
+	if again := share(changed, kept[0]); &again.Spec.Containers[0] != &first.Spec.Containers[0] || reflect.ValueOf(again.Labels).Pointer() != reflect.ValueOf(first.Labels).Pointer() {
+		t.Error("the version before is not shared")
+	}
+	for i := range 2 * maxFieldSets {
+		p := alikePod("d", fmt.Sprint(i), "token", 300)
+		p.ManagedFields[0].FieldsV1.Raw = fmt.Appendf(nil, `{"f:spec":{"f:%d":{}}}`, i)
+		share(p, nil)
+	}
+	if len(a.fields) > maxFieldSets || len(a.models) > maxModels {
+		t.Errorf("%d sets of fields and %d objects are remembered", len(a.fields), len(a.models))
+	}
+}
+
+// Whatever two objects say: afterwards both say what they said, the sharer knows whether that is the same, and what one is given
+// later does not show in the other.
+func TestShareAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		into, from := anyPod(t, "into"), anyPod(t, "from")
+		if rapid.Bool().Draw(t, "same") {
+			into = from.DeepCopy()
+		}
+		said, there := into.DeepCopy(), from.DeepCopy()
+		same := sharerOf(reflect.TypeFor[v1.Pod]())(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem())
+		if !reflect.DeepEqual(into, said) || !reflect.DeepEqual(from, there) {
+			t.Fatalf("sharing changed what is said:\n%+v\n%+v", into, from)
+		}
+		if same != reflect.DeepEqual(said, there) {
+			t.Fatalf("same is %v of\n%+v\n%+v", same, into, from)
+		}
+		_ = append(into.Spec.Tolerations, v1.Toleration{Key: "more"})
+		if full := from.Spec.Tolerations[:cap(from.Spec.Tolerations)]; len(full) > len(from.Spec.Tolerations) && full[len(from.Spec.Tolerations)].Key == "more" {
+			t.Fatal("what was appended to one is in the other's memory")
+		}
+	})
+}
+
+// anyPod is drawn of few values, so that two have much in common.
+func anyPod(t *rapid.T, label string) *v1.Pod {
+	word := func() string { return strings.Clone(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, label)) }
+	few := func() int { return rapid.IntRange(0, 2).Draw(t, label) }
+	p := &v1.Pod{}
+	p.Name, p.Spec.NodeName, p.Status.Phase, p.Spec.RestartPolicy = word(), word(), v1.PodPhase(word()), v1.RestartPolicy(word())
+	if few() > 0 {
+		p.Labels = map[string]string{}
+		for range few() {
+			p.Labels[word()] = word()
+		}
+	}
+	if few() > 0 {
+		p.Spec.Tolerations = make([]v1.Toleration, 0, 4)
+		for range few() {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: word(), TolerationSeconds: new(int64(few()))})
+		}
+	}
+	for range few() {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{
+			Args: []string{word(), word()}, Env: []v1.EnvVar{{Name: word()}},
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": *resource.NewQuantity(int64(few()), resource.DecimalSI)}},
+		})
+	}
+	if few() > 0 {
+		p.CreationTimestamp = metav1.Time{Time: time.Unix(int64(few()), 0)}
+		p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64(few()))}
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: time.Unix(int64(few()), 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(word())}}}
+	}
+	return p
+}
+
+// Every kind can be shared, and types that contain themselves.
+func TestEveryKindHasASharer(t *testing.T) {
+	for _, k := range registry.All() {
+		obj := k.New()
+		v := reflect.ValueOf(obj).Elem()
+		if !sharerOf(v.Type())(v, reflect.ValueOf(obj.DeepCopyObject()).Elem()) {
+			t.Errorf("two empty ones of %T differ", obj)
+		}
+	}
+	type chain struct {
+		Name string
+		Next *chain
+	}
+	one, two := &chain{"a", &chain{"b", nil}}, &chain{"a", &chain{strings.Clone("b"), nil}}
+	if s := sharerOf(reflect.TypeFor[chain]()); !s(reflect.ValueOf(one).Elem(), reflect.ValueOf(two).Elem()) || one.Next != two.Next {
+		t.Error("of a type that contains itself nothing is shared")
 	}
 }

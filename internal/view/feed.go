@@ -135,7 +135,7 @@ func (v *View) loadKind(ctx context.Context, have, into *table, rev int64) error
 			}
 			e, ok := have.tree.Get(path)
 			if !ok || e.Rev != kv.ModRevision {
-				e = v.decode(t, kv)
+				e = v.decode(t, kv, e)
 			}
 			if e != nil {
 				into.set(path, nil, e)
@@ -232,7 +232,7 @@ func (v *View) applyEvent(t *table, path string, ev store.Event) (Change, bool) 
 		t.delete(path, old)
 		return Change{Rev: ev.ModRevision, Old: old}, true
 	}
-	e, err := v.newEntry(t, ev.KV)
+	e, err := v.newEntry(t, ev.KV, old)
 	if err != nil {
 		// One object's fault. Its last good state stays, rather than looking deleted: nobody should stop a pod for it.
 		v.broken.add(v, t, ev.KV, err)

@@ -125,17 +125,17 @@ func (v *View) decodeRaw(t *table, f found) []Change {
 func (v *View) change(t *table, ev store.Event) Change {
 	ch := Change{Rev: ev.ModRevision}
 	if ev.Prev != nil {
-		ch.Old = v.decode(t, *ev.Prev)
+		ch.Old = v.decode(t, *ev.Prev, nil)
 	}
 	if !ev.Deleted {
-		ch.New = v.decode(t, ev.KV)
+		ch.New = v.decode(t, ev.KV, ch.Old)
 	}
 	return ch
 }
 
 // decode makes an entry of what the store holds under a key of t's; nil when it cannot be decoded.
-func (v *View) decode(t *table, kv store.KV) *Entry {
-	e, err := v.newEntry(t, kv)
+func (v *View) decode(t *table, kv store.KV, old *Entry) *Entry {
+	e, err := v.newEntry(t, kv, old)
 	if err != nil {
 		v.broken.add(v, t, kv, err)
 		return nil
@@ -143,7 +143,8 @@ func (v *View) decode(t *table, kv store.KV) *Entry {
 	return e
 }
 
-func (v *View) newEntry(t *table, kv store.KV) (*Entry, error) {
+// newEntry decodes a value; old is the version before it, when that is known.
+func (v *View) newEntry(t *table, kv store.KV, old *Entry) (*Entry, error) {
 	var obj runtime.Object
 	// Guarded: a value that makes a decoder panic is that value's fault, and would do so after every restart of the view.
 	err := component.Guard(func() (err error) {
@@ -162,8 +163,8 @@ func (v *View) newEntry(t *table, kv store.KV) (*Entry, error) {
 	if got := (Key{m.GetNamespace(), m.GetName()}); got != key {
 		return nil, errors.New("the object calls itself " + strconv.Quote(got.Namespace+"/"+got.Name))
 	}
-	v.alike.share(obj, m)
 	e := &Entry{Key: key, Rev: kv.ModRevision, Object: obj, Meta: m, size: len(kv.Value)}
+	v.alike.share(t, e, old)
 	e.enc.cache = v.encCache
 	if v.c.CheckMutation {
 		e.sum = checksum(obj)

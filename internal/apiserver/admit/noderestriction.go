@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,6 +45,14 @@ func (x *NodeRestriction) Mutate(ctx context.Context, a *Attributes) error {
 		return r.token()
 	case "leases.coordination.k8s.io":
 		msg = r.lease()
+	case "csinodes.storage.k8s.io":
+		msg = r.csiNode()
+	case "resourceslices.resource.k8s.io":
+		msg = r.resourceSlice()
+	case "certificatesigningrequests.certificates.k8s.io":
+		msg = r.certificate()
+	case "podcertificaterequests.certificates.k8s.io":
+		return r.podCertificate()
 	}
 	return r.refuse(msg)
 }
@@ -129,56 +137,29 @@ func (r *restriction) lease() string {
 	return ""
 }
 
-// token: a kubelet asks for tokens of its pods' accounts, each bound to the pod, and for audiences that the pod names.
-func (r *restriction) token() error {
-	t, _ := r.Object.(*authenticationv1.TokenRequest)
-	if r.Op != Create || r.Ref.Subresource != "token" || t == nil {
-		return nil
+func (r *restriction) csiNode() string {
+	if r.Ref.Name != r.node {
+		return "can only access CSINode with the same name as the requesting node"
 	}
-	ref := t.Spec.BoundObjectRef
-	if ref == nil || ref.APIVersion != "v1" || ref.Kind != "Pod" || ref.Name == "" {
-		return r.refuse("node requested token not bound to a pod")
+	if r.Ref.Subresource == "status" {
+		return "CSIVolumeHealth feature gate is disabled"
 	}
-	if ref.UID == "" {
-		return r.refuse("node requested token with a pod binding without a uid")
-	}
-	pod, err := r.pod(ref.Name)
-	if err != nil {
-		return err
-	}
-	if ref.UID != pod.UID {
-		return r.refuse(fmt.Sprintf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
-	}
-	if pod.Spec.NodeName != r.node {
-		return r.refuse("node requested token bound to a pod scheduled on a different node")
-	}
-	return r.refuse(r.audience(pod, t.Spec.Audiences))
+	return ""
 }
 
-func (r *restriction) audience(pod *v1.Pod, audiences []string) string {
-	if len(audiences) > 1 {
-		return "node may only request 0 or 1 audiences"
+// resourceSlice: what a URL does not say of a slice. Other writes are the authorizer's.
+func (r *restriction) resourceSlice() string {
+	own := func(obj any) bool {
+		s, ok := obj.(*resourcev1.ResourceSlice)
+		return ok && s.Spec.NodeName != nil && *s.Spec.NodeName == r.node
 	}
-	audience := strings.Join(audiences, "")
-	for i := range pod.Spec.Volumes {
-		p := pod.Spec.Volumes[i].Projected
-		if p == nil {
-			continue
-		}
-		for _, s := range p.Sources {
-			if s.ServiceAccountToken != nil && s.ServiceAccountToken.Audience == audience {
-				return ""
-			}
-		}
+	switch {
+	case r.Op == Create && !own(r.Object):
+		return "can only create ResourceSlice with the same NodeName as the requesting node"
+	case r.Op == Delete && !own(r.Old):
+		return "can only delete ResourceSlice with the same NodeName as the requesting node"
 	}
-	// The audiences of CSI drivers count too, once those are served.
-	ok, _ := r.x.Authorizer.Authorize(r.ctx, &authz.Attributes{
-		User: r.User, Verb: "request-serviceaccounts-token-audience", Resource: audience, Namespace: r.Ref.Namespace, Name: r.Ref.Name,
-	})
-	if ok {
-		return ""
-	}
-	return fmt.Sprintf("%s is not authorized to request tokens for audience %q", r.User.GetName(), audience)
+	return ""
 }
 
 // pod reads a pod of the request's namespace, or nil: what the view has, and the truth before saying that there is none.

@@ -3,11 +3,13 @@ package admit
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
@@ -151,7 +153,7 @@ func mountToken(pod *v1.Pod) {
 		}
 	}
 	if !has {
-		name = tokenVolume + utilrand.String(5)
+		name = tokenVolume + tokenSuffix(pod)
 	}
 	mounted := false
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -166,6 +168,19 @@ func mountToken(pod *v1.Pod) {
 	if mounted && !has {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Projected: tokenSource()}})
 	}
+}
+
+// tokenSuffix is random, but that pods of one template get the same one: nothing outside a pod knows the name, and pods that differ in
+// less are held in less memory.
+func tokenSuffix(pod *v1.Pod) string {
+	const length = 5
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return utilrand.String(length)
+	}
+	h := fnv.New64a()
+	h.Write([]byte(owner.UID)) // cannot fail
+	return utilrand.SafeEncodeString(fmt.Sprintf("%0*d", length, h.Sum64()%100_000))
 }
 
 func taken(mounts []v1.VolumeMount) bool {

@@ -1,6 +1,6 @@
 // Package codec turns API objects into the bytes that the store keeps and back, as upstream's API server lays them down in
 // etcd: built-in kinds as protobuf in an envelope that names their type ("k8s\x00" and a runtime.Unknown message),
-// others as JSON. JSON is accepted for all kinds when read. resourceVersion is never stored: it is the key's revision.
+// others as JSON. JSON is accepted for all kinds when read, and so are the versions in which older clusters stored them. resourceVersion is never stored: it is the key's revision.
 //
 // Values that are encrypted at rest ("k8s:enc:...") are refused by name.
 package codec
@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	kjson "sigs.k8s.io/json"
@@ -58,13 +59,13 @@ func Encode(obj runtime.Object) ([]byte, error) {
 // Decode makes an object of the kind from a stored value, with TypeMeta set and resourceVersion rev (none when rev is 0). It
 // keeps no reference to value.
 func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
-	obj := k.New()
+	var obj runtime.Object
 	var err error
 	switch {
 	case bytes.HasPrefix(value, magic):
-		err = decodeProto(k, value[len(magic):], obj)
+		obj, err = decodeProto(k, value[len(magic):])
 	case len(value) > 0 && value[0] == '{':
-		err = decodeJSON(k, value, obj)
+		obj, err = decodeJSON(k, value)
 	case bytes.HasPrefix(value, []byte("k8s:enc:")):
 		err = errors.New("the value is encrypted at rest, which is not supported: rewrite it unencrypted with the API server that wrote it")
 	default:
@@ -85,37 +86,63 @@ func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
 	return obj, nil
 }
 
-func decodeProto(k *registry.Kind, unknown []byte, obj runtime.Object) error {
+func decodeProto(k *registry.Kind, unknown []byte) (runtime.Object, error) {
 	apiVersion, kind, raw, err := envelope(unknown)
 	if err != nil {
-		return fmt.Errorf("k8s envelope: %w", err)
+		return nil, fmt.Errorf("k8s envelope: %w", err)
 	}
-	if err := wantType(k, apiVersion, kind); err != nil {
-		return err
+	older, err := form(k, apiVersion, kind)
+	if err != nil {
+		return nil, err
 	}
+	obj := blank(k, older)
 	u, ok := obj.(interface{ Unmarshal([]byte) error })
 	if !ok {
-		return fmt.Errorf("%s has no protobuf form", k.GVK)
+		return nil, fmt.Errorf("%s has no protobuf form", k.GVK)
 	}
-	return u.Unmarshal(raw)
+	if err := u.Unmarshal(raw); err != nil {
+		return nil, err
+	}
+	return today(older, obj), nil
 }
 
-func decodeJSON(k *registry.Kind, value []byte, obj runtime.Object) error {
+func decodeJSON(k *registry.Kind, value []byte) (runtime.Object, error) {
+	var typ metav1.TypeMeta
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &typ); err != nil {
+		return nil, err
+	}
+	older, err := form(k, typ.APIVersion, typ.Kind)
+	if err != nil {
+		return nil, err
+	}
+	obj := blank(k, older)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, obj); err != nil {
-		return err
+		return nil, err
 	}
-	gvk := obj.GetObjectKind().GroupVersionKind()
-	return wantType(k, gvk.GroupVersion().String(), gvk.Kind)
+	return today(older, obj), nil
 }
 
-// wantType refuses a value of another type than the kind's: there is one version of each, the one that is stored. A kind that is stored
-// in an older version for a while may be found in its own.
-func wantType(k *registry.Kind, apiVersion, kind string) error {
-	want := k.StoredGVK().GroupVersion().String()
-	if kind != k.GVK.Kind || apiVersion != want && apiVersion != k.GroupVersion().String() {
-		return fmt.Errorf("the value is a %s %s, not a %s %s", apiVersion, kind, want, k.GVK.Kind)
+// form refuses a value of another type than the kind's. One of an older version may have a form of its own.
+func form(k *registry.Kind, apiVersion, kind string) (registry.Older, error) {
+	older, ok := k.StoredAs(apiVersion, kind)
+	if !ok {
+		return older, fmt.Errorf("the value is a %s %s, not a %s %s", apiVersion, kind, k.StoredGVK().GroupVersion(), k.GVK.Kind)
 	}
-	return nil
+	return older, nil
+}
+
+func blank(k *registry.Kind, older registry.Older) runtime.Object {
+	if older.New != nil {
+		return older.New()
+	}
+	return k.New()
+}
+
+func today(older registry.Older, obj runtime.Object) runtime.Object {
+	if older.In != nil {
+		return older.In(obj)
+	}
+	return obj
 }
 
 // envelope reads a runtime.Unknown message without copying what is in it: 1 TypeMeta (1 apiVersion, 2 kind), 2 raw.
