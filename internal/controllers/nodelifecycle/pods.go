@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,8 +66,8 @@ func (k *controller) markPods(ctx context.Context, s view.Snapshot, node *v1.Nod
 
 // mark says in a pod's status that nobody knows of it any more.
 func (k *controller) mark(ctx context.Context, p *v1.Pod) (int64, error) {
-	if unready, unresponsive := Mark(p.DeepCopy(), metav1.Time{}); !unready && !unresponsive {
-		return 0, nil
+	if unready, unresponsive := unmarked(p); !unready && !unresponsive {
+		return 0, nil // as all pods of a node that has been lost for a while, each time that the node is looked at
 	}
 	unready := false
 	obj, err := k.client.Mutate(ctx, client.Pods.At(p.Namespace, p.Name).Sub("status"), func(o runtime.Object) (bool, error) {
@@ -91,17 +92,25 @@ func (k *controller) mark(ctx context.Context, p *v1.Pod) (int64, error) {
 // Mark makes a pod of a lost node say that it is not ready, and, when it should end, that its node does not answer. kubectl shows that as
 // Unknown.
 func Mark(p *v1.Pod, now metav1.Time) (unready, unresponsive bool) {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady && c.Status != v1.ConditionFalse {
-			c.Status, c.LastTransitionTime, unready = v1.ConditionFalse, now, true
+	if unready, unresponsive = unmarked(p); unready {
+		for i := range p.Status.Conditions {
+			if c := &p.Status.Conditions[i]; mayBeReady(*c) {
+				c.Status, c.LastTransitionTime = v1.ConditionFalse, now
+			}
 		}
 	}
-	if p.DeletionTimestamp != nil && p.Status.Reason != nodeLost {
+	if unresponsive {
 		p.Status.Reason, p.Status.Message = nodeLost, fmt.Sprintf("Node %v which was running pod %v is unresponsive", p.Spec.NodeName, p.Name)
-		unresponsive = true
 	}
 	return unready, unresponsive
 }
+
+// unmarked is what Mark would say that the pod does not say yet.
+func unmarked(p *v1.Pod) (unready, unresponsive bool) {
+	return slices.ContainsFunc(p.Status.Conditions, mayBeReady), p.DeletionTimestamp != nil && p.Status.Reason != nodeLost
+}
+
+func mayBeReady(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status != v1.ConditionFalse }
 
 // nodeLost is the reason of a pod that should end where nobody answers.
 const nodeLost = "NodeLost"
