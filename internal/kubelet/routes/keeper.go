@@ -247,31 +247,29 @@ func hostChanges() (changed chan struct{}, stop func(), err error) {
 	return changed, func() { close(done) }, nil
 }
 
-// hostLinks are the devices that are up, with their networks.
+// hostLinks are the devices that are up, with their networks. The kernel is asked twice in all, not once for each device: it answers
+// each time with the addresses of all, and a node has a device for each of its pods.
 func hostLinks(ignore string) (all []Link, err error) {
 	links, err := dump.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing network devices: %w", err)
+	}
+	addrs, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	nets := map[int][]netip.Prefix{}
+	for _, addr := range addrs {
+		if p, err := netip.ParsePrefix(addr.IPNet.String()); err == nil {
+			nets[addr.LinkIndex] = append(nets[addr.LinkIndex], p)
+		}
 	}
 	for _, l := range links {
 		a := l.Attrs()
 		if a.Flags&net.FlagUp == 0 || a.Flags&net.FlagLoopback != 0 || a.Name == ignore {
 			continue
 		}
-		addrs, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
-		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) {
-			continue // it has gone meanwhile
-		}
-		if err != nil {
-			return nil, fmt.Errorf("listing the addresses of %s: %w", a.Name, err)
-		}
-		out := Link{Index: a.Index, Name: a.Name}
-		for _, addr := range addrs {
-			if p, err := netip.ParsePrefix(addr.IPNet.String()); err == nil {
-				out.Nets = append(out.Nets, p)
-			}
-		}
-		all = append(all, out)
+		all = append(all, Link{Index: a.Index, Name: a.Name, Nets: nets[a.Index]})
 	}
 	return all, nil
 }
