@@ -110,7 +110,9 @@ func unmarked(p *v1.Pod) (unready, unresponsive bool) {
 	return slices.ContainsFunc(p.Status.Conditions, mayBeReady), p.DeletionTimestamp != nil && p.Status.Reason != nodeLost
 }
 
-func mayBeReady(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status != v1.ConditionFalse }
+func mayBeReady(c v1.PodCondition) bool {
+	return c.Type == v1.PodReady && c.Status != v1.ConditionFalse
+}
 
 // nodeLost is the reason of a pod that should end where nobody answers.
 const nodeLost = "NodeLost"
