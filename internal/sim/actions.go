@@ -42,6 +42,9 @@ type action struct {
 // users is what users do.
 var users = []action{{30, (*World).create}, {15, (*World).delete}, {3, (*World).cordon}, {1, (*World).deleteNode}, {3, (*World).ungate}}
 
+// visitors is what users do where others have most of the work.
+var visitors = []action{{6, (*World).create}, {3, (*World).delete}, {1, (*World).cordon}, {1, (*World).deleteNode}, {1, (*World).ungate}}
+
 // fate is what goes wrong in the control plane.
 var fate = []action{
 	{3, (*World).killScheduler},
@@ -151,6 +154,9 @@ func (w *World) cordon() {
 // deleteNode removes the object; a kubelet that runs registers again.
 func (w *World) deleteNode() {
 	m := w.machine()
+	w.alive.Lock()
+	m.disowned = true
+	w.alive.Unlock()
 	err := w.admin.Delete(w.ctx(), client.Nodes.At("", m.Name), metav1.DeleteOptions{})
 	w.note("delete %s: %v", m.Name, err)
 }

@@ -1,18 +1,26 @@
 package sim
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestFleet simulates fifty nodes in three zones, of which some, a zone, or all are lost for longer than pods may wait, while users
-// roll out and drain, and controllers are killed.
+// roll out and drain, clocks jump, and controllers are killed.
 func TestFleet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fifty nodes take a while")
 	}
 	n := *steps
 	if *seed == 0 {
-		n = min(n, 20)
+		n = min(n, 60)
 	}
 	for _, s := range seeds()[:1] {
-		play(t, Options{Seed: s, Nodes: 50}, n, users, owners, fate, outages)
+		w := play(t, Options{Seed: s, Nodes: 50}, n, visitors, owners, deployers, keepers, upkeep, fate, outages)
+		evictions, worked := w.ledger.shown()
+		t.Logf("%d pods of budgets were evicted, %d worked for Jobs", evictions, worked)
+		if evictions == 0 || worked == 0 {
+			t.Error("nothing is shown:\n" + strings.Join(w.log, "\n"))
+		}
 	}
 }

@@ -34,6 +34,7 @@ func (w *World) quietPoint() {
 	for _, m := range w.machines {
 		m.recover()
 	}
+	w.drains.Wait()
 	// Scheduling is prompt: it must not live on the queue's five-minute flush.
 	time.Sleep(prompt)
 	synctest.Wait()
@@ -54,6 +55,8 @@ func (w *World) check() {
 	w.noneForgotten(s)
 	w.boundOnce(s)
 	w.workloadsKept(s)
+	w.setsKept(s)
+	w.jobsCounted(s)
 	w.shutNodesEmpty(s)
 	w.nodesWell(s)
 	w.oneInstance()

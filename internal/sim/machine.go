@@ -1,10 +1,14 @@
 package sim
 
 import (
+	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/cri/fake"
@@ -22,6 +26,13 @@ type Machine struct {
 	hangs   time.Time
 	faults  []func() // end the faults of the runtime
 
+	clock atomic.Int64 // how far its clock is ahead, in nanoseconds
+	// What a model of a kubelet finds again after its death: pods of sets that run, and since when others are to end or work.
+	runs     map[types.UID]string
+	disowned bool // its Node was deleted, and no kubelet of it has been heard of since
+	working  map[types.UID]time.Time
+	ending   map[types.UID]time.Time
+
 	checkpoints kubelettest.Checkpoints
 	volumes     kubelettest.Volumes
 	cgroups     kubelettest.Cgroups
@@ -37,7 +48,8 @@ func Allocatable() v1.ResourceList {
 
 func (w *World) addMachine(name string) *Machine {
 	w.t.Helper()
-	m := &Machine{Name: name, zone: zoneOf(len(w.machines)), Runtime: fake.New()}
+	m := &Machine{Name: name, zone: zoneOf(len(w.machines)), Runtime: fake.New(), runs: map[types.UID]string{}}
+	m.working, m.ending = map[types.UID]time.Time{}, map[types.UID]time.Time{}
 	m.Runtime.Offer(fake.Image{Name: Image, Size: 1 << 20, Pull: 2 * time.Second})
 	for op, d := range map[fake.Op]time.Duration{
 		"RunPodSandbox": 90 * time.Millisecond, "StopPodSandbox": 30 * time.Millisecond, "CreateContainer": 5 * time.Millisecond,
@@ -70,4 +82,40 @@ func (m *Machine) mendRuntime() {
 		end()
 	}
 	m.faults = nil
+}
+
+// only says which pods there are: nothing else runs on the machine, and its kubelet is there.
+func (m *Machine) only(alive *sync.Mutex, there map[types.UID]bool) {
+	alive.Lock()
+	defer alive.Unlock()
+	maps.DeleteFunc(m.runs, func(uid types.UID, _ string) bool { return !there[uid] })
+	m.disowned = false
+	gone := func(uid types.UID, _ time.Time) bool { return !there[uid] }
+	maps.DeleteFunc(m.working, gone)
+	maps.DeleteFunc(m.ending, gone)
+}
+
+// stops says that a pod runs no more.
+func (m *Machine) stops(alive *sync.Mutex, p *v1.Pod) {
+	alive.Lock()
+	defer alive.Unlock()
+	delete(m.runs, p.UID)
+}
+
+// grace is what is left of a pod's, from when its kubelet heard of its end, whatever clocks say.
+func (m *Machine) grace(p *v1.Pod) time.Duration {
+	return left(m.ending, p.UID, time.Duration(*p.DeletionGracePeriodSeconds)*time.Second)
+}
+
+// works is how long a pod has still to work.
+func (m *Machine) works(p *v1.Pod, takes time.Duration) time.Duration {
+	return left(m.working, p.UID, takes)
+}
+
+// left is what is left of d since something was first asked for.
+func left(since map[types.UID]time.Time, what types.UID, d time.Duration) time.Duration {
+	if _, ok := since[what]; !ok {
+		since[what] = time.Now()
+	}
+	return time.Until(since[what].Add(d))
 }

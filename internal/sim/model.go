@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/component"
@@ -24,7 +27,8 @@ var (
 )
 
 // Model is a kubelet of a hundred lines, for simulations of the control plane alone: it registers its node, renews its lease, says
-// that every pod runs, and lets go of pods when their grace is over. It starts no containers.
+// that every pod runs and is ready, ends those of Jobs after a while, and lets go of pods when their grace is over. It starts no containers,
+// and its clock may be wrong.
 func Model(d KubeletDeps) (component.Component, error) {
 	return component.Func("model-"+d.Node, (&model{d}).run), nil
 }
@@ -89,34 +93,82 @@ func (m *model) follow(ctx context.Context, w *view.Watcher) error {
 	}
 }
 
-// sync brings every pod a step forward and tells when the next grace is over.
+// sync brings every pod a step forward and tells when the next grace or the next one's work is over.
 func (m *model) sync(ctx context.Context) (again time.Duration, err error) {
 	again = time.Hour
+	there := map[types.UID]bool{}
 	for e := range m.World.View.Snapshot().By(podKind, "spec.nodeName", m.Node) {
 		p := e.Object.(*v1.Pod)
-		ref := client.Pods.At(p.Namespace, p.Name)
-		switch {
-		case p.DeletionTimestamp != nil:
-			if left := time.Until(p.DeletionTimestamp.Time); left > 0 {
-				again = min(again, left)
-				continue
-			}
-			zero := int64(0)
-			err = m.Client.Delete(ctx, ref, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
-		case p.Status.Phase == v1.PodPending:
-			_, err = m.Client.Mutate(ctx, ref.Sub("status"), func(o runtime.Object) (bool, error) {
-				fresh := o.(*v1.Pod)
-				fresh.Status.Phase = v1.PodRunning
-				return fresh.UID == p.UID, nil
-			})
-		default:
-			continue
-		}
+		there[p.UID] = true
+		left, err := m.step(ctx, p)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return 0, err
 		}
+		if left > 0 {
+			again = min(again, left)
+		}
 	}
+	m.Machine.only(&m.World.alive, there)
 	return again, nil
+}
+
+// step brings one pod forward and tells how long the next step is away.
+func (m *model) step(ctx context.Context, p *v1.Pod) (left time.Duration, err error) {
+	ref := client.Pods.At(p.Namespace, p.Name)
+	works := p.Labels[batchv1.JobNameLabel] != ""
+	switch {
+	case p.DeletionTimestamp != nil:
+		if left := m.Machine.grace(p); left > 0 {
+			return left, nil
+		}
+		if works && !ended(p) {
+			if err := m.say(ctx, p, v1.PodFailed); err != nil {
+				return 0, err
+			}
+		}
+		m.Machine.stops(&m.World.alive, p)
+		zero := int64(0)
+		return 0, m.Client.Delete(ctx, ref, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	case ended(p):
+		return 0, nil
+	case p.Status.Phase == v1.PodPending || !ready(p):
+		m.World.starts(m.Machine, p)
+		return 0, m.say(ctx, p, v1.PodRunning)
+	case works:
+		takes, end := life(p)
+		if left := m.Machine.works(p, takes); left > 0 {
+			return left, nil
+		}
+		return 0, m.say(ctx, p, end)
+	}
+	return 0, nil
+}
+
+// say reports a pod's phase, and whether it is ready.
+func (m *model) say(ctx context.Context, p *v1.Pod, phase v1.PodPhase) error {
+	_, err := m.Client.Mutate(ctx, client.Pods.At(p.Namespace, p.Name).Sub("status"), func(o runtime.Object) (bool, error) {
+		fresh := o.(*v1.Pod)
+		if fresh.UID != p.UID || ended(fresh) {
+			return false, nil
+		}
+		is := v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: m.now()}
+		if phase != v1.PodRunning {
+			is.Status = v1.ConditionFalse
+		}
+		fresh.Status.Phase, fresh.Status.Reason, fresh.Status.Message = phase, "", ""
+		if i := slices.IndexFunc(fresh.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady }); i < 0 {
+			fresh.Status.Conditions = append(fresh.Status.Conditions, is)
+		} else if fresh.Status.Conditions[i].Status != is.Status {
+			fresh.Status.Conditions[i] = is
+		}
+		return true, nil
+	})
+	return err
+}
+
+// now is the machine's time.
+func (m *model) now() metav1.Time {
+	return metav1.NewTime(time.Now().Add(time.Duration(m.Machine.clock.Load())))
 }
 
 func (m *model) register(ctx context.Context) error {
@@ -129,7 +181,7 @@ func (m *model) register(ctx context.Context) error {
 	_, err = m.Client.Mutate(ctx, client.Nodes.At("", m.Node).Sub("status"), func(o runtime.Object) (bool, error) {
 		n := o.(*v1.Node)
 		n.Status.Allocatable, n.Status.Capacity = Allocatable(), Allocatable()
-		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now(), LastTransitionTime: now()}}
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: m.now(), LastTransitionTime: m.now()}}
 		return true, nil
 	})
 	if err != nil {
@@ -140,7 +192,7 @@ func (m *model) register(ctx context.Context) error {
 
 // renew renews the lease.
 func (m *model) renew(ctx context.Context) error {
-	renewed := metav1.NewMicroTime(time.Now())
+	renewed := metav1.NewMicroTime(m.now().Time)
 	_, err := m.Client.Mutate(ctx, client.Leases.At(v1.NamespaceNodeLease, m.Node), func(o runtime.Object) (bool, error) {
 		o.(*coordv1.Lease).Spec.RenewTime = &renewed
 		return true, nil

@@ -21,11 +21,11 @@ func seeds() []uint64 {
 	return []uint64{1, 2, 3, 4}
 }
 
-// play runs a world through what may happen to it, with a quiet point now and then.
-func play(t *testing.T, o Options, steps int, actions ...[]action) {
+// play runs a world through what may happen to it, with a quiet point now and then, and returns it at its end.
+func play(t *testing.T, o Options, steps int, actions ...[]action) (w *World) {
 	t.Run(fmt.Sprint("seed=", o.Seed), func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := New(t, o)
+			w = New(t, o)
 			defer w.Stop()
 			time.Sleep(time.Minute)
 			all := slices.Concat(actions...)
@@ -39,6 +39,7 @@ func play(t *testing.T, o Options, steps int, actions ...[]action) {
 			w.empty()
 		})
 	})
+	return w
 }
 
 // TestControlPlane simulates scheduler and controllers over model kubelets.

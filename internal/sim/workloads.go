@@ -112,10 +112,9 @@ func (w *World) workloadsKept(s view.Snapshot) {
 		if ref == nil {
 			continue
 		}
-		owner := workload
-		if ref.Kind == "ReplicaSet" {
-			owner = replicaSetKind
-		}
+		owner := map[string]schema.GroupResource{
+			"ReplicationController": workload, "ReplicaSet": replicaSetKind, "StatefulSet": schema.GroupResource(statefulSets), "Job": schema.GroupResource(jobs),
+		}[ref.Kind]
 		if e := s.Get(owner, p.Namespace, ref.Name); e == nil || e.Meta.GetUID() != ref.UID {
 			w.Failf(p, "pod %s is left of %s, which has gone", p.Name, ref.Name)
 		}
@@ -149,6 +148,7 @@ func (w *World) shutNodesEmpty(s view.Snapshot) {
 func (w *World) giveUpWorkloads() {
 	w.t.Helper()
 	w.giveUpDeployments()
+	w.giveUpKeepers()
 	for e := range w.View.Snapshot().All(workload, "", view.Key{}) {
 		w.must(w.admin.Delete(w.ctx(), workloads.At("default", e.Object.(*v1.ReplicationController).Name), metav1.DeleteOptions{}))
 	}

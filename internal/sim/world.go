@@ -13,11 +13,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/apiserver/verbs"
@@ -25,13 +26,17 @@ import (
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/controllers/deployment"
+	"podo.dev/podo/internal/controllers/disruption"
 	"podo.dev/podo/internal/controllers/garbage"
+	"podo.dev/podo/internal/controllers/job"
+	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
 	"podo.dev/podo/internal/controllers/rootca"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
+	"podo.dev/podo/internal/controllers/statefulset"
 	"podo.dev/podo/internal/controllers/tainteviction"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/scheduler"
@@ -79,6 +84,11 @@ type World struct {
 	machines  []*Machine
 	procs     []*proc
 
+	ledger *ledger
+	clock  atomic.Int64   // how far the server's clock is ahead, in nanoseconds
+	drains sync.WaitGroup // that are on their way
+	alive  sync.Mutex     // guards what runs on machines
+
 	log    []string // the steps taken
 	serial int
 }
@@ -104,6 +114,8 @@ func New(t testing.TB, o Options) *World {
 	w.must(err)
 	w.process(component.Func("view", w.View.Run)).start()
 	w.bootControl()
+	w.ledger = newLedger(w)
+	w.process(w.ledger).start()
 	for i := range o.Nodes {
 		w.addMachine(fmt.Sprintf("node-%d", i))
 	}
@@ -111,7 +123,10 @@ func New(t testing.TB, o Options) *World {
 }
 
 func (w *World) bootControl() {
-	vs, err := verbs.New(verbs.Config{Store: w.store, View: w.View, Kinds: registry.All(), Append: w.Timeline.Append})
+	vs, err := verbs.New(verbs.Config{
+		Store: w.store, View: w.View, Kinds: registry.All(), Append: w.Timeline.Append,
+		Now: func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) },
+	})
 	w.must(err)
 	w.Verbs, w.admin = vs, local.Admin(vs)
 	sched, err := scheduler.New(scheduler.Config{View: w.View, Client: local.Scheduler(vs), Append: w.Timeline.Append, Seed: w.opts.Seed})
@@ -139,9 +154,20 @@ func (w *World) bootControl() {
 	w.must(err)
 	rollouts, err := deployment.New(deployment.Config{View: w.View, Client: c, Events: told})
 	w.must(err)
+	parts := loop.Parts{View: w.View, Client: c, Events: told}
+	sets, err := statefulset.New(parts)
+	w.must(err)
+	work, err := job.New(parts)
+	w.must(err)
+	loose, err := job.NewOrphans(parts)
+	w.must(err)
+	count, err := disruption.New(parts)
+	w.must(err)
+	stale, err := disruption.NewStale(parts)
+	w.must(err)
 	w.control = []*proc{
 		w.process(ns), w.process(accounts), w.process(ca), w.process(life), w.process(gc), w.process(garbage), w.process(taints), w.process(rcs),
-		w.process(rss), w.process(rollouts),
+		w.process(rss), w.process(rollouts), w.process(sets), w.process(work), w.process(loose), w.process(count), w.process(stale),
 	}
 	for _, p := range append(w.control, w.scheduler) {
 		p.start()
@@ -189,5 +215,3 @@ func (w *World) Failf(pod *v1.Pod, format string, args ...any) {
 }
 
 func (w *World) ctx() context.Context { return context.Background() }
-
-func now() metav1.Time { return metav1.NewTime(time.Now()) }
