@@ -2,6 +2,8 @@ package codec_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -106,18 +108,79 @@ func TestEncodeNeedsTypeMeta(t *testing.T) {
 	}
 }
 
+// FuzzDecode: whatever is in the store, of whatever kind and version, is refused or is an object that can be stored again.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(upstream))
-	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod"}`))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		obj, err := codec.Decode(podKind, value, 1)
+	var kinds []*registry.Kind
+	for _, k := range registry.All() {
+		if !k.Unstored && k.Served == nil {
+			kinds = append(kinds, k)
+		}
+	}
+	f.Add(uint8(0), []byte(upstream))
+	for i, k := range kinds {
+		for _, version := range []string{
+			k.StoredGVK().GroupVersion().String(), k.GVK.Group + "/v1", k.GVK.Group + "/v1beta1", k.GVK.Group + "/v1beta2", k.GVK.Group + "/v1alpha1", "extensions/v1beta1",
+		} {
+			f.Add(uint8(i), []byte(`{"apiVersion":"`+version+`","kind":"`+k.GVK.Kind+`","metadata":{"name":"a"},"spec":{},"rules":[{}],"subjects":[{}],"endpoints":[{}]}`))
+		}
+	}
+	f.Fuzz(func(t *testing.T, i uint8, value []byte) {
+		k := kinds[int(i)%len(kinds)]
+		obj, err := codec.Decode(k, value, 1)
 		if err != nil {
 			return
+		}
+		if is, want := reflect.TypeOf(obj), reflect.TypeOf(k.New()); is != want {
+			t.Fatalf("it is a %v, not a %v", is, want)
 		}
 		if _, err := codec.Encode(obj); err != nil {
 			t.Errorf("decoded, but cannot be encoded: %v", err)
 		}
 	})
+}
+
+// What older clusters stored is read as what it means today, and is stored in today's version when it is written.
+func TestStoredByAnOlderCluster(t *testing.T) {
+	for _, c := range []struct{ group, resource, value, want string }{
+		{
+			"autoscaling", "horizontalpodautoscalers",
+			`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"},"spec":{"maxReplicas":3,"targetCPUUtilizationPercentage":70}}`,
+			`"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70}}}]`,
+		},
+		{
+			"networking.k8s.io", "ingresses",
+			`{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"a"},"spec":{"backend":{"serviceName":"web","servicePort":"http"}}}`,
+			`"defaultBackend":{"service":{"name":"web","port":{"name":"http"}}}`,
+		},
+		{
+			"policy", "poddisruptionbudgets",
+			`{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"a"},"spec":{"selector":{}}}`,
+			`"selector":{"matchExpressions":[{"key":"pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match","operator":"Exists"}]}`,
+		},
+		{
+			"apps", "deployments",
+			`{"apiVersion":"apps/v1beta1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`,
+			`"metadata":{"name":"a","labels":{"a":"b"}}`,
+		},
+	} {
+		k := registry.Lookup(schema.GroupResource{Group: c.group, Resource: c.resource})
+		obj, err := codec.Decode(k, []byte(c.value), 0)
+		if err != nil {
+			t.Errorf("%s: %v", c.resource, err)
+			continue
+		}
+		raw, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(raw), c.want) {
+			t.Errorf("%s is %s, want in it %s", c.resource, raw, c.want)
+		}
+		value, err := codec.Encode(obj)
+		if want := k.GroupVersion().String(); err != nil || !bytes.Contains(value, []byte(want)) {
+			t.Errorf("%s is stored again as %.60q, %v, want %s", c.resource, value, err, want)
+		}
+	}
 }
 
 // A kind that is kept in an older version is read from that one and from its own, and is always of its own.
