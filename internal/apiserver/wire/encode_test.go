@@ -88,6 +88,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"GET", "/api/v1/pods", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods"}},
 		{"GET", "/api/v1/namespaces/ns/pods?watch=1", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
+		{"GET", "/api/v1/namespaces/ns/pods?watch", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
+		{"GET", "/api/v1/namespaces/ns/pods?watch=False", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
+		{"GET", "/api/v1/namespaces/ns/pods/p?watch=1", info{Verb: "get", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p"}},
+		{"POST", "/api/v1/watch/namespaces/ns/pods", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
 		{"GET", "/api/v1/watch/namespaces/ns/pods/p", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p"}},
 		{"GET", "/api/v1/namespaces/ns/pods/p/log", info{Verb: "get", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p", Subresource: "log"}},
 		{"GET", "/api/v1/namespaces", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces"}},

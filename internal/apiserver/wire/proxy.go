@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ var proxyMethods = []string{
 func proxyTransport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // as upstream: nobody vouches for pods
-		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: proxyableOnly}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
 	}
@@ -131,6 +132,18 @@ func (c *call) podTarget() (*url.URL, error) {
 
 // proxyable: not this machine itself, nor what is only on its link (where clouds keep their secrets).
 func proxyable(ip net.IP) bool { return ip != nil && ip.IsGlobalUnicast() }
+
+// proxyableOnly looks at the address that is dialled in the end: a name may have another one by then than when it was looked at.
+func proxyableOnly(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if !proxyable(netutils.ParseIPSloppy(host)) {
+		return errNotProxyable()
+	}
+	return nil
+}
 
 func errNotProxyable() error { return apierrors.NewBadRequest("address not allowed") }
 

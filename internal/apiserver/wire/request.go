@@ -80,6 +80,9 @@ func parse(r *http.Request) info {
 }
 
 func verb(r *http.Request, i *info, watching bool) string {
+	if watching {
+		return "watch"
+	}
 	switch r.Method {
 	case http.MethodPost:
 		return "create"
@@ -93,15 +96,20 @@ func verb(r *http.Request, i *info, watching bool) string {
 		}
 		return "delete"
 	case http.MethodGet, http.MethodHead:
-		if w := r.URL.Query().Get("watch"); watching || i.Subresource == "" && (w == "true" || w == "1") {
+		switch {
+		case i.Name != "":
+			return "get"
+		case asked(r.URL.Query()["watch"]):
 			return "watch"
 		}
-		if i.Name == "" {
-			return "list"
-		}
-		return "get"
+		return "list"
 	}
 	return "" // no verb, which only a rule for all verbs allows
+}
+
+// asked reads a flag of a query: whatever is said and is no "0" or "false" is a yes.
+func asked(values []string) bool {
+	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
 // effect is upstream's word for metrics: whether a request can change something.

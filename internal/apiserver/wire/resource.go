@@ -26,7 +26,7 @@ import (
 // resource serves a request for an object or a collection.
 func (c *call) resource(u user.Info) {
 	c.kind = c.s.kinds[c.info.GV.WithResource(c.info.Resource)]
-	if c.kind == nil || c.info.rest != "" && !c.proxied() || c.kind.Namespaced && c.info.Namespace == "" && c.info.Name != "" {
+	if c.kind == nil || c.info.rest != "" && !c.proxied() || c.misplaced() {
 		c.unknown(u)
 		return
 	}
@@ -83,6 +83,19 @@ func (c *call) resource(u user.Info) {
 	}
 }
 
+// misplaced says that the path names a namespace where the kind has none, or none where an object of the kind is in one, or that it is
+// the old form of a watch, with something behind the object. A right in a namespace would otherwise be one to what belongs to the whole
+// cluster, and one to watch would be one to run commands.
+func (c *call) misplaced() bool {
+	if c.info.Verb == "watch" && c.info.Subresource != "" {
+		return true
+	}
+	if c.kind.Namespaced {
+		return c.info.Namespace == "" && c.info.Name != ""
+	}
+	return c.info.Namespace != ""
+}
+
 // unknown answers for a path that is no resource here: to those who may not even ask, that they may not.
 func (c *call) unknown(u user.Info) {
 	if err := c.s.c.Verbs.Authorize(c.r.Context(), u, c.info.Verb, c.info.ref()); err != nil {
@@ -101,6 +114,9 @@ func notFound(w http.ResponseWriter) {
 
 // served says that the kind has the verb, or its subresource has it.
 func (c *call) served() bool {
+	if c.info.Verb == "watch" && c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		return false // by the old path, whatever the method
+	}
 	if c.info.Subresource == "" {
 		// A create names no object in its URL, and everything else but lists does.
 		onOne := c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch" || c.info.Verb == "delete"
@@ -129,7 +145,7 @@ func (c *call) get(u user.Info) error {
 	return nil
 }
 
-// listOptions reads the query. An object's URL with ?watch=true watches that object.
+// listOptions reads the query. An object's URL, of the old form, watches that object.
 func (c *call) listOptions() (*internalversion.ListOptions, error) {
 	o := &internalversion.ListOptions{}
 	if err := internalscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metaGV, o); err != nil {

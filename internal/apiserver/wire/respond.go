@@ -200,8 +200,9 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, contentType str
 	}
 }
 
-// chunk is how many bytes of small pieces are gathered for one write.
-const chunk = 64 << 10
+// chunk is how many bytes of small pieces are gathered for one write: as many as fill, with their frame's header of nine bytes, one
+// record of TLS. A frame as long as clients take would be one record and nine bytes of another, which is written and read by itself.
+const chunk = 16<<10 - 9
 
 var chunks = sync.Pool{New: func() any { b := make([]byte, 0, chunk); return &b }}
 

@@ -200,6 +200,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 			ClientAuth: tls.RequestClientCert,
 			ClientCAs:  s.c.ClientCAs,
 			NextProtos: []string{"h2", "http/1.1"},
+			// Small records at first are for browsers, which show what they have.
+			DynamicRecordSizingDisabled: true,
 		},
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       3 * time.Minute,
