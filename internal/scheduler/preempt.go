@@ -65,6 +65,7 @@ func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) 
 	uid := pod.Object.UID
 	if len(r.preempting) >= cap(r.out.cleared) {
 		r.denominate(uid, now)
+		r.postponed = append(r.postponed, uid)
 		return plan.Preemption{Text: room.Text}
 	}
 	if waited := r.cluster.NominatedTo(uid); waited != room.Node {
@@ -100,6 +101,12 @@ func (r *run) roomMade(res cleared) {
 		r.queue.WakeOne(res.pod, "preemption failed", now)
 	}
 	r.queue.Ungate(res.pod, "preemption done", now) // something would have woken it
+	for woken := false; len(r.postponed) > 0 && !woken; r.postponed = r.postponed[1:] {
+		if i := r.queue.Item(r.postponed[0]); i != nil && i.State == queue.Unschedulable {
+			r.queue.WakeOne(r.postponed[0], "it may have others leave", now)
+			woken = true
+		}
+	}
 }
 
 // preempting holds pods in the queue (upstream's asynchronous preemption): what wakes one while its victims are being told takes effect

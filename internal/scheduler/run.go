@@ -27,6 +27,7 @@ type run struct {
 	spaces  *view.Watcher // namespaces
 	// preempting are the pods whose victims are being told to leave.
 	preempting preempting
+	postponed  []types.UID // those that found others to leave while victims of too many were being told
 	hints      *hints
 	extenders  *extenders
 	// reserved are the reservations of pods whose bind has not come back.

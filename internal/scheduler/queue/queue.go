@@ -82,8 +82,8 @@ type Queue struct {
 	seq    uint64
 	items  map[types.UID]*Item
 	active itemHeap
-	back   itemHeap                                // helped, but not yet ready
-	errs   itemHeap                                // failed by an error
+	back   itemHeap                        // helped, but not yet ready
+	errs   itemHeap                        // failed by an error
 	parked *list.List                      // unschedulable ones by the time of coming
 	groups map[*framework.Shape]*list.List // the same in the same order, by shape: an event helps pods of a shape alike
 	counts map[State]int
