@@ -41,6 +41,7 @@ type api struct {
 	left          atomic.Int64 // binds until done
 	done          chan struct{}
 	mu            sync.Mutex // one write of a pod after the other
+	pods          sync.Map   // by name: asking the view would have it copy its trees for each write
 }
 
 func newAPI(b testing.TB) *api {
@@ -60,6 +61,9 @@ func (a *api) put(kind schema.GroupResource, objs ...kruntime.Object) {
 			m.SetUID(types.UID(m.GetName()))
 			m.SetGeneration(1)
 		}
+		if kind == podKind {
+			a.pods.Store(m.GetName(), o)
+		}
 	}
 	if err := a.feed.Put(kind, objs...); err != nil {
 		panic(err)
@@ -67,8 +71,8 @@ func (a *api) put(kind schema.GroupResource, objs ...kruntime.Object) {
 }
 
 func (a *api) pod(name string) *v1.Pod {
-	if e := a.view.Snapshot().Get(podKind, "ns", name); e != nil {
-		return e.Object.(*v1.Pod)
+	if o, ok := a.pods.Load(name); ok {
+		return o.(*v1.Pod)
 	}
 	return nil
 }
@@ -107,6 +111,7 @@ func (a *api) Mutate(_ context.Context, ref client.Ref, change func(kruntime.Obj
 func (a *api) Delete(_ context.Context, ref client.Ref, _ metav1.DeleteOptions) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.pods.Delete(ref.Name)
 	return a.feed.Delete(podKind, view.Key{Namespace: "ns", Name: ref.Name})
 }
 

@@ -45,6 +45,29 @@ func (w *watched) Mutate(ctx context.Context, ref client.Ref, change func(runtim
 	})
 }
 
+// watch runs a scheduler, whose attempts are counted, until stop is called.
+func (w *watched) watch(t *testing.T) (stop func()) {
+	sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: w, Seed: 1, Append: func(r timeline.Record) {
+		if r.Stage == timeline.Attempt {
+			w.mu.Lock()
+			w.attempts++
+			w.mu.Unlock()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- sched.Run(ctx, func() {}) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Ten thousand pods that go nowhere are tried once each, say why in one text, and cost nothing from then on: neither heartbeats nor changes
 // of nodes that do not help them wake any. What helps some wakes them, and they go.
 func TestTenThousandUnschedulable(t *testing.T) {
@@ -59,25 +82,7 @@ func TestTenThousandUnschedulable(t *testing.T) {
 			p.Namespace = "ns"
 			w.put(podKind, p)
 		}
-		sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: w, Seed: 1, Append: func(r timeline.Record) {
-			if r.Stage == timeline.Attempt {
-				w.mu.Lock()
-				w.attempts++
-				w.mu.Unlock()
-			}
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- sched.Run(ctx, func() {}) }()
-		defer func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}()
+		defer w.watch(t)()
 		synctest.Wait()
 		for i := range 20 { // heartbeats, and a cordon that helps nobody
 			time.Sleep(10 * time.Second)
@@ -93,6 +98,50 @@ func TestTenThousandUnschedulable(t *testing.T) {
 		w.left.Store(110)
 		w.put(nodeKind, shapes.Node(0, map[string]string{"disk": "fast"}))
 		<-w.done
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if woken := w.attempts - count; woken != 110 {
+			t.Errorf("room for 110 woke %d", woken)
+		}
+	})
+}
+
+// Who was woken for room and does not take it, since it left or found better, leaves it to the next.
+func TestRoomIsHandedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "1"))
+		failing := false
+		w.client.bind = func(ctx context.Context, b *v1.Binding) error {
+			if failing {
+				failing = false
+				if err := w.admin.Delete(ctx, client.Pods.At("ns", b.Name), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+					t.Error(err)
+				}
+			}
+			return w.client.Client.Bind(ctx, b)
+		}
+		w.start()
+		w.create(pod("first", "1"))
+		w.on("first", "node-a")
+		for i := range 5 {
+			w.create(pod(fmt.Sprint("waits-", i), "1"))
+		}
+		synctest.Wait()
+		failing = true // the one that is woken goes while it is being bound
+		w.delete("first")
+		time.Sleep(time.Minute)
+		on := 0
+		for i := range 5 {
+			obj, err := w.admin.Get(context.Background(), client.Pods.At("ns", fmt.Sprint("waits-", i)))
+			if err == nil && obj.(*v1.Pod).Spec.NodeName == "node-a" {
+				on++
+			}
+		}
+		if on != 1 || failing {
+			t.Errorf("%d of those that waited are on the node", on)
+		}
 	})
 }
 

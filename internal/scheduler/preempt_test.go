@@ -18,6 +18,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/scheduler/shapes"
 	"podo.dev/podo/internal/timeline"
 )
 
@@ -223,6 +224,37 @@ func TestPreemptionThatFailsIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		if w.pod("low").DeletionTimestamp == nil {
 			t.Error("the victim was given up")
+		}
+	})
+}
+
+// More pods make room at once than victims are told for: each has others leave once, is tried when its room is there, and not before for
+// the sake of rooms that are held for others.
+func TestManyMakeRoomAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 600
+		load := shapes.All()[slices.IndexFunc(shapes.All(), func(l shapes.Load) bool { return l.Name == "preemption" })]
+		w := &watched{api: newAPI(t), messages: map[string]bool{}}
+		w.layOut(&load, nodes)
+		for i := range nodes {
+			p := load.Pod(nodes, i)
+			p.Namespace = "ns"
+			w.put(podKind, p)
+		}
+		w.left.Store(nodes)
+		stop := w.watch(t)
+		defer stop()
+		start := time.Now()
+		<-w.done
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the last pod was bound after %s", took)
+		}
+		// One to find no room, one to have it; those beyond what may be under way are tried once more.
+		if most := 3 * nodes; w.attempts > most {
+			t.Errorf("%d attempts, %d at most", w.attempts, most)
 		}
 	})
 }
