@@ -106,7 +106,7 @@ long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, a
 .PHONY: e2e
 e2e: build images bin/helm ## stories on real containers: needs root (RUN=regexp for some)
 	@tools/deps nftables strace
-	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./internal/kubelet/routes ./test/e2e/...
+	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./internal/podnet/plugin ./internal/kubelet/routes ./test/e2e/...
 
 # A line "figure scheduler.<load>.<nodes>.<pods|cpu> <value> <unit>" for each figure of each benchmark.
 .PHONY: bench-scheduler
@@ -123,7 +123,7 @@ test: unit sim e2e clients ## everything that must pass: unit, a short simulatio
 .PHONY: check
 check: ## vet, staticcheck, gofumpt and the project's own analyzers
 	go vet ./...
-	go vet -tags e2e ./internal/runtime ./internal/kubelet/routes
+	go vet -tags e2e ./internal/runtime ./internal/podnet/plugin ./internal/kubelet/routes
 	go run $(STATICCHECK) ./...
 	@unformatted=$$(go run $(GOFUMPT) -l $$(git ls-files -co --exclude-standard '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "gofumpt would change:"; echo "$$unformatted"; exit 1; fi

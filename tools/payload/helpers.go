@@ -60,9 +60,6 @@ var helpers = []helper{
 			ldflags: "-linkmode external -extldflags -static -X main.version=1.5.3 -X main.gitCommit=podo",
 		},
 	},
-	{name: "bridge", version: cniVersion, build: recipe{module: cni + "/plugins/main/bridge", ldflags: cniFlags}},
-	{name: "host-local", version: cniVersion, build: recipe{module: cni + "/plugins/ipam/host-local", ldflags: cniFlags}},
-	{name: "loopback", version: cniVersion, build: recipe{module: cni + "/plugins/main/loopback", ldflags: cniFlags}},
 	{name: "podo-net", version: "1", build: recipe{own: "podo.dev/podo/cmd/podo-net"}},
 	{name: "portmap", version: cniVersion, build: recipe{module: cni + "/plugins/meta/portmap", ldflags: cniFlags}},
 	{

@@ -152,13 +152,14 @@ func (s Store) Give(o Owner, known []netip.Addr) error {
 	return err
 }
 
+// release takes the owner's lease away, and one that is nobody's.
 func (s Store) release(o Owner, file string) (bool, error) {
 	switch text, err := os.ReadFile(file); {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
 		return false, err
-	case string(text) != o.String():
+	case len(text) > 0 && string(text) != o.String():
 		return false, nil
 	}
 	return true, os.Remove(file)

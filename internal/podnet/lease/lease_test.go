@@ -100,7 +100,7 @@ func TestEarlierLeases(t *testing.T) {
 // no note.
 func TestCrash(t *testing.T) {
 	s := open(t)
-	for name, text := range map[string]string{"10.0.0.2": "", "last_reserved_ip.0": "garbage"} {
+	for name, text := range map[string]string{"10.0.0.2": "", "10.0.0.9": "", "last_reserved_ip.0": "garbage"} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -109,6 +109,9 @@ func TestCrash(t *testing.T) {
 	a, err := s.Take(o, ranges("10.0.0.0/24"))
 	if err != nil || a[0].String() != "10.0.0.2" || !s.Holds(o, a) {
 		t.Errorf("%v, %v", a, err)
+	}
+	if err := s.Give(Owner{"b", "eth0"}, nil); err != nil || !slices.Equal(s.held(t), []string{"10.0.0.2"}) {
+		t.Errorf("who looks through all of them takes nobody's away: %v, %v", s.held(t), err)
 	}
 }
 

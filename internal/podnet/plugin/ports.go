@@ -44,7 +44,7 @@ func (c *call) mapPorts(prev *types100.Result) error {
 	if err := cmd.Run(); err != nil {
 		said := &types.Error{}
 		if json.Unmarshal(stdout.Bytes(), said) == nil && said.Msg != "" {
-			return fmt.Errorf("%s: %w", portMapper, said)
+			return fmt.Errorf("%s: %v", portMapper, said) // its code is not ours
 		}
 		return fmt.Errorf("%s: %w: %s", portMapper, err, bytes.TrimSpace(stderr.Bytes()))
 	}
