@@ -9,10 +9,7 @@ import (
 	"strings"
 	"time"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
-	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"github.com/munnerz/goautoneg"
-	"google.golang.org/protobuf/proto"
 )
 
 // encoding is a form in which a document can be asked for.
@@ -42,21 +39,9 @@ var (
 	}
 )
 
-func protobuf2(text []byte) ([]byte, error) {
-	doc, err := openapi_v2.ParseDocument(text)
-	if err != nil {
-		return nil, err
-	}
-	return proto.Marshal(doc)
-}
+func protobuf2(text []byte) ([]byte, error) { return convert(document2, text) }
 
-func protobuf3(text []byte) ([]byte, error) {
-	doc, err := openapi_v3.ParseDocument(text)
-	if err != nil {
-		return nil, err
-	}
-	return proto.Marshal(doc)
-}
+func protobuf3(text []byte) ([]byte, error) { return convert(document3, text) }
 
 // ServeHTTP serves /openapi/v2, /openapi/v3 and the documents below it.
 func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
