@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/userns"
 )
 
@@ -14,11 +15,11 @@ import (
 // tells the others why.
 func (k *run) buildUsers() error {
 	log := k.log().of("userns")
-	pods := int(k.capacity.Pods().Value())
-	pool, err := userns.FindPool(k.c.Host.ReadFile, pods)
+	pods, each := int(k.capacity.Pods().Value()), config.IDsPerPod(k.c.Kubelet)
+	pool, err := userns.FindPool(k.c.Host.ReadFile, pods, each)
 	if k.noUsers = err; err != nil {
 		log.Warn("pods with hostUsers: false cannot run here", "err", err)
-		pool = userns.DefaultPool(pods)
+		pool = userns.DefaultPool(pods, each)
 	}
 	k.users, err = userns.Open(userns.Config{
 		Dir: filepath.Join(k.c.Dir, "userns"), Pool: pool, Supported: k.supportsUsers, Log: log,

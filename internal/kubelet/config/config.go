@@ -89,6 +89,7 @@ var honoured = map[string]string{
 	"shutdownGracePeriodByPodPriority":       "shutdown",
 	"failSwapOn":                             "daemon, before anything starts",
 	"failCgroupV1":                           "daemon, before anything starts",
+	"userNamespaces":                         "userns",
 }
 
 // instead says for the fields that are not honoured what to do in their place. Every field stands in one of the two tables.
@@ -149,7 +150,6 @@ var instead = map[string]string{
 	"tracing":                                   "remove it, and use podo timeline",
 	"localStorageCapacityIsolation":             "keep it true: what pods write is measured and bounded",
 	"imageServiceEndpoint":                      "remove it: images are the container runtime's (containerRuntimeEndpoint)",
-	"userNamespaces":                            "remove it: pods with user namespaces have 65536 ids each",
 }
 
 // Parse reads a file's content; empty content means the defaults. All that is wrong is said at once.

@@ -50,7 +50,11 @@ containerLogMaxFiles: 2
 crashLoopBackOff: {maxContainerRestartPeriod: 20s}
 nodeStatusReportFrequency: 1m
 podLogsDir: /var/log/pods/
+userNamespaces: {idsPerPod: 131072}
 `)
+	if n, d := IDsPerPod(c), IDsPerPod(Defaults()); n != 131072 || d != 65536 {
+		t.Errorf("%d ids for each pod, %d by default", n, d)
+	}
 	kube := Reservation(c.KubeReserved)
 	got := fmt.Sprint(c.MaxPods, c.Port, ParallelPulls(c), PodLimit(c, 4), PodLimit(c, 64), kube.Cpu(), c.EvictionHard, LogMaxSize(c),
 		*c.ContainerLogMaxFiles, c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration, c.NodeStatusReportFrequency.Duration)
@@ -101,6 +105,8 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 		"enforceNodeAllocatable: [system-reserved]":    "systemReservedCgroup must be specified",
 		"enforceNodeAllocatable: [none, pods]":         "may not contain additional enforcements",
 		"enforceNodeAllocatable: [nodes]":              `option "nodes" is none of`,
+		"userNamespaces: {idsPerPod: 1000}":            "userNamespaces.idsPerPod: 1000 must be a multiple of 65536",
+		"userNamespaces: {idsPerPod: 4294967296}":      "userNamespaces.idsPerPod: 4294967296 must be",
 		"shutdownGracePeriod: 500ms":                   "shutdownGracePeriod: 500ms must be either zero or otherwise >= 1 sec",
 		"shutdownGracePeriodCriticalPods: 10s":         "shutdownGracePeriodCriticalPods: 10s must be <= shutdownGracePeriod 0s",
 		"shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 9}]": "cannot be given beside",

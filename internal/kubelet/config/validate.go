@@ -18,6 +18,7 @@ import (
 	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/images/pulled"
+	"podo.dev/podo/internal/kubelet/userns"
 )
 
 // invalid says which honoured fields have values that cannot be.
@@ -72,6 +73,7 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	}
 	errs = append(errs, imageGC(c)...)
 	errs = append(errs, shutdown(c)...)
+	errs = append(errs, users(c)...)
 	size, err := resource.ParseQuantity(c.ContainerLogMaxSize)
 	check(err == nil && size.Value() > 0, "containerLogMaxSize: %q must be a positive size, such as 10Mi", c.ContainerLogMaxSize)
 	check(*c.ContainerLogMaxFiles > 1, "containerLogMaxFiles: %d must be greater than 1", *c.ContainerLogMaxFiles)
@@ -271,4 +273,24 @@ func shutdown(c *v1beta1.KubeletConfiguration) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// users says what is wrong with how many ids each pod with a user namespace has.
+func users(c *v1beta1.KubeletConfiguration) (errs []error) {
+	if c.UserNamespaces == nil || c.UserNamespaces.IDsPerPod == nil {
+		return nil
+	}
+	n := *c.UserNamespaces.IDsPerPod
+	if n < userns.Unit || n > 1<<32-1 || n%userns.Unit != 0 {
+		errs = append(errs, fmt.Errorf("userNamespaces.idsPerPod: %d must be a multiple of %d from %d on, and less than %d", n, userns.Unit, userns.Unit, int64(1)<<32))
+	}
+	return errs
+}
+
+// IDsPerPod is how many users and groups a pod with a user namespace has.
+func IDsPerPod(c *v1beta1.KubeletConfiguration) uint32 {
+	if c.UserNamespaces == nil || c.UserNamespaces.IDsPerPod == nil {
+		return userns.Unit
+	}
+	return uint32(*c.UserNamespaces.IDsPerPod)
 }

@@ -32,7 +32,7 @@ type Config struct {
 
 // Validate says what is missing.
 func (c *Config) Validate() error {
-	if c.Dir == "" || c.Pool.Length < Length || c.Supported == nil || c.Pods == nil || c.Log == nil {
+	if c.Dir == "" || c.Pool.Each == 0 || c.Pool.Length < c.Pool.Each || c.Supported == nil || c.Pods == nil || c.Log == nil {
 		return errors.New("userns: Dir, Pool, Supported, Pods and Log must be set")
 	}
 	return nil
@@ -43,7 +43,7 @@ type Manager struct {
 	c Config
 
 	mu    sync.Mutex
-	taken map[types.UID]uint32 // the first id of each pod's range
+	taken map[types.UID]Span
 }
 
 // Open reads what processes before this one gave out. A damaged file is set aside: its pod's containers keep the ids that they have, and a
@@ -52,7 +52,7 @@ func Open(c Config) (*Manager, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Manager{c: c, taken: map[types.UID]uint32{}}
+	m := &Manager{c: c, taken: map[types.UID]Span{}}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func Open(c Config) (*Manager, error) {
 			continue
 		}
 		path := filepath.Join(c.Dir, e.Name())
-		first, err := read(path)
+		span, err := read(path)
 		if err != nil {
 			c.Log.Error("a pod's range of user ids cannot be read and is set aside", "file", path, "err", err)
 			if err := os.Rename(path, path+".damaged"); err != nil {
@@ -73,7 +73,7 @@ func Open(c Config) (*Manager, error) {
 			}
 			continue
 		}
-		m.taken[types.UID(e.Name())] = first
+		m.taken[types.UID(e.Name())] = span
 	}
 	return m, nil
 }
@@ -90,19 +90,19 @@ type mapping struct {
 	Length    uint32 `json:"length"`
 }
 
-func read(path string) (uint32, error) {
+func read(path string) (Span, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, err
+		return Span{}, err
 	}
 	var s saved
 	if err := json.Unmarshal(text, &s); err != nil {
-		return 0, err
+		return Span{}, err
 	}
-	if len(s.UIDs) != 1 || !slices.Equal(s.UIDs, s.GIDs) || s.UIDs[0].Length != Length || s.UIDs[0].Container != 0 {
-		return 0, errors.New("it is not one range of users and the same of groups")
+	if len(s.UIDs) != 1 || !slices.Equal(s.UIDs, s.GIDs) || s.UIDs[0].Length == 0 || s.UIDs[0].Length%Unit != 0 || s.UIDs[0].Container != 0 {
+		return Span{}, errors.New("it is not one range of users and the same of groups")
 	}
-	return s.UIDs[0].Host, nil
+	return Span{s.UIDs[0].Host, s.UIDs[0].Length}, nil
 }
 
 // Options are the pod's user namespace as the runtime is asked for it; nil for a pod of the host's users.
@@ -116,35 +116,35 @@ func (m *Manager) Options(pod *v1.Pod, handler string) (*runtimev1.UserNamespace
 		}
 		return nil, fmt.Errorf("RuntimeClass handler %q does not support user namespaces", handler)
 	}
-	first, err := m.take(pod.UID)
+	s, err := m.take(pod.UID)
 	if err != nil {
 		return nil, err
 	}
-	ids := func() []*runtimev1.IDMapping { return []*runtimev1.IDMapping{{HostId: first, Length: Length}} }
+	ids := func() []*runtimev1.IDMapping { return []*runtimev1.IDMapping{{HostId: s.First, Length: s.Length}} }
 	return &runtimev1.UserNamespace{Mode: runtimev1.NamespaceMode_POD, Uids: ids(), Gids: ids()}, nil
 }
 
-func (m *Manager) take(uid types.UID) (uint32, error) {
+func (m *Manager) take(uid types.UID) (Span, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if first, ok := m.taken[uid]; ok {
-		return first, nil
+	if s, ok := m.taken[uid]; ok {
+		return s, nil
 	}
 	m.sweep()
-	first, ok := m.c.Pool.free(slices.Collect(maps.Values(m.taken)))
+	s, ok := m.c.Pool.free(slices.Collect(maps.Values(m.taken)))
 	if !ok {
-		return 0, errors.New("could not find an empty slot to allocate a user namespace")
+		return Span{}, errors.New("could not find an empty slot to allocate a user namespace")
 	}
-	one := []mapping{{Host: first, Length: Length}}
+	one := []mapping{{Host: s.First, Length: s.Length}}
 	text, err := json.Marshal(saved{one, one})
 	if err != nil {
-		return 0, err
+		return Span{}, err
 	}
 	if err := write(m.path(uid), text); err != nil {
-		return 0, err
+		return Span{}, err
 	}
-	m.taken[uid] = first
-	return first, nil
+	m.taken[uid] = s
+	return s, nil
 }
 
 // sweep gives back what pods have that the node no longer has: a process before this one may have ended before it could.
@@ -190,9 +190,10 @@ func write(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// FindPool is the pool of the user "kubelet" in /etc/subuid and /etc/subgid, the default one where there is no such line.
-func FindPool(readFile func(string) ([]byte, error), pods int) (Pool, error) {
-	var found [2]*Pool
+// FindPool is the pool of the user "kubelet" in /etc/subuid and /etc/subgid, the default one where there is no such line, with so many
+// ids for each pod.
+func FindPool(readFile func(string) ([]byte, error), pods int, each uint32) (Pool, error) {
+	var found [2]*Span
 	for i, file := range []string{"/etc/subuid", "/etc/subgid"} {
 		text, err := readFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -211,13 +212,14 @@ func FindPool(readFile func(string) ([]byte, error), pods int) (Pool, error) {
 	}
 	switch uids, gids := found[0], found[1]; {
 	case uids == nil && gids == nil:
-		return DefaultPool(pods), nil
+		return DefaultPool(pods, each), nil
 	case uids == nil || gids == nil || *uids != *gids:
 		return Pool{}, errors.New("/etc/subuid and /etc/subgid must name the same range for the user kubelet")
 	default:
-		if err := uids.check(pods); err != nil {
+		p := Pool{*uids, each}
+		if err := p.check(pods); err != nil {
 			return Pool{}, fmt.Errorf("/etc/subuid: the range of the user kubelet: %w", err)
 		}
-		return *uids, nil
+		return p, nil
 	}
 }

@@ -34,7 +34,7 @@ func TestFindPool(t *testing.T) {
 				return nil, fs.ErrNotExist
 			}
 			return []byte(text), nil
-		}, 10)
+		}, 10, Unit)
 		got := fmt.Sprintf("%d+%d", p.First, p.Length)
 		if err != nil {
 			got = err.Error()
@@ -56,7 +56,7 @@ func testPod(uid string) *v1.Pod {
 func TestRanges(t *testing.T) {
 	pods, complete := map[types.UID]bool{}, false
 	c := Config{
-		Dir: t.TempDir(), Pool: DefaultPool(3), Supported: func(h string) bool { return h != "vm" },
+		Dir: t.TempDir(), Pool: DefaultPool(3, Unit), Supported: func(h string) bool { return h != "vm" },
 		Pods: func() (map[types.UID]bool, bool) { return pods, complete }, Log: slog.New(slog.DiscardHandler),
 	}
 	open := func() *Manager {
@@ -76,7 +76,7 @@ func TestRanges(t *testing.T) {
 			}
 			return
 		}
-		if err != nil || o.Uids[0].HostId != first || o.Uids[0].Length != Length || o.Gids[0].HostId != first || o.Uids[0].ContainerId != 0 {
+		if err != nil || o.Uids[0].HostId != first || o.Uids[0].Length != Unit || o.Gids[0].HostId != first || o.Uids[0].ContainerId != 0 {
 			t.Errorf("%s: %v, %v; want %d", uid, o, err, first)
 		}
 	}
@@ -107,5 +107,37 @@ func TestRanges(t *testing.T) {
 	want("f", 196608, "")
 	if _, err := os.Stat(filepath.Join(c.Dir, "c.damaged")); err != nil {
 		t.Error(err)
+	}
+}
+
+// A node that is configured anew keeps what its pods have, and gives nobody a part of it.
+func TestAnotherLength(t *testing.T) {
+	c := Config{
+		Dir: t.TempDir(), Pool: DefaultPool(4, Unit), Supported: func(string) bool { return true },
+		Pods: func() (map[types.UID]bool, bool) { return nil, false }, Log: slog.New(slog.DiscardHandler),
+	}
+	get := func(uid string) string {
+		m, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := m.Options(testPod(uid), "")
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%d+%d", o.Gids[0].HostId, o.Uids[0].Length)
+	}
+	if got := get("a") + " " + get("b"); got != "65536+65536 131072+65536" {
+		t.Fatal(got)
+	}
+	c.Pool = DefaultPool(3, 2*Unit)
+	if got := get("a") + " " + get("b") + " " + get("c") + " " + get("d"); got != "65536+65536 131072+65536 262144+131072 393216+131072" {
+		t.Error(got)
+	}
+	if got := get("e"); got != "could not find an empty slot to allocate a user namespace" {
+		t.Error(got)
+	}
+	if p := DefaultPool(110, 1<<30); p.First != 1<<30 || p.Length != 2<<30 {
+		t.Errorf("more than there are: %+v", p)
 	}
 }

@@ -7,27 +7,42 @@ import (
 	"strings"
 )
 
-// Length is how many users and groups each pod has.
-const Length = 65536
+// Unit is what numbers of ids are multiples of, and how many each pod has by default.
+const Unit = 65536
 
-// Pool are the ids that the node may give to pods: users and groups alike, the first one and how many.
-type Pool struct{ First, Length uint32 }
+// Span is a range of ids: users and groups alike, the first one and how many.
+type Span struct{ First, Length uint32 }
+
+func (s Span) meets(o Span) bool {
+	return uint64(s.First) < uint64(o.First)+uint64(o.Length) && uint64(o.First) < uint64(s.First)+uint64(s.Length)
+}
+
+// Pool are the ids that the node may give to pods, and how many each has.
+type Pool struct {
+	Span
+	Each uint32
+}
 
 // DefaultPool is the node's where nothing else is said: right above the host's own ids, enough for its pods.
-func DefaultPool(pods int) Pool { return Pool{First: Length, Length: uint32(pods) * Length} }
+func DefaultPool(pods int, each uint32) Pool {
+	n := min(uint64(pods), (1<<32-1)/uint64(each)-1) // there are no more
+	return Pool{Span{First: each, Length: uint32(n) * each}, each}
+}
 
-// free is the first range of the pool that nobody has; false when there is none.
-func (p Pool) free(taken []uint32) (uint32, bool) {
-	for n := range p.Length / Length {
-		if first := p.First + n*Length; !slices.Contains(taken, first) {
-			return first, true
+// free is the first span of the pool that meets none that is taken; false when there is none. Those that are taken may have other
+// lengths, of a time when the node was configured otherwise.
+func (p Pool) free(taken []Span) (Span, bool) {
+	for n := range p.Length / p.Each {
+		s := Span{p.First + n*p.Each, p.Each}
+		if !slices.ContainsFunc(taken, s.meets) {
+			return s, true
 		}
 	}
-	return 0, false
+	return Span{}, false
 }
 
 // ParseSubordinate reads the line of a user in /etc/subuid or /etc/subgid: name:first:count. ok is false without one.
-func ParseSubordinate(text, name string) (p Pool, ok bool, err error) {
+func ParseSubordinate(text, name string) (p Span, ok bool, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
 		if fields[0] != name {
@@ -47,7 +62,7 @@ func ParseSubordinate(text, name string) (p Pool, ok bool, err error) {
 		if err != nil {
 			return p, true, fmt.Errorf("%q is no count: %w", fields[2], err)
 		}
-		p, ok = Pool{uint32(first), uint32(count)}, true
+		p, ok = Span{uint32(first), uint32(count)}, true
 	}
 	return p, ok, nil
 }
@@ -55,12 +70,12 @@ func ParseSubordinate(text, name string) (p Pool, ok bool, err error) {
 // check says why pods cannot have their ids of a pool.
 func (p Pool) check(pods int) error {
 	switch {
-	case p.First < Length:
-		return fmt.Errorf("the first id, %d, must not be below %d: the host's own are there", p.First, Length)
-	case p.First%Length != 0 || p.Length%Length != 0:
-		return fmt.Errorf("%d ids from %d: both must be multiples of %d", p.Length, p.First, Length)
-	case p.Length/Length < uint32(pods):
-		return fmt.Errorf("%d ids are not enough for %d pods with %d each", p.Length, pods, Length)
+	case p.First < p.Each:
+		return fmt.Errorf("the first id, %d, must not be below %d: the host's own are there", p.First, p.Each)
+	case p.First%p.Each != 0 || p.Length%p.Each != 0:
+		return fmt.Errorf("%d ids from %d: both must be multiples of %d", p.Length, p.First, p.Each)
+	case p.Length/p.Each < uint32(pods):
+		return fmt.Errorf("%d ids are not enough for %d pods with %d each", p.Length, pods, p.Each)
 	case uint64(p.First)+uint64(p.Length) > 1<<32-1:
 		return fmt.Errorf("%d ids from %d are more than there are", p.Length, p.First)
 	}
