@@ -8,6 +8,7 @@ import (
 	"podo.dev/podo/internal/kubelet/pleg"
 	"podo.dev/podo/internal/kubelet/podmanager"
 	"podo.dev/podo/internal/kubelet/syncloop"
+	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -101,7 +102,7 @@ func (h *handlers) HandleSignal(s syncloop.Signal) { h.r.workers.Send(s.UID, s.E
 
 // HandlePodCleanups ends what runs without a pod, and forgets what was saved of pods that are nowhere any more.
 func (h *handlers) HandlePodCleanups() {
-	h.r.workers.RetryResizes() // the node may have become larger
+	h.r.workers.RetryResizes(worker.Periodic) // the node may have become larger
 	for uid, saved := range h.r.saved {
 		delete(h.r.saved, uid)
 		if !h.r.workers.Known(uid) {

@@ -71,8 +71,10 @@ type Config struct {
 	Gone func(pod *v1.Pod)
 	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
 	Mirror func(name types.NamespacedName)
-	Append timeline.Append
-	Log    *slog.Logger
+	// Metrics may be nil.
+	Metrics worker.Metrics
+	Append  timeline.Append
+	Log     *slog.Logger
 	// PLEG times and the worker's bounds; zero values take the modules' defaults.
 	MinRelist, MaxRelist, Housekeeping, CallTimeout time.Duration
 	Parallel                                        int
@@ -177,7 +179,7 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		Life: c.Life, Runtime: c.Runtime, Observer: obs, Admission: c.Admission, Volumes: c.Volumes, Images: c.Images, Cgroups: c.Cgroups,
 		Resizer: c.Resizer,
 		Specs:   c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
-		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel, Reached: c.Reached,
+		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel, Reached: c.Reached, Metrics: c.Metrics,
 		Gone: func(p *v1.Pod) {
 			c.Reporter.Forget(p.UID)
 			k.mirror(p)
@@ -285,6 +287,9 @@ func (k *Kubelet) Static(name types.NamespacedName) (pod *v1.Pod, ending bool) {
 func (k *Kubelet) Mirror(name types.NamespacedName) *v1.Pod {
 	return k.pods.MirrorNamed(name.Namespace, name.Name)
 }
+
+// Mirrors is how many mirror pods there are.
+func (k *Kubelet) Mirrors() int { return k.pods.Mirrors() }
 
 // mirror wakes who keeps the mirrors, when p is a static pod, the mirror of one, or what is left of one that went while no
 // kubelet ran.

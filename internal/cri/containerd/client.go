@@ -9,8 +9,10 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,7 +30,11 @@ type Client struct {
 	runtime  runtimev1.RuntimeServiceClient
 	images   runtimev1.ImageServiceClient
 	endpoint string
+	observer atomic.Pointer[Observer]
 }
+
+// Observer is told of each call that is answered at once: its name in the CRI, and of RunPodSandbox the runtime's handler. It must not block.
+type Observer func(call, handler string, took time.Duration, err error)
 
 var _ cri.Runtime = (*Client)(nil)
 
@@ -44,46 +50,65 @@ const (
 // New makes a client of endpoint, a unix:// URL or an absolute path. It connects when first used, and again after the runtime was away:
 // soon, since a restarted runtime is back within a second. While it is away calls fail at once with Unavailable.
 func New(endpoint string) (*Client, error) {
-	path, err := socketPath(endpoint)
+	socket, err := socketPath(endpoint)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient("unix://"+path,
+	c := &Client{endpoint: endpoint}
+	c.conn, err = grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a Unix socket in a folder of root's
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 3 * time.Second,
 		}),
 		grpc.WithIdleTimeout(0),
+		grpc.WithUnaryInterceptor(c.observed),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("container runtime at %s: %w", endpoint, err)
 	}
-	return &Client{
-		conn: conn, runtime: runtimev1.NewRuntimeServiceClient(conn), images: runtimev1.NewImageServiceClient(conn), endpoint: endpoint,
-	}, nil
+	c.runtime, c.images = runtimev1.NewRuntimeServiceClient(c.conn), runtimev1.NewImageServiceClient(c.conn)
+	return c, nil
+}
+
+// Observe has o told of calls from now on, and nobody else.
+func (c *Client) Observe(o Observer) { c.observer.Store(&o) }
+
+func (c *Client) observed(
+	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	began := time.Now()
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if o := c.observer.Load(); o != nil {
+		var handler string
+		if r, ok := req.(*runtimev1.RunPodSandboxRequest); ok {
+			handler = r.RuntimeHandler
+		}
+		(*o)(path.Base(method), handler, time.Since(began), err)
+	}
+	return err
 }
 
 // Close ends the connection; calls in flight fail.
 func (c *Client) Close() error { return c.conn.Close() }
 
 func socketPath(endpoint string) (string, error) {
-	path := endpoint
+	socket := endpoint
 	if strings.Contains(endpoint, "://") {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Scheme != "unix" || u.Host != "" {
 			return "", fmt.Errorf("container runtime endpoint %q: give unix:///path/to/socket", endpoint)
 		}
-		path = u.Path
+		socket = u.Path
 	}
-	if !filepath.IsAbs(path) {
+	if !filepath.IsAbs(socket) {
 		return "", fmt.Errorf("container runtime endpoint %q: give unix:///path/to/socket", endpoint)
 	}
-	if len(path) > 107 {
+	if len(socket) > 107 {
 		return "", fmt.Errorf("container runtime endpoint %q: a Unix socket's path has at most 107 bytes", endpoint)
 	}
-	return path, nil
+	return socket, nil
 }
 
 // failed names the call in an error and keeps its code.

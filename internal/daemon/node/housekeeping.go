@@ -29,6 +29,7 @@ func (k *run) buildHousekeeping() (err error) {
 	}
 	k.imageGC, err = imagegc.New(imagegc.Config{
 		Runtime: k.c.Runtime, Disk: imagegc.FileSystem(k.c.Runtime), NodeEvent: k.nodeEvent, Log: k.log().of("imagegc"), Seen: k.pulled.Keep,
+		Removed: k.counts.ImageCollected,
 		Policy: imagegc.Policy{
 			High: int(*c.ImageGCHighThresholdPercent), Low: int(*c.ImageGCLowThresholdPercent),
 			MinAge: c.ImageMinimumGCAge.Duration, MaxAge: c.ImageMaximumGCAge.Duration,
@@ -70,7 +71,8 @@ func (k *run) buildEviction() error {
 			}
 			k.kubelet.Signal(p.UID, podlife.StopAsked{Why: why, Reason: "Evicted", Message: message, Grace: &grace})
 		},
-		Event: k.event, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
+		Counted: func(s eviction.Signal) { k.counts.Evicted(string(s)) },
+		Event:   k.event, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
 		Reclaim: func(ctx context.Context) {
 			if err := k.gc.Collect(ctx); err != nil {
 				log.Warn("dead containers could not be removed", "err", err)
@@ -90,6 +92,7 @@ func (k *run) buildShutdown() (err error) {
 		Groups: shutdown.Groups(k.c.Kubelet), Connect: shutdown.ConnectSystem,
 		Pods: k.living, Signal: k.kubelet.Signal, AwaitEnds: k.kubelet.AwaitEnds,
 		Changed: k.node.Poke, NodeEvent: k.nodeEvent, Log: k.log().of("shutdown"),
+		Began: k.counts.ShutdownBegan, Ended: k.counts.ShutdownEnded,
 	})
 	return err
 }

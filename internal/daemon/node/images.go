@@ -43,6 +43,7 @@ func (k *run) buildImages(ctx context.Context, objs objects.Reader) (err error) 
 		Records: k.pulled, Plugins: plugins, NodeDirs: append(dirs, "/"),
 		Fetching: k.c.Runtime.Fetching,
 		Wanted:   func(image string) { k.imageGC.Wanted(image) },
+		Pulled:   k.counts.ImagePulled,
 	})
 	return err
 }

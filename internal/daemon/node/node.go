@@ -22,6 +22,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/cri/containerd"
 	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/kubelet/server"
 	"podo.dev/podo/internal/kubelet/stats"
@@ -67,6 +68,7 @@ type Runtime interface {
 	stats.Runtime
 	server.Runtime
 	Fetching(ctx context.Context) (done, total int64, err error)
+	Observe(containerd.Observer)
 }
 
 // Cluster is how a kubelet meets the rest of its cluster: in process on a server, over HTTP on an agent.

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/kubelet"
 	"podo.dev/podo/internal/kubelet/admit"
@@ -71,7 +72,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 	}
 	k.specs, err = spec.New(spec.Config{
 		Node: k.c.Name, LogDir: c.PodLogsDir, Files: k.c.Host, Objects: objs, Volumes: k.volumes, Images: k.c.Runtime,
-		Facts: k.facts, Machine: k.machine, Services: objs.Services, Users: k.usersOf, Handler: objs.RuntimeHandler, Volume: k.images.EnsureVolume, Event: k.event, Logger: k.log().of("spec"),
+		Facts: k.facts, Machine: k.machine, Services: objs.Services, Users: k.usersOf, Handler: objs.RuntimeHandler, Volume: k.imageVolume, Event: k.event, Logger: k.log().of("spec"),
 		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: cmp.Or(c.ClusterDomain, "cluster.local"), ResolvConf: resolv},
 		SeccompDir: filepath.Join(k.c.Dir, "seccomp"), SandboxSeccomp: k.c.SandboxSeccomp,
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
@@ -82,6 +83,12 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 		RecursiveReadOnly: true,
 	})
 	return err
+}
+
+func (k *run) imageVolume(ctx context.Context, pod *v1.Pod, as *v1.Container, sandbox *runtimev1.PodSandboxConfig) (string, error) {
+	ref, err := k.images.EnsureVolume(ctx, pod, as, sandbox)
+	k.counts.ImageVolume(err)
+	return ref, err
 }
 
 func (k *run) buildProbes(ctx context.Context) (err error) {
@@ -119,8 +126,8 @@ func (k *run) buildKubelet() error {
 		},
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
-		Hooks:   hook.New(k.c.Runtime, k.event), Probes: k.probes,
-		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone,
+		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
+		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts,
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
 	})
 	if err != nil {

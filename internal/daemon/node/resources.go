@@ -6,6 +6,7 @@ import (
 
 	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/kubelet/config"
+	"podo.dev/podo/internal/kubelet/metrics"
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 )
 
@@ -46,6 +47,8 @@ func (k *run) buildResources() (err error) {
 	if err != nil {
 		return err
 	}
+	k.counts = metrics.New(k.cgroups.Layout().V2)
+	k.c.Runtime.Observe(k.counts.Call)
 	return k.cgroups.Enforce(config.Shares(c), func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) })
 }
 

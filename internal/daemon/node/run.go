@@ -18,6 +18,7 @@ import (
 	"podo.dev/podo/internal/kubelet/images"
 	"podo.dev/podo/internal/kubelet/images/pulled"
 	"podo.dev/podo/internal/kubelet/logs"
+	"podo.dev/podo/internal/kubelet/metrics"
 	"podo.dev/podo/internal/kubelet/mirror"
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 	"podo.dev/podo/internal/kubelet/oom"
@@ -40,6 +41,7 @@ type run struct {
 	bell    kubeletserver.Bell // rings whenever something happened to a container
 
 	recorder record.EventRecorder
+	counts   *metrics.Metrics
 	capacity v1.ResourceList
 	allocate v1.ResourceList
 	machine  cm.Machine

@@ -46,7 +46,7 @@ func preempt(pod *v1.Pod, active []*v1.Pod, lacks []shortage) *worker.Rejection 
 	guaranteed = nearest(guaranteed, without(lacks, best, burst))
 	burst = nearest(burst, without(lacks, best, guaranteed))
 	best = nearest(best, without(lacks, burst, guaranteed))
-	return &worker.Rejection{Victims: slices.Concat(best, burst, guaranteed)}
+	return &worker.Rejection{Victims: slices.Concat(best, burst, guaranteed), Lacks: lacks[0].resource}
 }
 
 // preemptable tells whether a critical pod may have another's place.

@@ -22,20 +22,20 @@ func (c Checker) Resize(pod, granted *v1.Pod, active []*v1.Pod) *worker.Rejectio
 
 // infeasible are the resizes that no freed resource makes possible: those of what was pinned for the pod when it was admitted.
 func infeasible(pod, granted *v1.Pod, rules Rules) *worker.Rejection {
-	never := func(message string) *worker.Rejection {
-		return &worker.Rejection{Reason: v1.PodReasonInfeasible, Message: message}
+	never := func(detail, message string) *worker.Rejection {
+		return &worker.Rejection{Reason: v1.PodReasonInfeasible, Message: message, Detail: detail}
 	}
 	if rules.Swap && swaps(pod, granted) {
-		return never("In-place resize of containers with swap is not supported.")
+		return never("swap_limitation", "In-place resize of containers with swap is not supported.")
 	}
 	if podlife.QOS(pod) != v1.PodQOSGuaranteed {
 		return nil
 	}
 	if rules.StaticCPUs && differs(pod, granted, v1.ResourceCPU) {
-		return never(`Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`)
+		return never("guaranteed_pod_cpu_manager_static_policy", `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`)
 	}
 	if rules.StaticMemory && differs(pod, granted, v1.ResourceMemory) {
-		return never(`Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`)
+		return never("guaranteed_pod_memory_manager_static_policy", `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`)
 	}
 	return nil
 }

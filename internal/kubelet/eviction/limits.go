@@ -31,19 +31,19 @@ func Limited(p *v1.Pod) bool {
 
 // Exceeded says which limit of local storage the pod has exceeded, in upstream's words; "" when it keeps them all. Volumes come
 // first, then the pod as a whole, then its containers. Volumes in memory are held to their limit by the kernel.
-func Exceeded(p *v1.Pod, u Usage) string {
+func Exceeded(p *v1.Pod, u Usage) (Signal, string) {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		if v.EmptyDir == nil || v.EmptyDir.Medium == v1.StorageMediumMemory || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
 			continue
 		}
 		if u.Volumes[v.Name] > v.EmptyDir.SizeLimit.Value() {
-			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
+			return emptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
 		}
 	}
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
 	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok && u.disk() > limit.Value() {
-		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
+		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
 	}
 	check := func(c *v1.Container) string {
 		used := u.Containers[c.Name]
@@ -54,7 +54,7 @@ func Exceeded(p *v1.Pod, u Usage) string {
 	}
 	for i := range p.Spec.Containers {
 		if text := check(&p.Spec.Containers[i]); text != "" {
-			return text
+			return containerLimit, text
 		}
 	}
 	for i := range p.Spec.InitContainers {
@@ -63,8 +63,8 @@ func Exceeded(p *v1.Pod, u Usage) string {
 			continue
 		}
 		if text := check(c); text != "" {
-			return text
+			return containerLimit, text
 		}
 	}
-	return ""
+	return "", ""
 }

@@ -39,6 +39,8 @@ type Config struct {
 	Ended  func(uid types.UID) bool
 	// Evict asks a pod's worker to end it. limited says that the pod exceeded a limit of its own, and nothing ran short.
 	Evict func(pod *v1.Pod, limited bool, message string, grace time.Duration)
+	// Counted is told the signal of each eviction; may be nil.
+	Counted func(signal Signal)
 	// Event tells users about a pod; NodeEvent about the node. They must not block.
 	Event     func(pod *v1.Pod, container, eventType, reason, message string)
 	NodeEvent func(eventType, reason, message string)
@@ -136,8 +138,8 @@ func (m *Manager) enforceLimits(ctx context.Context) bool {
 		if !ok {
 			continue
 		}
-		if why := Exceeded(p, u); why != "" {
-			m.evict(p, true, why, grace)
+		if signal, why := Exceeded(p, u); why != "" {
+			m.evict(p, signal, true, why, grace)
 			any = true
 		}
 	}
@@ -168,7 +170,7 @@ func (m *Manager) reclaim(ctx context.Context, v Verdict, seen map[Signal]Observ
 	}
 	p := ranked[0]
 	m.last, m.since = p.UID, now
-	m.evict(p, false, message(p, usage[p.UID], v.Resource, *v.Act, seen[v.Act.Signal]), m.graceOf(p, v.Act))
+	m.evict(p, v.Act.Signal, false, message(p, usage[p.UID], v.Resource, *v.Act, seen[v.Act.Signal]), m.graceOf(p, v.Act))
 }
 
 // graceOf: hard thresholds leave no time, soft ones leave the pod its own, up to the configured most.
@@ -183,8 +185,11 @@ func (m *Manager) graceOf(p *v1.Pod, t *Threshold) time.Duration {
 	return own
 }
 
-func (m *Manager) evict(p *v1.Pod, limited bool, why string, grace time.Duration) {
+func (m *Manager) evict(p *v1.Pod, signal Signal, limited bool, why string, grace time.Duration) {
 	m.cfg.Log.Info("a pod is evicted", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "why", why)
 	m.cfg.Event(p, "", v1.EventTypeWarning, "Evicted", why)
+	if m.cfg.Counted != nil {
+		m.cfg.Counted(signal)
+	}
 	m.cfg.Evict(p, limited, why, grace)
 }

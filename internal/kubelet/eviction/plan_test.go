@@ -132,19 +132,19 @@ func TestExceeded(t *testing.T) {
 	if !Limited(p) || Limited(pod("q", 0, "1Mi")) {
 		t.Error("limited")
 	}
-	if got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 5 << 20, "m": 1 << 30}}); got != "" {
+	if _, got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 5 << 20, "m": 1 << 30}}); got != "" {
 		t.Error(got)
 	}
-	if got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 5<<20 + 1}}); got != `Usage of EmptyDir volume "v" exceeds the limit "5Mi". ` {
+	if _, got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 5<<20 + 1}}); got != `Usage of EmptyDir volume "v" exceeds the limit "5Mi". ` {
 		t.Error(got)
 	}
 	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: limit}
-	if got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 4 << 20}, Containers: map[string]ContainerUsage{"a": {Logs: 2 << 20}}}); got != "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. " {
+	if _, got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 4 << 20}, Containers: map[string]ContainerUsage{"a": {Logs: 2 << 20}}}); got != "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. " {
 		t.Error(got)
 	}
 	second := v1.Container{Name: "b", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: limit}}}
 	p.Spec.Containers = append(p.Spec.Containers, second)
-	if got := Exceeded(p, Usage{Containers: map[string]ContainerUsage{"a": {RootFS: 4 << 20, Logs: 2 << 20}}}); got != `Container a exceeded its local ephemeral storage limit "5Mi". ` {
+	if _, got := Exceeded(p, Usage{Containers: map[string]ContainerUsage{"a": {RootFS: 4 << 20, Logs: 2 << 20}}}); got != `Container a exceeded its local ephemeral storage limit "5Mi". ` {
 		t.Error(got)
 	}
 }

@@ -33,6 +33,13 @@ const (
 	PID               Signal = "pid.available"
 )
 
+// What pods are evicted for that wrote more than they may: nothing of the node ran short.
+const (
+	emptyDirLimit  Signal = "emptydirfs.limit"
+	podLimit       Signal = "ephemeralpodfs.limit"
+	containerLimit Signal = "ephemeralcontainerfs.limit"
+)
+
 // Resources that have no name in the API.
 const (
 	inodes v1.ResourceName = "inodes"

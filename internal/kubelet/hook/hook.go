@@ -21,17 +21,35 @@ const agent = "kube-lifecycle/1.37"
 // Event tells users about a container of a pod. It must not block.
 type Event func(pod *v1.Pod, container, eventType, reason, message string)
 
+// Metrics count what hooks go through.
+type Metrics interface {
+	HTTPFallback() // a server was heard over plain HTTP where HTTPS was asked for
+	SleepCut()     // a sleep did not come to its end
+}
+
 // Hooks implements worker.Hooks.
 type Hooks struct {
 	rt     probe.Runtime
 	event  Event
 	client *http.Client
+	count  Metrics
 }
 
 // New makes Hooks; exec hooks run by rt.
 func New(rt probe.Runtime, event Event) *Hooks {
-	return &Hooks{rt: rt, event: event, client: probe.Client(0)}
+	return &Hooks{rt: rt, event: event, client: probe.Client(0), count: noMetrics{}}
 }
+
+// Counted has m count from now on.
+func (k *Hooks) Counted(m Metrics) *Hooks {
+	k.count = m
+	return k
+}
+
+type noMetrics struct{}
+
+func (noMetrics) HTTPFallback() {}
+func (noMetrics) SleepCut()     {}
 
 // RunHook runs h to its end or ctx's. Its error is upstream's message: for the container's status and the log, not for events, since a
 // command's output may hold secrets.
@@ -50,7 +68,11 @@ func (k *Hooks) RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, conta
 	case h.HTTPGet != nil:
 		return failed("HTTP", h.HTTPGet.Path, k.get(ctx, pod, h.HTTPGet, c, podIP), "")
 	case h.Sleep != nil:
-		return failed("Sleep", h.Sleep.Seconds, sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second), "")
+		err := sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		if err != nil {
+			k.count.SleepCut()
+		}
+		return failed("Sleep", h.Sleep.Seconds, err, "")
 	}
 	//lint:ignore ST1005 upstream's text
 	return fmt.Errorf("Cannot run handler: invalid handler: %v", h)
@@ -87,6 +109,7 @@ func (k *Hooks) get(ctx context.Context, pod *v1.Pod, h *v1.HTTPGetAction, c *v1
 		req.URL.Scheme = "http"
 		req.Header.Del("Authorization") // it was meant for a connection that nobody reads
 		if res, err = k.client.Do(req); err == nil {
+			k.count.HTTPFallback()
 			k.event(pod, "", v1.EventTypeWarning, "LifecycleHTTPFallback",
 				fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host))
 		}

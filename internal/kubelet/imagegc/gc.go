@@ -25,6 +25,12 @@ const (
 	limit = 2 * time.Minute
 )
 
+// What images are removed for, in upstream's words.
+const (
+	Age   = "age"
+	Space = "space"
+)
+
 // Runtime is what the collector asks of the container runtime.
 type Runtime interface {
 	ListImages(ctx context.Context) ([]*runtimev1.Image, error)
@@ -40,6 +46,8 @@ type Config struct {
 	Disk      func(ctx context.Context) (capacity, available int64, err error)
 	NodeEvent func(eventType, reason, message string) // must not block
 	Log       *slog.Logger
+	// Removed is told of each image that was removed, and for what: Age or Space. May be nil.
+	Removed func(why string)
 	// Seen is told the ids of all images that there were at a moment; may be nil.
 	Seen   func(ids []string, at time.Time)
 	Policy Policy
@@ -127,7 +135,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 			return err
 		}
 		old, rest := split(free, c.cfg.Policy, now)
-		_, err = c.remove(ctx, old, math.MaxInt64)
+		_, err = c.remove(ctx, Age, old, math.MaxInt64)
 		if err != nil {
 			err = fmt.Errorf("wanted to free images older than %v, encountered errors in image deletion: %w", c.cfg.Policy.MaxAge, err)
 		}
@@ -142,7 +150,7 @@ func (c *Collector) FreeAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		freed, err := c.remove(ctx, free, math.MaxInt64)
+		freed, err := c.remove(ctx, Space, free, math.MaxInt64)
 		c.cfg.Log.Debug("what nothing needs was removed", "bytes", freed, "stay", k.String())
 		return err
 	})
@@ -228,7 +236,7 @@ func (c *Collector) makeRoom(ctx context.Context, free []*candidate, k kept) err
 	if want <= 0 {
 		return nil
 	}
-	freed, err := c.remove(ctx, free, want)
+	freed, err := c.remove(ctx, Space, free, want)
 	if err != nil {
 		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w", want, freed, err)
 	}
@@ -241,7 +249,7 @@ func (c *Collector) makeRoom(ctx context.Context, free []*candidate, k kept) err
 }
 
 // remove takes images until so many bytes are free. One that cannot be removed does not keep the others.
-func (c *Collector) remove(ctx context.Context, images []*candidate, want int64) (freed int64, err error) {
+func (c *Collector) remove(ctx context.Context, why string, images []*candidate, want int64) (freed int64, err error) {
 	var errs []error
 	for _, i := range images {
 		if freed >= want {
@@ -260,6 +268,9 @@ func (c *Collector) remove(ctx context.Context, images []*candidate, want int64)
 		}
 		delete(c.memory, i.id())
 		freed += i.size
+		if c.cfg.Removed != nil {
+			c.cfg.Removed(why)
+		}
 		c.cfg.Log.Info("removed an image", "image", i.name(), "id", i.id(), "bytes", i.size, "known since", i.first, "last used", i.used)
 	}
 	return freed, utilerrors.NewAggregate(errs)

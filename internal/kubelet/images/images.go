@@ -53,6 +53,8 @@ type Config struct {
 	Fetching func(ctx context.Context) (done, total int64, err error)
 	// Wanted is told of each image that a container is about to be created from, so that it is not collected; may be nil.
 	Wanted func(image string)
+	// Pulled is told of each pull that succeeded; may be nil.
+	Pulled func(size uint64, took time.Duration)
 	Now    func() time.Time // nil: time.Now
 }
 

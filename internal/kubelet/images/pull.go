@@ -125,6 +125,9 @@ func (m *Manager) run(ctx context.Context, p *pull, r pullRequest) {
 		if image, err := m.c.Runtime.ImageStatus(ctx, &runtimev1.ImageSpec{Image: p.ref, RuntimeHandler: r.spec.RuntimeHandler}); err == nil && image != nil {
 			p.size = image.Size
 		}
+		if m.c.Pulled != nil {
+			m.c.Pulled(p.size, p.took)
+		}
 	}
 	m.mu.Lock()
 	m.drop(p)

@@ -96,3 +96,10 @@ func (m *Manager) MirrorNamed(namespace, name string) *v1.Pod {
 	defer m.mu.RUnlock()
 	return m.mirrors[namespace+"/"+name]
 }
+
+// Mirrors is how many mirror pods there are.
+func (m *Manager) Mirrors() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.mirrors)
+}

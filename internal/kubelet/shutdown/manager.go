@@ -55,7 +55,9 @@ type Config struct {
 	AwaitEnds func(ctx context.Context, uids []types.UID)
 	Changed   func() // Down is another than before: the node's status should say so. It must not block.
 	NodeEvent func(eventType, reason, message string)
-	Log       *slog.Logger
+	// Began and Ended are told when a shutdown waits for the pods, and when it need not any more; they may be nil.
+	Began, Ended func(at time.Time)
+	Log          *slog.Logger
 }
 
 // Validate says what is missing.
@@ -190,6 +192,13 @@ func (m *Manager) turn(down bool, message string) {
 
 // end ends all pods, one group after the other. A group without pods takes no time.
 func (m *Manager) end(ctx context.Context) {
+	tell := func(f func(time.Time)) {
+		if f != nil {
+			f(time.Now())
+		}
+	}
+	tell(m.c.Began)
+	defer tell(m.c.Ended)
 	for i, pods := range turns(m.c.Groups, m.c.Pods()) {
 		if len(pods) == 0 {
 			continue

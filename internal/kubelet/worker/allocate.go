@@ -16,6 +16,18 @@ import (
 // comes and when there may be room: a pod ended or went, a resize is done. What a verdict gives counts at once for the ones
 // after it; the pod's worker learns of it as an event, and nothing is changed before that is on disk.
 
+// Trigger is what made it worth while to judge the resizes that wait, in upstream's words.
+type Trigger string
+
+// The triggers.
+const (
+	PodUpdated    Trigger = "pod_updated"
+	PodResized    Trigger = "pod_resized"
+	PodTerminated Trigger = "pod_terminated"
+	PodsRemoved   Trigger = "pods_removed"
+	Periodic      Trigger = "periodic_retry"
+)
+
 // allocate takes a pod's wish for other resources.
 func (w *Workers) allocate(n *pod) {
 	w.mu.Lock()
@@ -23,7 +35,7 @@ func (w *Workers) allocate(n *pod) {
 		w.resizes = append(w.resizes, n)
 	}
 	w.mu.Unlock()
-	w.RetryResizes()
+	w.RetryResizes(PodUpdated)
 }
 
 // OpenResizes says that every pod that the node had is there again: from now on resizes are judged.
@@ -31,11 +43,11 @@ func (w *Workers) OpenResizes() {
 	w.mu.Lock()
 	w.open = true
 	w.mu.Unlock()
-	w.RetryResizes()
+	w.RetryResizes(Periodic)
 }
 
 // RetryResizes judges what waits for room.
-func (w *Workers) RetryResizes() {
+func (w *Workers) RetryResizes(trigger Trigger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.open || len(w.resizes) == 0 {
@@ -45,13 +57,16 @@ func (w *Workers) RetryResizes() {
 		return !n.admitted || n.granted() == n.desired || n.snapshot().Stage > podlife.Running
 	})
 	slices.SortStableFunc(w.resizes, func(a, b *pod) int { return before(waiting(a), waiting(b)) })
-	w.resizes = slices.DeleteFunc(w.resizes, w.judge)
+	w.resizes = slices.DeleteFunc(w.resizes, func(n *pod) bool { return w.judge(n, trigger) })
 }
 
 // judge is called with mu held. It tells whether the pod need not be judged again before it asks anew.
-func (w *Workers) judge(n *pod) bool {
+func (w *Workers) judge(n *pod, trigger Trigger) bool {
 	r := w.cfg.Admission.Resize(n.desired, n.granted(), w.active(n))
 	if r == nil {
+		if !waiting(n).since.IsZero() {
+			w.cfg.Metrics.ResizeAccepted(string(trigger))
+		}
 		n.grant = podlife.GrantOf(n.desired)
 		n.send(podlife.Allocated{Pod: n.desired})
 		return true
@@ -59,6 +74,7 @@ func (w *Workers) judge(n *pod) bool {
 	reason := v1.PodReasonDeferred
 	if r.Reason == v1.PodReasonInfeasible {
 		reason = r.Reason
+		w.cfg.Metrics.ResizeInfeasible(r.Detail)
 	}
 	n.send(podlife.Allocated{Pod: n.desired, Reason: reason, Message: r.Message})
 	return reason == v1.PodReasonInfeasible

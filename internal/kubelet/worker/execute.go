@@ -184,8 +184,10 @@ func (n *pod) resize(ctx context.Context, pod *v1.Pod, box string, x podlife.Res
 	if n.w.cfg.Resizer == nil {
 		return out
 	}
+	began := time.Now()
 	var err error
 	out.Done, err = n.w.cfg.Resizer.Resize(ctx, pod, x.Changes)
+	n.w.cfg.Metrics.ResizeTried(time.Since(began), err)
 	if out.Fail = failure(err, ""); err != nil {
 		if st := grpcStatus(err); st != nil {
 			out.Fail.Message = st.Err().Error() // upstream shows this one whole

@@ -47,7 +47,7 @@ type pod struct {
 func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
 	n := &pod{w: w, uid: p.UID, desired: p, state: s, signal: make(chan struct{}, 1)}
 	n.early, n.cancelEarly = context.WithCancel(w.ctx)
-	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status, Given: s.Given(), Resizing: s.Progress != nil}
+	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status, Given: s.Given(), Resizing: s.Progress != nil, Removed: s.Removed}
 	return n
 }
 
@@ -147,6 +147,7 @@ func (n *pod) step(ev podlife.Event) {
 		n.w.mu.Unlock()
 	}
 	n.record(old, next, now)
+	n.w.cfg.Metrics.Moved(old, next, now)
 	if next.Stage > podlife.Running {
 		n.cancelEarly()
 	} else if relabelled(old.Pod, next.Pod) {
@@ -188,12 +189,18 @@ func (n *pod) report() {
 	n.mu.Lock()
 	same := n.reported && equality.Semantic.DeepEqual(n.shown.Status, status)
 	old := n.shown
-	n.shown = Snapshot{Pod: n.state.Pod, Stage: n.state.Stage, Status: status, Given: n.state.Given(), Resizing: n.state.Progress != nil}
-	freed := old.Resizing && !n.shown.Resizing || old.Stage < podlife.Releasing && n.shown.Stage >= podlife.Releasing
+	n.shown = Snapshot{
+		Pod: n.state.Pod, Stage: n.state.Stage, Status: status, Given: n.state.Given(), Resizing: n.state.Progress != nil, Removed: n.state.Removed,
+	}
+	ended := old.Stage < podlife.Releasing && n.shown.Stage >= podlife.Releasing
+	resized := old.Resizing && !n.shown.Resizing
 	n.mu.Unlock()
-	if freed {
-		n.w.RetryResizes()
+	switch {
+	case ended:
+		n.w.RetryResizes(PodTerminated)
 		n.w.haveEnded()
+	case resized:
+		n.w.RetryResizes(PodResized)
 	}
 	if !same {
 		n.reported = true

@@ -4,6 +4,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,8 +19,12 @@ import (
 // Rejection says why a pod may not run here, in upstream's words (reason OutOfcpu, NodeAffinity, ...).
 type Rejection struct {
 	Reason, Message string
-	// Victims, when there are any, say otherwise: the pod may run once these have ended, and they are to end for it.
+	// Victims, when there are any, say otherwise: the pod may run once these have ended, and they are to end for it. Lacks is the first
+	// resource of which it has not enough.
 	Victims []*v1.Pod
+	Lacks   v1.ResourceName
+	// Detail says of a resize that is infeasible why, in upstream's word for metrics.
+	Detail string
 }
 
 // Admission (package admit) checks a pod against the node. active are the pods already admitted and not yet ended.
@@ -29,6 +34,31 @@ type Admission interface {
 	// granted here; any other reason is why there is no room now.
 	Resize(pod, granted *v1.Pod, active []*v1.Pod) *Rejection
 }
+
+// Metrics (package metrics) are told what cannot be read elsewhere. Their methods do not block.
+type Metrics interface {
+	// Moved is told of each step of a pod.
+	Moved(old, now podlife.State, at time.Time)
+	// Taken is told of a pod that is new, Orphan of one that runs and that nobody knows.
+	Taken(pod *v1.Pod, seen time.Time)
+	Orphan()
+	// Preempted is told of each pod that ends for want of a resource.
+	Preempted(lacks string)
+	// ResizeAccepted is told of a resize that had to wait, and what happened that it need not any more.
+	ResizeAccepted(trigger string)
+	ResizeInfeasible(detail string)
+	ResizeTried(took time.Duration, err error)
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Moved(_, _ podlife.State, _ time.Time) {}
+func (noMetrics) Taken(*v1.Pod, time.Time)              {}
+func (noMetrics) Orphan()                               {}
+func (noMetrics) Preempted(string)                      {}
+func (noMetrics) ResizeAccepted(string)                 {}
+func (noMetrics) ResizeInfeasible(string)               {}
+func (noMetrics) ResizeTried(time.Duration, error)      {}
 
 // Resizer (package resize) changes what a pod's cgroup and its running containers are limited to, and says what it has done.
 type Resizer interface {

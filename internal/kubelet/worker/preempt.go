@@ -44,14 +44,15 @@ func (w *Workers) AwaitEnds(ctx context.Context, pods []types.UID) {
 }
 
 // makeRoom tells the victims to end. It is called with mu held, and tells whether there is room already.
-func (w *Workers) makeRoom(n *pod, victims []*v1.Pod) bool {
+func (w *Workers) makeRoom(n *pod, r *Rejection) bool {
 	e := &ending{done: func() { n.send(podlife.Admitted{}) }}
-	for _, v := range victims {
+	for _, v := range r.Victims {
 		o := w.pods[v.UID]
 		if o == nil {
 			continue
 		}
 		e.pods = append(e.pods, v.UID)
+		w.cfg.Metrics.Preempted(string(r.Lacks))
 		w.cfg.Event(v, "", v1.EventTypeWarning, preempting, preemptedMessage)
 		o.send(podlife.StopAsked{Why: podlife.Preempting, Reason: preempting, Message: preemptedMessage})
 	}

@@ -65,7 +65,9 @@ type Config struct {
 	Reached func(point string)
 	// Gone is told of each pod of which nothing is left, logs aside. It must not block. May be nil.
 	Gone func(pod *v1.Pod)
-	Log  *slog.Logger
+	// Metrics may be nil.
+	Metrics Metrics
+	Log     *slog.Logger
 	// CallTimeout bounds a call of the runtime; default 2 min.
 	CallTimeout time.Duration
 	// Parallel bounds the effects that make the runtime work (sandboxes, creates, starts) at one time; default 32.
@@ -77,6 +79,9 @@ func (c *Config) Validate() error {
 	if c.Life == nil || c.Runtime == nil || c.Observer == nil || c.Admission == nil || c.Volumes == nil || c.Images == nil ||
 		c.Cgroups == nil || c.Specs == nil || c.Reporter == nil || c.Checkpoints == nil || c.Event == nil || c.Append == nil || c.Log == nil {
 		return errors.New("worker: Life, Runtime, Observer, the ports, Checkpoints, Event, Append and Log must be set")
+	}
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
 	}
 	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Minute)
 	c.Parallel = cmp.Or(c.Parallel, 32)
@@ -122,6 +127,7 @@ func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 // Update hands a worker its pod as its source now wants it. A new pod is admitted at once, in the order of the calls. One
 // whose name another pod still uses waits for the end of that.
 func (w *Workers) Update(p *v1.Pod) {
+	seen := time.Now()
 	w.mu.Lock()
 	if old := w.pods[p.UID]; old != nil {
 		w.mu.Unlock()
@@ -135,6 +141,7 @@ func (w *Workers) Update(p *v1.Pod) {
 	}
 	n := w.add(p, podlife.Begin(w.cfg.Life, p, time.Now()))
 	w.mu.Unlock()
+	w.cfg.Metrics.Taken(p, seen)
 	w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Taken))
 	n.begin(podlife.Desired{Pod: p})
 }
@@ -154,6 +161,7 @@ func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, g
 		w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Restored).Move("", s.Stage.String()))
 	}
 	if gone {
+		w.cfg.Metrics.Orphan()
 		n.begin(podlife.SourceRemoved{})
 		return
 	}
@@ -184,7 +192,7 @@ func (w *Workers) Remove(p *v1.Pod) {
 	w.mu.Unlock()
 	if n != nil {
 		n.send(podlife.SourceRemoved{})
-		w.RetryResizes()
+		w.RetryResizes(PodsRemoved)
 	}
 }
 
@@ -215,8 +223,9 @@ func (w *Workers) Holder(namespace, name string) types.UID {
 
 // Snapshot is a pod as its worker has it.
 type Snapshot struct {
-	Pod   *v1.Pod // shared, not to be changed
-	Stage podlife.Stage
+	Pod     *v1.Pod // shared, not to be changed
+	Stage   podlife.Stage
+	Removed bool // no source has it any more
 	// Status is what was last reported; shared, not to be changed.
 	Status v1.PodStatus
 	// Given is the pod with what it was granted, Resizing says that not all of it runs with that yet.
@@ -260,7 +269,7 @@ func (w *Workers) admit(n *pod, p *v1.Pod) podlife.Event {
 		return podlife.Admitted{Reject: &podlife.Rejection{Reason: r.Reason, Message: r.Message}}
 	}
 	n.admitted, n.grant = true, podlife.GrantOf(p)
-	if r != nil && !w.makeRoom(n, r.Victims) {
+	if r != nil && !w.makeRoom(n, r) {
 		return nil
 	}
 	return podlife.Admitted{}

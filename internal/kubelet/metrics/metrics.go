@@ -1,0 +1,313 @@
+// Package metrics counts what happens on the node, under upstream's names. Nothing is counted twice over: what becomes of pods is read
+// from the moves of their states, how many there are of each kind is asked when somebody looks, and what neither tells comes in by a
+// method of its own.
+package metrics
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/kubelet/worker"
+)
+
+// Metrics implements worker.Metrics and prometheus.Collector.
+type Metrics struct {
+	// Pods are the pods as their workers have them, Mirrors how many mirror pods there are; asked when somebody looks. Set before that.
+	Pods    func() []worker.Snapshot
+	Mirrors func() int
+
+	starts starts
+	all    []prometheus.Collector
+
+	operations, operationErrors, sandboxErrors                           *prometheus.CounterVec
+	operationTook, sandboxTook                                           *prometheus.HistogramVec
+	started, startErrors, terminated, rejected                           *prometheus.CounterVec
+	startedPods, startedPodErrors, startedUserPods, startedUserPodErrors prometheus.Counter
+	containersPerPod, podStart, workerStart                              prometheus.Histogram
+	startSLI, startTotal                                                 *prometheus.HistogramVec
+	firstNetwork                                                         prometheus.Gauge
+	orphans                                                              prometheus.Counter
+	evictions, preemptions                                               *prometheus.CounterVec
+	shutdownStart, shutdownEnd                                           prometheus.Gauge
+	resizes, infeasible, deferredAccepted                                *prometheus.CounterVec
+	resizeTook, deferredFor                                              *prometheus.HistogramVec
+	imagesCollected                                                      *prometheus.CounterVec
+	imagePull                                                            *prometheus.HistogramVec
+	httpFallbacks, sleepsCut                                             prometheus.Counter
+	imageVolumesRequested, imageVolumesMounted, imageVolumesFailed       prometheus.Counter
+	cgroupVersion                                                        prometheus.Gauge
+}
+
+var (
+	startBuckets    = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	pullBuckets     = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	resizeBuckets   = []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000} // milliseconds
+	deferredBuckets = []float64{5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600}
+)
+
+const (
+	alpha    = "[ALPHA] "
+	beta     = "[BETA] "
+	priority = "Label 'priority_bucket' classifies the pod priority (system-critical: >=2000000000, high: 100000..1999999999, " +
+		"medium: 1..99999, normal: 0/default, low: -999..-1, very-low: <=-1000, unknown: nil pod). "
+)
+
+// New makes Metrics. v2 says which cgroups the machine has.
+func New(v2 bool) *Metrics {
+	m := &Metrics{starts: starts{pods: map[types.UID]*starting{}}}
+	count := func(name, help string) prometheus.Counter {
+		return keep(m, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+	}
+	counts := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return keep(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: alpha + help}, labels))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return keep(m, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: alpha + help}))
+	}
+	times := func(name, help string, buckets []float64) prometheus.Histogram {
+		return keep(m, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: alpha + help, Buckets: buckets}))
+	}
+	timesOf := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: alpha + help, Buckets: buckets}, labels))
+	}
+
+	m.operations = counts("kubelet_runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type")
+	m.operationErrors = counts("kubelet_runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type")
+	m.operationTook = timesOf("kubelet_runtime_operations_duration_seconds", "Duration in seconds of runtime operations. Broken down by operation type.",
+		prometheus.ExponentialBuckets(.005, 2.5, 14), "operation_type")
+	m.sandboxTook = timesOf("kubelet_run_podsandbox_duration_seconds",
+		"Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.", prometheus.DefBuckets, "runtime_handler")
+	m.sandboxErrors = counts("kubelet_run_podsandbox_errors_total",
+		"Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.", "runtime_handler")
+
+	m.started = counts("kubelet_started_containers_total", "Cumulative number of containers started", "container_type")
+	m.startErrors = counts("kubelet_started_containers_errors_total", "Cumulative number of errors when starting containers", "container_type", "code")
+	m.terminated = counts("kubelet_terminated_containers_total", "Cumulative number of container terminations.", "container_type", "exit_code", "reason")
+	m.startedPods = count("kubelet_started_pods_total", alpha+"Cumulative number of pods started")
+	m.startedPodErrors = count("kubelet_started_pods_errors_total", alpha+"Cumulative number of errors when starting pods")
+	m.startedUserPods = count("kubelet_started_user_namespaced_pods_total",
+		alpha+"Cumulative number of pods with user namespaces started. This metric will only be collected on Linux.")
+	m.startedUserPodErrors = count("kubelet_started_user_namespaced_pods_errors_total",
+		alpha+"Cumulative number of errors when starting pods with user namespaces. This metric will only be collected on Linux.")
+	m.containersPerPod = times("kubelet_containers_per_pod_count", "The number of containers per pod.", prometheus.ExponentialBuckets(1, 2, 5))
+	m.podStart = times("kubelet_pod_start_duration_seconds",
+		"Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run", startBuckets)
+	m.workerStart = times("kubelet_pod_worker_start_duration_seconds",
+		"Duration in seconds from kubelet seeing a pod to starting a worker.", prometheus.DefBuckets)
+	const observed = "measured from pod creation timestamp to when all its containers are reported as started and observed via watch"
+	m.startSLI = timesOf("kubelet_pod_start_sli_duration_seconds",
+		"Duration in seconds to start a pod, excluding time to pull images and run init containers, "+observed, startBuckets)
+	m.startTotal = timesOf("kubelet_pod_start_total_duration_seconds",
+		"Duration in seconds to start a pod since creation, including time to pull images and run init containers, "+observed, startBuckets)
+	m.firstNetwork = keep(m, prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubelet_first_network_pod_start_sli_duration_seconds",
+		Help: "[INTERNAL] Duration in seconds to start the first network pod, excluding time to pull images and run init containers, " + observed,
+	}))
+	m.rejected = counts("kubelet_admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", "reason")
+	m.orphans = count("kubelet_orphaned_runtime_pods_total", alpha+"Number of pods that have been detected in the container runtime without being "+
+		"already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the "+
+		"local configuration, which is unusual.")
+
+	m.evictions = counts("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
+	m.preemptions = counts("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", "preemption_signal")
+	m.shutdownStart = gauge("kubelet_graceful_shutdown_start_time_seconds", "Last graceful shutdown start time since unix epoch in seconds")
+	m.shutdownEnd = gauge("kubelet_graceful_shutdown_end_time_seconds", "Last graceful shutdown end time since unix epoch in seconds")
+
+	m.resizes = counts("kubelet_container_requested_resizes_total", "Number of requested resizes, counted at the container level. Different resources "+
+		"on the same container are counted separately. The 'requirement' label refers to 'memory' or 'limits'; the 'operation' label can be one of "+
+		"'add', 'remove', 'increase' or 'decrease'.", "resource", "requirement", "operation")
+	m.resizeTook = timesOf("kubelet_pod_resize_duration_milliseconds", "Duration in milliseconds to actuate a pod resize", resizeBuckets, "success")
+	m.infeasible = counts("kubelet_pod_infeasible_resizes_total", "Number of infeasible resizes for pods.", "reason_detail")
+	m.deferredAccepted = counts("kubelet_pod_deferred_accepted_resizes_total",
+		"Cumulative number of resizes that were accepted after being deferred.", "retry_trigger")
+	m.deferredFor = timesOf("kubelet_pod_deferred_resize_duration_seconds", "Duration in seconds that a pod resize remains deferred before completion. "+
+		priority+"Label 'resolution' describes how the deferred resize was resolved (accepted, reverted, terminated).", deferredBuckets,
+		"resolution", "priority_bucket")
+
+	m.imagesCollected = counts("kubelet_image_garbage_collected_total",
+		"Total number of images garbage collected by the kubelet, whether through disk usage or image age.", "reason")
+	m.imagePull = timesOf("kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", pullBuckets, "image_size_in_bytes")
+	m.httpFallbacks = count("kubelet_lifecycle_handler_http_fallbacks_total",
+		alpha+"The number of times lifecycle handlers successfully fell back to http from https.")
+	m.sleepsCut = count("kubelet_sleep_action_terminated_early_total",
+		alpha+"The number of times lifecycle sleep handler got terminated before it finishes")
+	m.imageVolumesRequested = count("kubelet_image_volume_requested_total", beta+"Number of requested image volumes.")
+	m.imageVolumesMounted = count("kubelet_image_volume_mounted_succeed_total", beta+"Number of successful image volume mounts.")
+	m.imageVolumesFailed = count("kubelet_image_volume_mounted_errors_total", beta+"Number of failed image volume mounts.")
+	m.cgroupVersion = gauge("kubelet_cgroup_version", "cgroup version on the hosts.")
+	m.cgroupVersion.Set(map[bool]float64{false: 1, true: 2}[v2])
+	return m
+}
+
+func keep[C prometheus.Collector](m *Metrics, c C) C {
+	m.all = append(m.all, c)
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range m.all {
+		c.Describe(out)
+	}
+	for _, g := range gauges {
+		out <- g
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	for _, c := range m.all {
+		c.Collect(out)
+	}
+	m.count(out)
+}
+
+// Preempted counts a pod that ends so that a critical one gets what it lacks most.
+func (m *Metrics) Preempted(lacks string) { m.preemptions.WithLabelValues(lacks).Inc() }
+
+// Evicted counts an eviction by the signal that made it necessary.
+func (m *Metrics) Evicted(signal string) { m.evictions.WithLabelValues(signal).Inc() }
+
+// ShutdownBegan and ShutdownEnded are about the last shutdown of the machine that waited for pods.
+func (m *Metrics) ShutdownBegan(at time.Time) {
+	m.shutdownStart.Set(seconds(at))
+	m.shutdownEnd.Set(0)
+}
+
+// ShutdownEnded says that the shutdown need not wait any more.
+func (m *Metrics) ShutdownEnded(at time.Time) { m.shutdownEnd.Set(seconds(at)) }
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// ResizeAccepted counts a resize that there was no room for until something happened.
+func (m *Metrics) ResizeAccepted(trigger string) { m.deferredAccepted.WithLabelValues(trigger).Inc() }
+
+// ResizeInfeasible counts a verdict that no freed resource changes.
+func (m *Metrics) ResizeInfeasible(detail string) { m.infeasible.WithLabelValues(detail).Inc() }
+
+// ResizeTried counts one attempt to change what runs.
+func (m *Metrics) ResizeTried(took time.Duration, err error) {
+	success := "true"
+	if err != nil {
+		success = "false"
+	}
+	m.resizeTook.WithLabelValues(success).Observe(float64(took.Milliseconds()))
+}
+
+// ImageCollected counts an image that was removed, by what for: age or space.
+func (m *Metrics) ImageCollected(reason string) { m.imagesCollected.WithLabelValues(reason).Inc() }
+
+// ImagePulled counts a pull that succeeded.
+func (m *Metrics) ImagePulled(size uint64, took time.Duration) {
+	m.imagePull.WithLabelValues(sizeBucket(size)).Observe(took.Seconds())
+}
+
+// sizeBucket is what upstream calls an image's size.
+func sizeBucket(size uint64) string {
+	const mb, gb = 1 << 20, 1 << 30
+	name := "0-10MB"
+	for _, b := range []struct {
+		from uint64
+		name string
+	}{
+		{10 * mb, "10MB-100MB"},
+		{100 * mb, "100MB-500MB"},
+		{500 * mb, "500MB-1GB"},
+		{gb, "1GB-5GB"},
+		{5 * gb, "5GB-10GB"},
+		{10 * gb, "10GB-20GB"},
+		{20 * gb, "20GB-30GB"},
+		{30 * gb, "30GB-40GB"},
+		{40 * gb, "40GB-60GB"},
+		{60 * gb, "60GB-100GB"},
+		{100 * gb, "GT100GB"},
+	} {
+		if size >= b.from {
+			name = b.name
+		}
+	}
+	return name
+}
+
+// HTTPFallback counts a hook that was heard over plain HTTP although its handler says HTTPS.
+func (m *Metrics) HTTPFallback() { m.httpFallbacks.Inc() }
+
+// SleepCut counts a sleep hook that did not come to its end.
+func (m *Metrics) SleepCut() { m.sleepsCut.Inc() }
+
+// ImageVolume counts an image that a container wants as a volume.
+func (m *Metrics) ImageVolume(err error) {
+	m.imageVolumesRequested.Inc()
+	if err != nil {
+		m.imageVolumesFailed.Inc()
+	} else {
+		m.imageVolumesMounted.Inc()
+	}
+}
+
+// Orphan counts a pod that runs and that nobody knows.
+func (m *Metrics) Orphan() { m.orphans.Inc() }
+
+// Taken counts a pod that is new to the kubelet, which saw it at a moment.
+func (m *Metrics) Taken(pod *v1.Pod, seen time.Time) {
+	m.containersPerPod.Observe(float64(len(pod.Spec.Containers)))
+	m.workerStart.Observe(time.Since(seen).Seconds())
+	m.starts.begin(pod, seen)
+}
+
+// Call counts a call of the runtime by its CRI name, RunPodSandbox with the handler that it names.
+func (m *Metrics) Call(name, handler string, took time.Duration, err error) {
+	op := operation(name)
+	m.operations.WithLabelValues(op).Inc()
+	m.operationTook.WithLabelValues(op).Observe(took.Seconds())
+	if err != nil {
+		m.operationErrors.WithLabelValues(op).Inc()
+	}
+	if op != "run_podsandbox" {
+		return
+	}
+	m.sandboxTook.WithLabelValues(handler).Observe(took.Seconds())
+	if err != nil {
+		m.sandboxErrors.WithLabelValues(handler).Inc()
+	}
+}
+
+// operation is what upstream calls a call: its words with underscores, PodSandbox and Container's resources in its own way.
+func operation(call string) string {
+	switch call {
+	case "UpdateContainerResources":
+		return "update_container"
+	case "StreamContainers", "StreamPodSandboxes":
+		return "list_" + map[string]string{"StreamContainers": "containers", "StreamPodSandboxes": "podsandbox"}[call]
+	}
+	var b strings.Builder
+	for i, r := range strings.ReplaceAll(call, "PodSandbox", "Podsandbox") {
+		if r >= 'A' && r <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// starts are the pods that have not started yet.
+type starts struct {
+	mu      sync.Mutex
+	pods    map[types.UID]*starting
+	network bool // a pod with a network of its own has started
+}
+
+// starting is one of them: what of its time is not the node's fault.
+type starting struct {
+	seen     time.Time
+	excluded time.Duration
+	since    time.Time // when what is excluded began; zero while nothing is
+}
