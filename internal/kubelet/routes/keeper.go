@@ -94,6 +94,10 @@ func (k *Keeper) keep(ctx context.Context, nodes []Node) error {
 	if err != nil {
 		return err
 	}
+	if len(ours) == 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Name != k.c.Node }) {
+		k.tell(nil)
+		return nil // alone: devices come and go with pods, and are nobody's way
+	}
 	links, err := hostLinks(k.c.Ignore)
 	if err != nil {
 		return err
