@@ -29,13 +29,13 @@ func (m *memory) add(r timeline.Record) {
 	l := m.logOf(r.Pod)
 	switch {
 	case len(l.head) < m.perPod/4:
-		l.head = append(l.head, r)
+		l.head = grown(l.head, keep(r))
 		m.count++
 	case len(l.tail) < m.perPod-m.perPod/4:
-		l.tail = append(l.tail, r)
+		l.tail = grown(l.tail, keep(r))
 		m.count++
 	default:
-		l.tail[l.next] = r
+		l.tail[l.next] = keep(r)
 		l.next = (l.next + 1) % len(l.tail)
 	}
 	switch {
