@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,7 +131,7 @@ func startVerb(verb string, flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process
 			if s, ok := f.Value.(pflag.SliceValue); ok {
 				value = strings.Join(s.GetSlice(), ",")
 			}
-			args = append(args, "--"+f.Name+"="+value)
+			args = append(args, "--"+f.Name+"="+fromHere(f.Name, value))
 		}
 	})
 	cmd := exec.Command(self, args...)
@@ -144,6 +145,21 @@ func startVerb(verb string, flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process
 		return nil, nil, err
 	}
 	return cmd.Process, r, nil
+}
+
+// paths are the endings of the names of flags that name files or folders.
+var paths = []string{"-file", "-cafile", "-certfile", "-keyfile", "-config", "-dir", "-path"}
+
+// fromHere is a flag's value for a process that works in another folder than this one: a relative path is meant from here.
+func fromHere(flag, value string) string {
+	isPath := slices.ContainsFunc(paths, func(end string) bool { return strings.HasSuffix("-"+flag, end) })
+	if !isPath || value == "" || value == "-" {
+		return value
+	}
+	if abs, err := filepath.Abs(value); err == nil {
+		return abs
+	}
+	return value
 }
 
 // worthALine is how long a stage takes that is shown.
