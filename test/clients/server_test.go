@@ -26,7 +26,8 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-func start(t testing.TB) *server {
+// start starts a server with these flags besides its own.
+func start(t testing.TB, flags ...string) *server {
 	t.Helper()
 	podo, err := filepath.Abs("../../bin/podo")
 	if err != nil {
@@ -43,10 +44,10 @@ func start(t testing.TB) *server {
 		t.Fatal(err)
 	}
 	https, kubelet := freePort(t), freePort(t)
-	s := &server{t: t, dir: dir, url: fmt.Sprintf("https://127.0.0.1:%d", https), args: []string{
+	s := &server{t: t, dir: dir, url: fmt.Sprintf("https://127.0.0.1:%d", https), args: append([]string{
 		podo, "server", "--data-dir", dir, "--https-port", fmt.Sprint(https), "--kubelet-port", fmt.Sprint(kubelet),
 		"--container-runtime-endpoint", "unix://" + filepath.Join(dir, "none.sock"),
-	}}
+	}, flags...)}
 	t.Cleanup(func() {
 		if s.cmd != nil {
 			s.end(syscall.SIGTERM)
