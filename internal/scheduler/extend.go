@@ -117,6 +117,7 @@ func (r *run) consult(item *queue.Item, who []*extender.Extender, nodes []*frame
 			}
 			r.decided(item, r.planner[pod.Spec.SchedulerName].Among(r.cluster, item.Pod, opinion), began)
 			if r.cluster.Generation != at {
+				r.event = "ForceActivate"
 				r.queue.WakeOne(pod.UID, "something happened while extenders were asked", now)
 			}
 		}
@@ -194,6 +195,7 @@ func (r *run) consultVictims(item *queue.Item, d *plan.Diagnosis, who []*extende
 			}
 			r.rejected(item, d, room, began)
 			if r.cluster.Generation != at {
+				r.event = "ForceActivate"
 				r.queue.WakeOne(pod.UID, "something happened while extenders were asked", now)
 			}
 		}

@@ -25,6 +25,11 @@ type Metrics struct {
 	preemptions   prometheus.Counter
 	victims       prometheus.Histogram
 	cache         *prometheus.GaugeVec
+	points        *prometheus.HistogramVec
+	plugins       *prometheus.HistogramVec
+	events        *prometheus.HistogramVec
+	goroutines    *prometheus.GaugeVec
+	flushed       prometheus.Counter
 }
 
 // NewMetrics makes them. A profile is what pods name in spec.schedulerName.
@@ -55,13 +60,23 @@ func NewMetrics() *Metrics {
 			"plugin", "profile"),
 		preemptions: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "preemption_attempts_total", Help: "How often others were made to leave for a pod."}),
 		victims:     one("preemption_victims", "How many pods had to leave for one.", exp(1, 2, 7)),
-		cache:       gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
+		points: hist("framework_extension_point_duration_seconds", "How long the plug-ins of an extension point took together, for one pod.",
+			exp(0.0001, 2, 12), "extension_point", "status", "profile"),
+		plugins: hist("plugin_execution_duration_seconds", "How long a plug-in took that is called once for a pod.",
+			exp(0.00001, 1.5, 20), "plugin", "extension_point", "status"),
+		events:     hist("event_handling_duration_seconds", "How long it took to take in what happened.", exp(0.0001, 2, 12), "event"),
+		goroutines: gauge("goroutines", "How much is under way at once, by what it is: binding, preemption.", "operation"),
+		flushed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: ns, Name: "pod_scheduled_after_flush_total", Help: "Pods that were bound after they were only tried again because five minutes were over.",
+		}),
+		cache: gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
 	}
 }
 
 func (m *Metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.attempts, m.attemptTook, m.decided, m.sli, m.tries, m.pending, m.incoming, m.unschedulable, m.preemptions, m.victims, m.cache,
+		m.points, m.plugins, m.events, m.goroutines, m.flushed,
 	}
 }
 
@@ -91,9 +106,36 @@ func (m *Metrics) attempt(pod *v1.Pod, result string, took time.Duration) {
 	m.attemptTook.WithLabelValues(result, pod.Spec.SchedulerName).Observe(took.Seconds())
 }
 
-func (m *Metrics) bound(attempts int, waited time.Duration) {
-	m.tries.Observe(float64(attempts))
-	m.sli.WithLabelValues(strconv.Itoa(min(attempts, 15))).Observe(waited.Seconds())
+func (m *Metrics) bound(i *queue.Item, waited time.Duration) {
+	m.tries.Observe(float64(i.Attempts))
+	m.sli.WithLabelValues(strconv.Itoa(min(i.Attempts, 15))).Observe(waited.Seconds())
+	if i.Flushed {
+		m.flushed.Inc()
+	}
+}
+
+// status is upstream's word for how an extension point ended.
+func status(err error) string {
+	if err != nil {
+		return "Error"
+	}
+	return "Success"
+}
+
+// point tells how long the plug-ins of an extension point took for a pod.
+func (m *Metrics) point(name, status, profile string, took time.Duration) {
+	m.points.WithLabelValues(name, status, profile).Observe(took.Seconds())
+}
+
+// plugin tells how long the only plug-in of an extension point took, which is all of the point.
+func (m *Metrics) plugin(plugin, point, status, profile string, took time.Duration) {
+	m.plugins.WithLabelValues(plugin, point, status).Observe(took.Seconds())
+	m.point(point, status, profile, took)
+}
+
+// took tells how long it took to take in an event, under upstream's name for it.
+func (m *Metrics) took(event string, since time.Time) {
+	m.events.WithLabelValues(event).Observe(time.Since(since).Seconds())
 }
 
 func (m *Metrics) preempted(p plan.Preemption) {
@@ -108,8 +150,10 @@ func (m *Metrics) moved(to queue.State, event string) {
 	}
 }
 
-// look tells the sizes of what the scheduler holds.
-func (m *Metrics) look(q *queue.Queue, c *framework.Cluster) {
+// look tells the sizes of what the scheduler holds, and how many pods are being bound, and made room for.
+func (m *Metrics) look(q *queue.Queue, c *framework.Cluster, binding, preempting int) {
+	m.goroutines.WithLabelValues("binding").Set(float64(binding))
+	m.goroutines.WithLabelValues("preemption").Set(float64(preempting))
 	for _, s := range []queue.State{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
 		m.pending.WithLabelValues(string(s)).Set(float64(q.Count(s)))
 	}

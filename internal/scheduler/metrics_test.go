@@ -1,6 +1,9 @@
 package scheduler_test
 
 import (
+	"fmt"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/scheduler"
 )
 
 // What waits, what was tried and what came of it is told under upstream's names.
@@ -32,15 +38,27 @@ func TestMetrics(t *testing.T) {
 scheduler_cache_size{type="assumed_pods"} 0
 scheduler_cache_size{type="nodes"} 1
 scheduler_cache_size{type="pods"} 1
+# HELP scheduler_goroutines How much is under way at once, by what it is: binding, preemption.
+# TYPE scheduler_goroutines gauge
+scheduler_goroutines{operation="binding"} 0
+scheduler_goroutines{operation="preemption"} 0
 # HELP scheduler_pending_pods Pods that wait, by queue: active, backoff, unschedulable, gated.
 # TYPE scheduler_pending_pods gauge
 scheduler_pending_pods{queue="active"} 0
 scheduler_pending_pods{queue="backoff"} 0
 scheduler_pending_pods{queue="gated"} 0
 scheduler_pending_pods{queue="unschedulable"} 1
+# HELP scheduler_pod_scheduled_after_flush_total Pods that were bound after they were only tried again because five minutes were over.
+# TYPE scheduler_pod_scheduled_after_flush_total counter
+scheduler_pod_scheduled_after_flush_total 0
 # HELP scheduler_preemption_attempts_total How often others were made to leave for a pod.
 # TYPE scheduler_preemption_attempts_total counter
 scheduler_preemption_attempts_total 1
+# HELP scheduler_queue_incoming_pods_total Pods that came to a queue, by what brought them.
+# TYPE scheduler_queue_incoming_pods_total counter
+scheduler_queue_incoming_pods_total{event="AssignedPodDelete",queue="backoff"} 1
+scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"} 2
+scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"} 3
 # HELP scheduler_schedule_attempts_total Attempts to place a pod, by how they ended: scheduled, unschedulable, error.
 # TYPE scheduler_schedule_attempts_total counter
 scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 2
@@ -53,6 +71,7 @@ scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-schedule
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.checkLabels(r)
 		var got strings.Builder
 		for _, f := range families {
 			if strings.Contains(want, "# TYPE "+f.GetName()+" ") {
@@ -63,6 +82,95 @@ scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-schedule
 		}
 		if got.String() != want[1:] {
 			t.Errorf("got\n%s\nwant%s", got.String(), want)
+		}
+	})
+}
+
+// checkLabels holds the families to upstream's names of metrics and labels: each has been observed by now.
+func (w *world) checkLabels(r prometheus.Gatherer) {
+	w.t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		got[f.GetName()] = f.GetType().String() + " " + strings.Join(labels, " ")
+	}
+	for name, want := range map[string]string{
+		"scheduler_schedule_attempts_total":                    "COUNTER profile result",
+		"scheduler_scheduling_attempt_duration_seconds":        "HISTOGRAM profile result",
+		"scheduler_scheduling_algorithm_duration_seconds":      "HISTOGRAM ",
+		"scheduler_pod_scheduling_sli_duration_seconds":        "HISTOGRAM attempts",
+		"scheduler_pod_scheduling_attempts":                    "HISTOGRAM ",
+		"scheduler_pending_pods":                               "GAUGE queue",
+		"scheduler_queue_incoming_pods_total":                  "COUNTER event queue",
+		"scheduler_unschedulable_pods":                         "GAUGE plugin profile",
+		"scheduler_preemption_attempts_total":                  "COUNTER ",
+		"scheduler_preemption_victims":                         "HISTOGRAM ",
+		"scheduler_cache_size":                                 "GAUGE type",
+		"scheduler_framework_extension_point_duration_seconds": "HISTOGRAM extension_point profile status",
+		"scheduler_plugin_execution_duration_seconds":          "HISTOGRAM extension_point plugin status",
+		"scheduler_event_handling_duration_seconds":            "HISTOGRAM event",
+		"scheduler_goroutines":                                 "GAUGE operation",
+		"scheduler_pod_scheduled_after_flush_total":            "COUNTER ",
+	} {
+		if got[name] != want {
+			w.t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	var points []string
+	for _, f := range families {
+		if f.GetName() == "scheduler_framework_extension_point_duration_seconds" {
+			for _, m := range f.GetMetric() {
+				points = append(points, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[2].GetValue(), " ", m.GetHistogram().GetSampleCount()))
+			}
+		}
+	}
+	// low and high are placed, too-large and high at first are not: four searches.
+	want := []string{"Bind Success 2", "Filter Success 4", "PostFilter Success 1", "PostFilter Unschedulable 1", "PreFilter Success 4", "Score Success 2"}
+	if !slices.Equal(points, want) {
+		w.t.Errorf("extension points %q, want %q", points, want)
+	}
+}
+
+// The page shows nodes and queue; without a scheduler it says so.
+func TestPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.page = scheduler.NewPage()
+		ask := func() (int, string) {
+			answer := httptest.NewRecorder()
+			w.page.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/debug/scheduler", nil))
+			return answer.Code, answer.Body.String()
+		}
+		if code, text := ask(); code != 503 {
+			t.Errorf("%d %s", code, text)
+		}
+		w.node(node("node-a", "2"))
+		w.start()
+		w.create(ranked("low", "1500m", 1))
+		w.on("low", "node-a")
+		w.create(pod("too-large", "100"))
+		gated := pod("gated", "1")
+		gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/x"}}
+		w.create(gated)
+		w.create(ranked("high", "1", 100))
+		time.Sleep(3 * time.Second)
+		const want = `1 nodes, 1 pods on them, 0 of these assumed; 3 pods wait
+
+node node-a: 1 of 110 pods, cpu 1500m of 2000m, memory 1048576 of 17179869184, ns/high waits for room
+
+gated ns/gated: priority 0, waits for 3s, 0 attempts, kept by SchedulingGates
+unschedulable ns/high: priority 100, waits for 3s, 1 attempts, kept by NodeResourcesFit
+unschedulable ns/too-large: priority 0, waits for 3s, 1 attempts, kept by NodeResourcesFit
+`
+		if code, text := ask(); code != 200 || text != want {
+			t.Errorf("%d\n%s", code, text)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 				return
 			case job := <-o.slow:
 				wg.Go(func() {
-					if err := o.prepare(ctx, job.before); err != nil {
+					if err := o.prepare(ctx, job); err != nil {
 						o.results <- bindResult{job, err}
 						return
 					}
@@ -189,7 +189,10 @@ func (o *outbox) doBind(ctx context.Context, job bindJob) error {
 }
 
 // tellBinder hands the bind to the extender whose task it is, or to the API.
-func (o *outbox) tellBinder(ctx context.Context, job bindJob, b *v1.Binding) error {
+func (o *outbox) tellBinder(ctx context.Context, job bindJob, b *v1.Binding) (err error) {
+	defer func(began time.Time) {
+		o.config.Metrics.plugin("DefaultBinder", "Bind", status(err), job.pod.Spec.SchedulerName, time.Since(began))
+	}(time.Now())
 	for _, e := range job.by {
 		err := e.Bind(ctx, b)
 		if err == nil || !e.Ignorable() {

@@ -51,7 +51,13 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 		}
 		room.Text = found.Text
 	} else {
+		began := time.Now()
 		room = planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
+		said := "Success"
+		if room.Node == nil {
+			said = "Unschedulable"
+		}
+		r.config.Metrics.plugin("DefaultPreemption", "PostFilter", said, pod.Object.Spec.SchedulerName, time.Since(began))
 	}
 	if room.Node == nil {
 		r.denominate(uid, now)
@@ -96,6 +102,7 @@ func (r *run) waitsOn(uid types.UID) string {
 // roomMade takes in that a pod's victims have been told to leave. Their leaving wakes the pod, unless they cannot be had.
 func (r *run) roomMade(res cleared) {
 	delete(r.preempting, res.pod)
+	r.event = "ForceActivate"
 	now := time.Now()
 	if res.err != nil {
 		r.queue.WakeOne(res.pod, "preemption failed", now)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,9 +35,14 @@ func preBinders(held []framework.Reservation) (out []PreBinder) {
 }
 
 // prepare does what must have happened before the bind.
-func (o *outbox) prepare(ctx context.Context, steps []PreBinder) error {
-	for _, s := range steps {
-		if err := s.PreBind(ctx, o.config.Client); err != nil {
+func (o *outbox) prepare(ctx context.Context, job bindJob) (err error) {
+	profile, start := job.pod.Spec.SchedulerName, time.Now()
+	defer func() { o.config.Metrics.point("PreBind", status(err), profile, time.Since(start)) }()
+	for _, s := range job.before {
+		began := time.Now()
+		err := s.PreBind(ctx, o.config.Client)
+		o.config.Metrics.plugins.WithLabelValues(s.Name(), "PreBind", status(err)).Observe(time.Since(began).Seconds())
+		if err != nil {
 			return fmt.Errorf("running PreBind plugin %q: %w", s.Name(), err)
 		}
 	}
@@ -103,9 +109,18 @@ func (h *hints) close() {
 	h.ended.Wait()
 }
 
+// eventNames are upstream's for the kinds that plug-ins hear of.
+var eventNames = map[string]string{
+	"persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "storageclasses": "storage.k8s.io/StorageClass",
+	"csinodes": "storage.k8s.io/CSINode", "csidrivers": "storage.k8s.io/CSIDriver", "csistoragecapacities": "storage.k8s.io/CSIStorageCapacity",
+	"volumeattachments": "storage.k8s.io/VolumeAttachment",
+}
+
 // heard wakes the pods whom a change may help, of those that the plug-in rejected.
 func (r *run) heard(t told, now time.Time) {
+	defer func(began time.Time) { r.config.Metrics.took(r.event, began) }(now)
 	for _, c := range t.changes {
+		r.event = cmp.Or(eventNames[t.kind.Resource], t.kind.Resource) + verb(c)
 		var was, is runtime.Object
 		var key view.Key
 		if c.Old != nil {

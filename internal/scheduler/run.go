@@ -32,6 +32,20 @@ type run struct {
 	extenders  *extenders
 	// reserved are the reservations of pods whose bind has not come back.
 	reserved map[types.UID][]framework.Reservation
+	event    string    // what is being taken in, under upstream's name
+	stage    time.Time // when the stage of the decision began that is under way
+}
+
+// stopwatch tells how long the stages of decisions take.
+func (r *run) stopwatch(profile string) func(point string, ok bool) {
+	return func(point string, ok bool) {
+		said, now := "Success", time.Now()
+		if !ok {
+			said = "UnschedulableAndUnresolvable"
+		}
+		r.config.Metrics.point(point, said, profile, now.Sub(r.stage))
+		r.stage = now
+	}
 }
 
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
@@ -44,6 +58,7 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 		p := &c.Profiles.Profiles[i]
 		r.planner[p.Name] = plan.New(p.Set, c.Seed)
 		r.planner[p.Name].Percent = p.Percent
+		r.planner[p.Name].Ended = r.stopwatch(p.Name)
 		gates[p.Name] = p.Set.PreEnqueue
 	}
 	r.queue = queue.New(queue.Config{
@@ -132,7 +147,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			r.attempt(item, time.Now())
 		}
-		r.config.Metrics.look(r.queue, r.cluster)
+		r.config.Metrics.look(r.queue, r.cluster, r.out.inFlight, len(r.preempting))
 		at, ok := r.queue.Next()
 		if ok && !at.After(time.Now()) && r.out.room() {
 			continue
@@ -157,6 +172,8 @@ func (r *run) loop(ctx context.Context) error {
 			r.heard(t, time.Now())
 		case a := <-r.extenders.answers:
 			r.extenders.answered(a, time.Now())
+		case answer := <-r.config.Page.asks:
+			answer <- r.dump(time.Now())
 		case <-timer:
 		}
 		stop()
@@ -184,6 +201,9 @@ func (r *run) absorb(ctx context.Context) error {
 			continue
 		case a := <-r.extenders.answers:
 			r.extenders.answered(a, time.Now())
+			continue
+		case answer := <-r.config.Page.asks:
+			answer <- r.dump(time.Now())
 			continue
 		case <-r.nodes.Ready():
 			changes, _, err := r.nodes.Next(ctx)
@@ -222,6 +242,8 @@ func (r *run) absorb(ctx context.Context) error {
 }
 
 func (r *run) nodeChanged(c view.Change, now time.Time) {
+	r.event = "Node" + verb(c)
+	defer r.config.Metrics.took(r.event, time.Now())
 	if c.New == nil {
 		r.cluster.RemoveNode(c.Old.Key.Name)
 		r.wakeSpread("node "+c.Old.Key.Name+" left", now)
@@ -234,7 +256,19 @@ func (r *run) nodeChanged(c view.Change, now time.Time) {
 	}
 }
 
+// verb is upstream's word for a change.
+func verb(c view.Change) string {
+	switch {
+	case c.New == nil:
+		return "Delete"
+	case c.Old == nil:
+		return "Add"
+	}
+	return "Update"
+}
+
 func (r *run) namespaceChanged(c view.Change, now time.Time) {
+	r.event = "Namespace" + verb(c)
 	if c.New == nil {
 		r.cluster.RemoveNamespace(c.Old.Key.Name)
 		return
@@ -245,6 +279,19 @@ func (r *run) namespaceChanged(c view.Change, now time.Time) {
 }
 
 func (r *run) podChanged(c view.Change, now time.Time) {
+	of := c.New
+	if of == nil {
+		of = c.Old
+	}
+	switch pod := of.Object.(*v1.Pod); {
+	case pod.Spec.NodeName == "":
+		r.event = "UnscheduledPod" + verb(c)
+	case c.Old != nil && c.Old.Object.(*v1.Pod).Spec.NodeName == "":
+		r.event = "AssignedPodAdd" // as one that came to its node
+	default:
+		r.event = "AssignedPod" + verb(c)
+	}
+	defer r.config.Metrics.took(r.event, time.Now())
 	if c.Old != nil && (c.New == nil || c.Old.Meta.GetUID() != c.New.Meta.GetUID()) {
 		r.dropPod(c.Old.Object.(*v1.Pod), "left", now)
 	}
@@ -358,6 +405,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 		return
 	}
 	planner := r.planner[pod.Spec.SchedulerName]
+	r.stage = now
 	if who := r.extenders.who(pod, (*extender.Extender).Judges); len(who) > 0 {
 		nodes, d := planner.Feasible(r.cluster, item.Pod)
 		if d.Diagnosis == nil {
@@ -420,7 +468,11 @@ func (r *run) failed(item *queue.Item, err error, began time.Time) {
 // assume goes by a decision from here on, and has it bound.
 func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	pod := item.Pod.Object
+	began := time.Now()
 	held, err := r.planner[pod.Spec.SchedulerName].Reserve(n)
+	if held != nil || err != nil {
+		r.config.Metrics.point("Reserve", status(err), pod.Spec.SchedulerName, time.Since(began))
+	}
 	if err != nil {
 		r.failed(item, err, now)
 		return
@@ -439,13 +491,14 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 
 // settle takes in how a bind ended.
 func (r *run) settle(res bindResult) {
+	r.event = "AssignedPodDelete" // when it fails: as if it had left
 	r.out.inFlight--
 	now, item := time.Now(), res.job.item
 	plan.End(r.reserved[res.job.pod.UID], res.err == nil)
 	delete(r.reserved, res.job.pod.UID)
 	if res.err == nil {
 		r.config.Metrics.attempt(res.job.pod, scheduled, now.Sub(res.job.since))
-		r.config.Metrics.bound(item.Attempts, now.Sub(item.Since))
+		r.config.Metrics.bound(item, now.Sub(item.Since))
 		return // the view will show it bound, or gone
 	}
 	r.config.Metrics.attempt(res.job.pod, failed, now.Sub(res.job.since))
@@ -463,7 +516,7 @@ func (r *run) settle(res bindResult) {
 }
 
 func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Time) {
-	r.config.Metrics.moved(i.State, eventOf(from))
+	r.config.Metrics.moved(i.State, r.eventOf(i, from))
 	r.config.Metrics.rejectedBy(i.Pod.Object, keptBy(i, from), -1)
 	if i.State == queue.Gated {
 		r.config.Metrics.rejectedBy(i.Pod.Object, []string{why}, 1)
@@ -489,18 +542,18 @@ func keptBy(i *queue.Item, state queue.State) []string {
 }
 
 // eventOf names that by which a pod comes to a queue. What happened exactly is in the timeline: as a label it would be endless.
-func eventOf(from queue.State) string {
+func (r *run) eventOf(i *queue.Item, from queue.State) string {
 	switch {
 	case from == "":
-		return "PodAdd"
-	case from == queue.Gated:
-		return "PodUpdate"
+		return "UnscheduledPodAdd"
 	case from == queue.InFlight:
 		return "ScheduleAttemptFailure"
 	case from == queue.Backoff:
 		return "BackoffComplete"
+	case i.Flushed:
+		return "UnschedulableTimeout"
 	}
-	return "ClusterEvent"
+	return r.event
 }
 
 // shown hides the state in which only an attempt is.

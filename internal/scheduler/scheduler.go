@@ -36,6 +36,7 @@ type Config struct {
 	// Profiles are whose pods are placed, by spec.schedulerName, and how. Default: profile.Default.
 	Profiles profile.Config
 	Metrics  *Metrics // default: ones that nobody sees
+	Page     *Page    // the same
 	// Transport is the way to extenders; nil: as the configuration says.
 	Transport http.RoundTripper
 	// Budgets are those that pods have now; default: there are none.
@@ -65,6 +66,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
+	}
+	if c.Page == nil {
+		c.Page = NewPage()
 	}
 	if c.Budgets == nil {
 		c.Budgets = func() []framework.Budget { return nil }

@@ -36,6 +36,7 @@ type world struct {
 	admin   client.Client
 	client  *faulty // the scheduler's
 	metrics *scheduler.Metrics
+	page    *scheduler.Page
 	// profiles are read at start; none: the default.
 	profiles  profile.Config
 	transport http.RoundTripper // to extenders
@@ -83,7 +84,7 @@ func (w *world) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, rea
 // start runs the scheduler until the returned function is called, at the latest until the test ends.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics, Profiles: w.profiles, Transport: w.transport})
+	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics, Page: w.page, Profiles: w.profiles, Transport: w.transport})
 	if err != nil {
 		w.t.Fatal(err)
 	}

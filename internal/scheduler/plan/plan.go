@@ -50,6 +50,8 @@ type memo struct {
 // Planner decides. It is for one goroutine.
 type Planner struct {
 	Percent int // of the nodes that are scored; 0: by their number
+	// Ended is told of each extension point that a decision has passed: PreFilter, Filter, Score. ok: not that no node may take the pod.
+	Ended func(point string, ok bool)
 
 	set     plugins.Set
 	static  []framework.Filter
@@ -82,7 +84,7 @@ type Planner struct {
 
 // New makes a Planner whose choices between equally good nodes follow from seed.
 func New(set plugins.Set, seed uint64) *Planner {
-	p := &Planner{set: set, rng: rand.New(rand.NewPCG(seed, seed)), memos: map[*framework.Shape]*memo{}}
+	p := &Planner{Ended: func(string, bool) {}, set: set, rng: rand.New(rand.NewPCG(seed, seed)), memos: map[*framework.Shape]*memo{}}
 	for _, f := range set.Filters {
 		if f.Static() {
 			p.static = append(p.static, f)
@@ -128,6 +130,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	d := p.find(c, pod)
 	if d.Diagnosis == nil {
 		d.Node, d.Score = p.choose(c, pod.Shape)
+		p.Ended("Score", true)
 	}
 	return d
 }
@@ -143,9 +146,12 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	p.relate(c, pod)
 	waits := p.waits
 	shared := waits == nil && (!p.bound || shape.Relations != nil) && !p.personal() // what holds for the pod holds for its shape
-	if r := p.refused(); r != nil {
+	r := p.refused()
+	p.Ended("PreFilter", r == nil)
+	if r != nil {
 		return Decision{Diagnosis: refusal(c, r)}
 	}
+	defer p.Ended("Filter", true)
 	if m.diagnosis != nil && m.at == c.Generation && shared {
 		return Decision{Evaluated: len(c.Nodes), Diagnosis: m.diagnosis}
 	}

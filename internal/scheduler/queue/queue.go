@@ -54,6 +54,8 @@ type Item struct {
 	RejectedBy []string
 	Refused    bool
 	GatedBy    string // the plug-in that holds it while it is Gated
+	// Flushed tells that nothing that happened woke it before its last attempt, only time.
+	Flushed bool
 	// For is the node whose room woke it last, until somebody else has been told that it is left (run.unclaimed).
 	For string
 
@@ -268,7 +270,7 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	if q.items[i.Pod.Object.UID] != i || i.State != InFlight {
 		return
 	}
-	i.tried, i.errored = now, false
+	i.tried, i.errored, i.Flushed = now, false, false
 	i.parked = q.parked.PushBack(i)
 	g := i.Pod.Shape
 	if q.groups[g] == nil {
@@ -405,6 +407,7 @@ func (q *Queue) flush(now time.Time) {
 			return
 		}
 		q.unpark(i)
+		i.Flushed = true
 		q.wake(i, "waited five minutes", now)
 	}
 }
