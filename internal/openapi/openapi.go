@@ -8,9 +8,11 @@ package openapi
 import (
 	"bytes"
 	"crypto/sha512"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 	"weak"
@@ -58,13 +60,18 @@ func (d *Docs) making(build func(*schemas) ([]byte, error)) func() ([]byte, erro
 	return func() ([]byte, error) {
 		d.building.Lock()
 		defer d.building.Unlock()
-		s := d.schemas.Value()
-		if s == nil {
-			s = newSchemas()
-			d.schemas = weak.Make(s)
-		}
-		return build(s)
+		return build(d.known())
 	}
+}
+
+// known are the schemas, as long as somebody needs them; d.building is held.
+func (d *Docs) known() *schemas {
+	s := d.schemas.Value()
+	if s == nil {
+		s = newSchemas()
+		d.schemas = weak.Make(s)
+	}
+	return s
 }
 
 func (d *Docs) groupVersions() []schema.GroupVersion {
@@ -90,6 +97,9 @@ func (d *Docs) V3Index() (text []byte, hash string, err error) {
 	type entry struct {
 		URL string `json:"serverRelativeURL"`
 	}
+	d.building.Lock()
+	defer runtime.KeepAlive(d.known()) // for all of them
+	d.building.Unlock()
 	paths := make(map[string]entry, len(d.v3))
 	for path, doc := range d.v3 {
 		hash, err := doc.hashed()
@@ -169,9 +179,17 @@ func (d *document) hashed() (string, error) {
 	return hash, err
 }
 
+// A first client has all of them packed twice, once for their hashes and once as it asks for them: speed counts more than a tenth in size.
+var packers = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, 2) // there is such a level
+	return w
+}}
+
 func pack(text []byte) []byte {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	w := packers.Get().(*gzip.Writer)
+	defer packers.Put(w)
+	w.Reset(&b)
 	w.Write(text) // to memory: cannot fail
 	w.Close()
 	return bytes.Clone(b.Bytes())
@@ -182,7 +200,9 @@ func unpack(packed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	text := make([]byte, binary.LittleEndian.Uint32(packed[len(packed)-4:])) // how long it is comes last
+	_, err = io.ReadFull(r, text)
+	return text, err
 }
 
 func hashOf(text []byte) string { return fmt.Sprintf("%X", sha512.Sum512(text)) }

@@ -1,8 +1,6 @@
 package openapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -37,10 +35,7 @@ type converter struct {
 }
 
 func convert(m *message, text []byte) ([]byte, error) {
-	v, rest, err := parse(text)
-	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		err = fmt.Errorf("something follows the document: %.20q", rest)
-	}
+	v, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +123,7 @@ func list(put writer) writer {
 }
 
 func str(c *converter, out []byte, num protowire.Number, v *value) []byte {
-	s := c.text(v)
-	if s == "" {
+	if string(v.raw) == `""` {
 		return out
 	}
 	return element(c, out, num, v)
@@ -137,15 +131,11 @@ func str(c *converter, out []byte, num protowire.Number, v *value) []byte {
 
 // element is a text in a list, where an empty one counts too.
 func element(c *converter, out []byte, num protowire.Number, v *value) []byte {
-	return protowire.AppendString(protowire.AppendTag(out, num, protowire.BytesType), c.text(v))
-}
-
-func (c *converter) text(v *value) string {
 	s, err := unquote(v.raw)
 	if err != nil {
-		c.fail("%.40s: %w", v.raw, err)
+		c.fail("%w", err)
 	}
-	return s
+	return protowire.AppendBytes(protowire.AppendTag(out, num, protowire.BytesType), s)
 }
 
 func boolean(_ *converter, out []byte, num protowire.Number, v *value) []byte {
@@ -305,109 +295,3 @@ var document2 = func() *message {
 		"securityDefinitions": {13, in(pairs(wrapped(2, in(scheme))))},
 	}}
 }()
-
-// value is JSON with what is in it. Its texts are parts of the document's.
-type value struct {
-	raw     []byte
-	members []member // of an object, in the document's order
-	items   []value  // of a list
-}
-
-type member struct {
-	name  string
-	value value
-}
-
-func (v *value) member(name string) *value {
-	for i := range v.members {
-		if v.members[i].name == name {
-			return &v.members[i].value
-		}
-	}
-	return nil
-}
-
-// parse reads a document of our own making: what is not JSON is found, but not told apart.
-func parse(text []byte) (v value, rest []byte, err error) {
-	text = blank(text)
-	if len(text) == 0 {
-		return v, nil, errNotJSON
-	}
-	switch all := text; text[0] {
-	case '{', '[':
-		end := text[0] + 2 // both in ASCII
-		for text = blank(text[1:]); len(text) > 0 && text[0] != end; {
-			var m member
-			if end == '}' {
-				var name value
-				if name, text, err = parse(text); err != nil {
-					return v, nil, err
-				}
-				if m.name, err = unquote(name.raw); err != nil {
-					return v, nil, err
-				}
-				if text = blank(text); len(text) == 0 || text[0] != ':' {
-					return v, nil, errNotJSON
-				}
-				text = text[1:]
-			}
-			if m.value, text, err = parse(text); err != nil {
-				return v, nil, err
-			}
-			if end == '}' {
-				v.members = append(v.members, m)
-			} else {
-				v.items = append(v.items, m.value)
-			}
-			if text = blank(text); len(text) > 0 && text[0] == ',' {
-				text = blank(text[1:])
-			}
-		}
-		if len(text) == 0 {
-			return v, nil, errNotJSON
-		}
-		text = text[1:]
-		v.raw = all[:len(all)-len(text)]
-		return v, text, nil
-	case '"':
-		for i := 1; i < len(text); i++ {
-			switch text[i] {
-			case '\\':
-				i++
-			case '"':
-				return value{raw: text[:i+1]}, text[i+1:], nil
-			}
-		}
-		return v, nil, errNotJSON
-	default:
-		n := bytes.IndexAny(text, ",]} \n\t\r")
-		if n < 0 {
-			n = len(text)
-		}
-		if n == 0 {
-			return v, nil, errNotJSON
-		}
-		return value{raw: text[:n]}, text[n:], nil
-	}
-}
-
-var errNotJSON = fmt.Errorf("this is not JSON")
-
-func blank(text []byte) []byte {
-	for len(text) > 0 && (text[0] == ' ' || text[0] == '\n' || text[0] == '\t' || text[0] == '\r') {
-		text = text[1:]
-	}
-	return text
-}
-
-func unquote(raw []byte) (string, error) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", fmt.Errorf("%.40s is no text", raw)
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), nil
-	}
-	var s string
-	err := json.Unmarshal(raw, &s)
-	return s, err
-}

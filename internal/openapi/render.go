@@ -1,8 +1,9 @@
 package openapi
 
 import (
+	"bytes"
 	"encoding/json"
-	"maps"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -268,14 +269,13 @@ func (d *Docs) buildV2(s *schemas) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	definitions := object{}
+	definitions := make(map[string]json.RawMessage, len(types))
 	for name, raw := range types {
-		var v object
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return nil, err
+		v, err := parse(raw)
+		if err != nil {
+			return nil, fmt.Errorf("the schema of %s: %w", name, err)
 		}
-		older(v)
-		definitions[name] = v
+		definitions[name] = older(nil, &v)
 	}
 	return json.Marshal(object{
 		"swagger":             "2.0",
@@ -287,28 +287,38 @@ func (d *Docs) buildV2(s *schemas) ([]byte, error) {
 	})
 }
 
-// older makes a schema of version 2 of one of version 3: no defaults, references that are not wrapped, one type.
-func older(schema object) {
-	if of, ok := schema["allOf"].([]any); ok && len(of) == 1 {
-		delete(schema, "allOf")
-		maps.Copy(schema, of[0].(object))
-	}
-	if ref, ok := schema["$ref"].(string); ok {
-		schema["$ref"] = strings.Replace(ref, form3.refs, form2.refs, 1)
-	}
-	if _, ok := schema["oneOf"]; ok {
-		delete(schema, "oneOf")
-		schema["type"] = "string"
-	}
-	delete(schema, "default")
-	for _, name := range []string{"items", "additionalProperties"} {
-		if sub, ok := schema[name].(object); ok {
-			older(sub)
+// older writes a schema of version 2 of one of version 3: no defaults, references that are not wrapped, one type.
+func older(out []byte, v *value) []byte {
+	var members []member
+	take := func(from []member) {
+		for _, m := range from {
+			if m.name != "default" {
+				members = append(members, m)
+			}
 		}
 	}
-	if properties, ok := schema["properties"].(object); ok {
-		for _, p := range properties {
-			older(p.(object))
-		}
+	take(v.members)
+	if i := slices.IndexFunc(members, func(m member) bool { return m.name == "allOf" && len(m.value.items) == 1 }); i >= 0 {
+		of := members[i].value.items[0].members
+		members = slices.Delete(members, i, i+1)
+		members = slices.DeleteFunc(members, func(m member) bool {
+			return slices.ContainsFunc(of, func(o member) bool { return o.name == m.name })
+		})
+		take(of)
 	}
+	if i := slices.IndexFunc(members, func(m member) bool { return m.name == "oneOf" }); i >= 0 {
+		members = slices.DeleteFunc(members, func(m member) bool { return m.name == "oneOf" || m.name == "type" })
+		members = append(members, member{"type", value{raw: []byte(`"string"`)}})
+	}
+	return appendObject(out, members, func(out []byte, m *member) []byte {
+		switch {
+		case m.name == "$ref":
+			return append(out, bytes.Replace(m.value.raw, []byte(form3.refs), []byte(form2.refs), 1)...)
+		case (m.name == "items" || m.name == "additionalProperties") && m.value.raw[0] == '{':
+			return older(out, &m.value)
+		case m.name == "properties":
+			return appendObject(out, m.value.members, func(out []byte, p *member) []byte { return older(out, &p.value) })
+		}
+		return append(out, m.value.raw...)
+	})
 }

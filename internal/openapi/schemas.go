@@ -2,14 +2,15 @@ package openapi
 
 import (
 	"bytes"
-	"compress/gzip"
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/gzip"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -42,8 +43,22 @@ func (s *schemas) get(name string) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		var types map[string]json.RawMessage
-		if err := json.NewDecoder(r).Decode(&types); err != nil {
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return nil, err
+		}
+		types := map[string]json.RawMessage{}
+		_, err = each(blank(text), func(name, text []byte) ([]byte, error) {
+			name, err := unquote(name)
+			if err != nil {
+				return nil, err
+			}
+			text = blank(text)
+			rest, err := skip(text)
+			types[string(name)] = text[:len(text)-len(rest)]
+			return rest, err
+		})
+		if err != nil {
 			return nil, fmt.Errorf("schemas of %s: %w", pkg, err)
 		}
 		s.files[pkg] = types
