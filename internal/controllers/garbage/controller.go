@@ -96,6 +96,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	var dependents []Dependent
 	for _, d := range nodes {
+		if d.kind == n.kind && d.key == n.key {
+			continue // what owns itself does not wait for itself
+		}
 		dependents = append(dependents, Dependent{Blocks: blocks(d.owners, uid), Foreground: d.foreground})
 	}
 	rev, err := k.apply(ctx, n, e, nodes, Decide(e.Meta, states, dependents))

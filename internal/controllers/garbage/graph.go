@@ -130,7 +130,7 @@ func (g *graph) holds(uid types.UID, there func(*node) bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for d := range g.dependents[uid] {
-		if there(g.nodes[d]) {
+		if d != uid && there(g.nodes[d]) { // nobody waits for himself
 			return true
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/history"
@@ -42,14 +43,18 @@ func selector(obj runtime.Object) (labels.Selector, bool) {
 // Config is what the controller is made of. All but Logger are required.
 type Config = loop.Parts
 
-type controller struct{ Config }
+type controller struct {
+	Config
+	// failures hold back the successors of pods that fail: of a template that cannot run they would never end.
+	failures *flowcontrol.Backoff
+}
 
 // New makes the controller. Its keys are StatefulSets.
 func New(c Config) (*loop.Loop, error) {
 	if err := c.Check("statefulset"); err != nil {
 		return nil, err
 	}
-	k := &controller{c}
+	k := &controller{Config: c, failures: flowcontrol.NewBackOff(time.Second, longestWait)}
 	return loop.New(loop.Config{
 		Name: Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: append(kind.Watches(c.View), history.Watch(kind.GVK), loop.Watch{Resource: claims, Keys: claimKeys}),
@@ -108,13 +113,17 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	plan := Decide(State{
 		Set: set, Current: current, Update: Version{Name: past.Current.Name, Template: &set.Spec.Template}, Collisions: past.Collisions,
-		Pods: mine, Now: time.Now(), Claim: func(name string) *v1.PersistentVolumeClaim {
+		Pods: mine, Now: time.Now(), Waiting: func(pod *v1.Pod) time.Duration { return k.waiting(set, pod) }, Claim: func(name string) *v1.PersistentVolumeClaim {
 			if e := s.Get(claims, set.Namespace, name); e != nil {
 				return e.Object.(*v1.PersistentVolumeClaim)
 			}
 			return nil
 		},
 	})
+	for _, pod := range plan.Failed {
+		k.failures.Next(failureKey(set, pod), time.Now())
+	}
+	k.failures.GC()
 	rev, err := k.apply(ctx, set, plan)
 	wrote = max(wrote, rev)
 	rev, serr := k.report(ctx, set, plan.Status)
@@ -122,6 +131,18 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		err = history.Delete(ctx, k.Client, forgotten(set, past, plan.Status, mine))
 	}
 	return loop.Result{Wrote: max(wrote, rev), Again: plan.Again}, errors.Join(err, serr)
+}
+
+// failureKey names a number of a set.
+func failureKey(set *appsv1.StatefulSet, pod *v1.Pod) string { return string(set.UID) + "/" + pod.Name }
+
+// waiting is how long a failed pod is left alone.
+func (k *controller) waiting(set *appsv1.StatefulSet, pod *v1.Pod) time.Duration {
+	key := failureKey(set, pod)
+	if !k.failures.IsInBackOffSinceUpdate(key, time.Now()) {
+		return 0
+	}
+	return k.failures.Get(key)
 }
 
 // versions finds the template before the change that is being rolled out; where its revision is gone there is none to go back to.
@@ -242,7 +263,7 @@ func (k *controller) tellClaim(set *appsv1.StatefulSet, s Step, err error) {
 func (k *controller) report(ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) (int64, error) {
 	obj, err := k.Client.Mutate(ctx, kind.Resource.At(set.Namespace, set.Name).Sub("status"), func(o runtime.Object) (bool, error) {
 		fresh := o.(*appsv1.StatefulSet)
-		status.Conditions = fresh.Status.Conditions
+		status.Conditions = ours(fresh.Status.Conditions, status.Conditions)
 		if fresh.UID != set.UID || fresh.Status.ObservedGeneration > status.ObservedGeneration || equality.Semantic.DeepEqual(fresh.Status, status) {
 			return false, nil
 		}

@@ -4,6 +4,7 @@
 //	rollout.go     pure: which pods of an earlier template go next
 //	pod.go         pure: a pod's number, name and volumes
 //	claims.go      pure: a pod's claims, and whose they are
+//	stuck.go       pure: whether the rollout waits in vain
 //	controller.go  does it
 package statefulset
 
@@ -32,6 +33,8 @@ type State struct {
 	Current, Update Version
 	Collisions      int32
 	Pods            []*v1.Pod // the set's
+	// Waiting says how long a failed pod is left alone before its successor comes.
+	Waiting func(pod *v1.Pod) time.Duration
 	// Claim finds a claim by its name; nil when there is none.
 	Claim func(name string) *v1.PersistentVolumeClaim
 	Now   time.Time
@@ -63,7 +66,8 @@ type Plan struct {
 	// Groups are done one after the other; the groups of a set whose pods are started in parallel are independent of each other.
 	Groups [][]Step
 	Status appsv1.StatefulSetStatus
-	Again  time.Duration // when a pod becomes available; 0 for none
+	Failed []*v1.Pod     // those that are replaced because they have failed
+	Again  time.Duration // when a pod becomes available, a failed one is replaced, or a rollout counts as stuck; 0 for none
 }
 
 // ranks is a set's pods in order while a plan is made.
@@ -115,10 +119,15 @@ func (r *ranks) add(steps ...Step) {
 
 func (r *ranks) available(pod *v1.Pod) bool {
 	ok, left := podset.Available(pod, r.Set.Spec.MinReadySeconds, r.Now)
-	if left > 0 && (r.plan.Again == 0 || left < r.plan.Again) {
-		r.plan.Again = left
-	}
+	r.again(left)
 	return ok
+}
+
+// again asks for another look after d at the latest, when d is anything.
+func (r *ranks) again(d time.Duration) {
+	if d > 0 && (r.plan.Again == 0 || d < r.plan.Again) {
+		r.plan.Again = d
+	}
 }
 
 // unavailable: a pod that is on its way out serves nobody.
@@ -144,9 +153,17 @@ func (r *ranks) start() bool {
 
 func (r *ranks) startOne(pod *v1.Pod) bool {
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
-		// However it ended: its successor comes when it is gone.
-		if !terminating(pod) {
+		// However it ended: its successor comes when it is gone, and later each time when pods only fail.
+		failed := pod.Status.Phase == v1.PodFailed
+		switch {
+		case terminating(pod):
+		case failed && r.Waiting(pod) > 0:
+			r.again(r.Waiting(pod))
+		default:
 			r.add(Step{Do: DeletePod, Pod: pod})
+			if failed {
+				r.plan.Failed = append(r.plan.Failed, pod)
+			}
 		}
 		return false
 	}
@@ -225,7 +242,7 @@ func (r *ranks) report() {
 	old := r.Set.Status.DeepCopy()
 	*s = appsv1.StatefulSetStatus{
 		ObservedGeneration: r.Set.Generation, CurrentRevision: r.Current.Name, UpdateRevision: r.Update.Name,
-		CollisionCount: new(r.Collisions), Conditions: old.Conditions,
+		CollisionCount: new(r.Collisions), Conditions: r.progress(old.Conditions),
 	}
 	for _, pod := range r.Pods {
 		if !created(pod) {

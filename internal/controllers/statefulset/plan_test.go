@@ -54,7 +54,8 @@ func (s *sea) decide() Plan {
 		pods = append(pods, s.pods[name])
 	}
 	return Decide(State{
-		Set: s.set, Current: Version{s.current, template(s.current)}, Update: Version{s.update, template(s.update)}, Pods: pods, Now: now,
+		Waiting: func(*v1.Pod) time.Duration { return 0 },
+		Set:     s.set, Current: Version{s.current, template(s.current)}, Update: Version{s.update, template(s.update)}, Pods: pods, Now: now,
 		Claim: func(name string) *v1.PersistentVolumeClaim { return s.claims[name] },
 	})
 }
