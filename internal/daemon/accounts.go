@@ -39,10 +39,11 @@ func (s *server) newServiceAddresses(ctx context.Context, _ client.Client) (*loo
 		return nil, err
 	}
 	c := local.Admin(s.control.verbs)
+	w := events.Start(ctx, c, s.log)
 	return serviceaddresses.New(serviceaddresses.Config{
 		View: s.control.view, Client: c, FirstPort: ports.First, LastPort: ports.Last, Logger: s.log,
-		Events:     events.New(ctx, c, "ipallocator-repair-controller", "", s.log),
-		PortEvents: events.New(ctx, c, "portallocator-repair-controller", "", s.log),
+		Events:     w.Recorder("ipallocator-repair-controller", ""),
+		PortEvents: w.Recorder("portallocator-repair-controller", ""),
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/controllers/cronjob"
 	"podo.dev/podo/internal/controllers/job"
@@ -22,16 +21,16 @@ func (s *server) batchControllers() []component.Component {
 	}
 }
 
-func (s *server) newJobs(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return job.New(job.Config{View: s.control.view, Client: c, Events: events.New(ctx, c, "job-controller", "", s.log), Logger: s.log})
+func (s *server) newJobs(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return job.New(job.Config{View: s.control.view, Client: c, Events: s.control.events.Recorder("job-controller", ""), Logger: s.log})
 }
 
 func (s *server) newJobOrphans(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return job.NewOrphans(job.Config{View: s.control.view, Client: c, Logger: s.log})
 }
 
-func (s *server) newCronJobs(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return cronjob.New(cronjob.Config{View: s.control.view, Client: c, Events: events.New(ctx, c, "cronjob-controller", "", s.log), Logger: s.log})
+func (s *server) newCronJobs(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return cronjob.New(cronjob.Config{View: s.control.view, Client: c, Events: s.control.events.Recorder("cronjob-controller", ""), Logger: s.log})
 }
 
 func (s *server) newTTLAfterFinished(_ context.Context, c client.Client) (*loop.Loop, error) {

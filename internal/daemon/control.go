@@ -59,6 +59,7 @@ type control struct {
 	identity   identity
 	verbs      *verbs.Verbs
 	board      *loop.Board
+	events     *events.Writer // the controllers'
 	kubelets   *http.Client
 	usage      *usage.Meter
 
@@ -223,15 +224,15 @@ func (s *server) newNamespaces(_ context.Context, c client.Client) (*loop.Loop, 
 	})
 }
 
-func (s *server) newNodeLifecycle(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return nodelifecycle.New(s.control.view, c, s.cfg.NodeMonitorGrace, events.New(ctx, c, "node-controller", "", s.log), s.log)
+func (s *server) newNodeLifecycle(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return nodelifecycle.New(s.control.view, c, s.cfg.NodeMonitorGrace, s.control.events.Recorder("node-controller", ""), s.log)
 }
 
 func (s *server) newNodeTTL(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return nodettl.New(s.control.view, c, s.log)
 }
 
-func (s *server) newNodeIPAM(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newNodeIPAM(_ context.Context, c client.Client) (*loop.Loop, error) {
 	ranges, err := s.cfg.clusterRanges()
 	if err != nil {
 		return nil, err
@@ -241,33 +242,33 @@ func (s *server) newNodeIPAM(ctx context.Context, c client.Client) (*loop.Loop, 
 		return nil, err
 	}
 	return nodeipam.New(nodeipam.Config{
-		View: s.control.view, Client: c, Ranges: ranges, Reserved: []netip.Prefix{own}, Events: events.New(ctx, c, "cidrAllocator", "", s.log), Logger: s.log,
+		View: s.control.view, Client: c, Ranges: ranges, Reserved: []netip.Prefix{own}, Events: s.control.events.Recorder("cidrAllocator", ""), Logger: s.log,
 	})
 }
 
-func (s *server) newGarbage(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newGarbage(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return garbage.New(garbage.Config{
-		View: s.control.view, Client: c, Events: events.New(ctx, c, "garbage-collector-controller", "", s.log), Kinds: registry.All(), Logger: s.log,
+		View: s.control.view, Client: c, Events: s.control.events.Recorder("garbage-collector-controller", ""), Kinds: registry.All(), Logger: s.log,
 	})
 }
 
 func (s *server) newReplicas(kind replicas.Kind) func(context.Context, client.Client) (*loop.Loop, error) {
-	return func(ctx context.Context, c client.Client) (*loop.Loop, error) {
+	return func(_ context.Context, c client.Client) (*loop.Loop, error) {
 		return replicas.New(replicas.Config{
-			Kind: kind, View: s.control.view, Client: c, Events: events.New(ctx, c, kind.Name, "", s.log), Logger: s.log,
+			Kind: kind, View: s.control.view, Client: c, Events: s.control.events.Recorder(kind.Name, ""), Logger: s.log,
 		})
 	}
 }
 
-func (s *server) newDeployments(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newDeployments(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return deployment.New(deployment.Config{
-		View: s.control.view, Client: c, Events: events.New(ctx, c, deployment.Name, "", s.log), Logger: s.log,
+		View: s.control.view, Client: c, Events: s.control.events.Recorder(deployment.Name, ""), Logger: s.log,
 	})
 }
 
-func (s *server) newTaintEviction(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newTaintEviction(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return tainteviction.New(tainteviction.Config{
-		View: s.control.view, Client: c, Events: events.New(ctx, c, "taint-eviction-controller", "", s.log), Logger: s.log,
+		View: s.control.view, Client: c, Events: s.control.events.Recorder("taint-eviction-controller", ""), Logger: s.log,
 	})
 }
 

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"podo.dev/podo/internal/client/events"
+	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/pki"
 )
@@ -98,6 +100,7 @@ func (s *server) buildCommon() (err error) {
 func (s *server) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	controlReady := make(chan struct{})
+	s.control.events = events.Start(ctx, local.Controllers(s.control.verbs), s.log)
 	s.control.supervisor = component.NewSupervisor(s.supervision())
 	s.node.supervisor = component.NewSupervisor(s.supervision())
 	group.Go(func() error {

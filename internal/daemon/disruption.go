@@ -8,23 +8,22 @@ import (
 
 	"podo.dev/podo/internal/budget"
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/controllers/disruption"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/view"
 )
 
-func (s *server) newDisruption(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return disruption.New(s.disruptionConfig(ctx, c))
+func (s *server) newDisruption(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return disruption.New(s.disruptionConfig(c))
 }
 
-func (s *server) newStaleDisruption(ctx context.Context, c client.Client) (*loop.Loop, error) {
-	return disruption.NewStale(s.disruptionConfig(ctx, c))
+func (s *server) newStaleDisruption(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return disruption.NewStale(s.disruptionConfig(c))
 }
 
-func (s *server) disruptionConfig(ctx context.Context, c client.Client) disruption.Config {
-	return disruption.Config{View: s.control.view, Client: c, Events: events.New(ctx, c, "controllermanager", "", s.log), Logger: s.log}
+func (s *server) disruptionConfig(c client.Client) disruption.Config {
+	return disruption.Config{View: s.control.view, Client: c, Events: s.control.events.Recorder("controllermanager", ""), Logger: s.log}
 }
 
 // budgets are those that the scheduler spares pods by when it makes room for others.

@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/client/events"
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/controllers/ephemeralvolumes"
 	"podo.dev/podo/internal/controllers/localvolumes"
@@ -38,9 +37,9 @@ func (s *server) volumeControllers() []component.Component {
 	}
 }
 
-func (s *server) newLocalVolumes(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newLocalVolumes(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return localvolumes.New(localvolumes.Config{
-		View: s.control.view, Client: c, Events: events.New(ctx, c, localclass.Provisioner, "", s.log), Logger: s.log, Remove: s.removeLocalVolume,
+		View: s.control.view, Client: c, Events: s.control.events.Recorder(localclass.Provisioner, ""), Logger: s.log, Remove: s.removeLocalVolume,
 	})
 }
 
@@ -61,14 +60,14 @@ func (s *server) removeLocalVolume(ctx context.Context, node *v1.Node, volume st
 	return fmt.Errorf("node %s: %s", node.Name, strings.TrimSpace(string(why)))
 }
 
-func (s *server) newVolumeBinder(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newVolumeBinder(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return volumebinder.New(volumebinder.Config{
-		View: s.control.view, Client: c, Events: events.New(ctx, c, "persistentvolume-controller", "", s.log), Remove: os.RemoveAll, Logger: s.log,
+		View: s.control.view, Client: c, Events: s.control.events.Recorder("persistentvolume-controller", ""), Remove: os.RemoveAll, Logger: s.log,
 	})
 }
 
-func (s *server) newEphemeralVolumes(ctx context.Context, c client.Client) (*loop.Loop, error) {
+func (s *server) newEphemeralVolumes(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return ephemeralvolumes.New(ephemeralvolumes.Config{
-		View: s.control.view, Client: c, Events: events.New(ctx, c, "ephemeral_volume", "", s.log), Logger: s.log,
+		View: s.control.view, Client: c, Events: s.control.events.Recorder("ephemeral_volume", ""), Logger: s.log,
 	})
 }

@@ -1,11 +1,14 @@
-// Package events records Kubernetes events through the client port. Queueing, aggregation and spam control are client-go's:
-// an event is handed over without blocking, similar ones become one with a count, and too many from one object are dropped.
+// Package events records Kubernetes events through the client port. An event is handed over without blocking; similar ones become one with
+// a count, and too many from one object are dropped, as client-go does it.
 package events
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
+	"time"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -17,15 +20,36 @@ import (
 	"podo.dev/podo/internal/client"
 )
 
-// New starts a recorder that writes as c's user until ctx ends; what is still queued then is dropped. component and host
-// are the event's source ("kubelet" and the node's name, "default-scheduler" and "").
-func New(ctx context.Context, c client.Client, component, host string, log *slog.Logger) record.EventRecorderLogger {
+// Writer writes the events of all recorders that it has given out, one after the other. Its queue is 130 kB, whoever uses it.
+type Writer struct {
+	queue record.EventBroadcaster
+	ctx   context.Context // the writer's life: client-go's interface hands none over
+	c     client.Client
+	log   *slog.Logger
+}
+
+// Start starts a writer that acts as c's user until ctx ends; what is still queued then is dropped. log may be nil.
+func Start(ctx context.Context, c client.Client, log *slog.Logger) *Writer {
 	if log != nil {
 		ctx = klog.NewContext(ctx, logr.FromSlogHandler(log.Handler()))
+	} else {
+		log = slog.New(slog.DiscardHandler)
 	}
-	b := record.NewBroadcaster(record.WithContext(ctx))
-	b.StartRecordingToSink(sink{ctx, c})
-	return b.NewRecorder(scheme, v1.EventSource{Component: component, Host: host})
+	w := &Writer{queue: record.NewBroadcaster(record.WithContext(ctx)), ctx: ctx, c: c, log: log}
+	known := newCorrelator()
+	w.queue.StartEventWatcher(func(e *v1.Event) { w.record(known, e) })
+	return w
+}
+
+// Recorder is for one source of events: component and host are those of its events ("kubelet" and the node's name, "default-scheduler"
+// and "").
+func (w *Writer) Recorder(component, host string) record.EventRecorderLogger {
+	return w.queue.NewRecorder(scheme, v1.EventSource{Component: component, Host: host})
+}
+
+// New is a recorder with a writer of its own.
+func New(ctx context.Context, c client.Client, component, host string, log *slog.Logger) record.EventRecorderLogger {
+	return Start(ctx, c, log).Recorder(component, host)
 }
 
 // scheme names the types of objects that carry no TypeMeta.
@@ -37,23 +61,65 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// sink is record.EventSink over the port.
-type sink struct {
-	ctx context.Context // the recorder's life: client-go's interface hands none over
-	c   client.Client
+// As client-go: so often is an event tried while nobody answers, and so long after one another; the first time sooner, so that not
+// everybody comes back at once.
+const (
+	tries = 12
+	pause = 10 * time.Second
+)
+
+// record writes one event, or counts it to one that is written. Everybody behind it waits while the API does not answer.
+func (w *Writer) record(known *correlator, e *v1.Event) {
+	e, key := known.correlate(e)
+	if e == nil {
+		return
+	}
+	wait := time.Duration(rand.Float64() * float64(pause))
+	for try := 1; ; try++ {
+		out, err := w.write(e)
+		var answered apierrors.APIStatus
+		switch {
+		case err == nil:
+			known.wrote(out, key)
+			return
+		case w.ctx.Err() != nil:
+			return
+		case apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
+			w.log.Debug("an event is not taken", "event", e.Name, "namespace", e.Namespace, "err", err)
+			return
+		case errors.As(err, &answered) || try == tries:
+			w.log.Warn("an event is lost", "event", e.Name, "namespace", e.Namespace, "reason", e.Reason, "err", err)
+			return
+		}
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-time.After(wait):
+			wait = pause
+		}
+	}
 }
 
-var _ record.EventSink = sink{}
+// write stores an event, new or with its new count. One whose object was deleted meanwhile, or whose time was over, is made anew.
+func (w *Writer) write(e *v1.Event) (*v1.Event, error) {
+	if e.Count > 1 {
+		out, err := w.count(e)
+		if !apierrors.IsNotFound(err) {
+			return out, err
+		}
+	}
+	return w.create(e)
+}
 
 // nameTries bounds how many names are tried for one event.
 const nameTries = 16
 
-// Create implements record.EventSink. client-go names an event after its object and the time to the nanosecond: two of
-// one object in one instant (a coarse or a simulated clock) would share a name, so the later one gets another.
-func (s sink) Create(e *v1.Event) (*v1.Event, error) {
+// create stores a new event. client-go names an event after its object and the time to the nanosecond: two of one object in one instant
+// (a coarse or a simulated clock) would share a name, so the later one gets another.
+func (w *Writer) create(e *v1.Event) (*v1.Event, error) {
 	name := e.Name
 	for try := 1; ; try++ {
-		out, err := written(s.c.Create(s.ctx, client.Events.At(e.Namespace, ""), e))
+		out, err := written(w.c.Create(w.ctx, client.Events.At(e.Namespace, ""), e))
 		if !apierrors.IsAlreadyExists(err) || try == nameTries {
 			return out, err
 		}
@@ -63,15 +129,9 @@ func (s sink) Create(e *v1.Event) (*v1.Event, error) {
 	}
 }
 
-// Update implements record.EventSink.
-func (s sink) Update(e *v1.Event) (*v1.Event, error) {
-	return written(s.c.Update(s.ctx, client.Events.At(e.Namespace, e.Name), e))
-}
-
-// Patch implements record.EventSink. client-go's patches of an event touch what follows from its count and nothing else, and
-// come with the whole new event.
-func (s sink) Patch(e *v1.Event, _ []byte) (*v1.Event, error) {
-	return written(s.c.Mutate(s.ctx, client.Events.At(e.Namespace, e.Name), func(obj runtime.Object) (bool, error) {
+// count writes what follows from an event's count, and nothing else of it.
+func (w *Writer) count(e *v1.Event) (*v1.Event, error) {
+	return written(w.c.Mutate(w.ctx, client.Events.At(e.Namespace, e.Name), func(obj runtime.Object) (bool, error) {
 		old := obj.(*v1.Event)
 		old.Count, old.LastTimestamp, old.Message = e.Count, e.LastTimestamp, e.Message
 		return true, nil

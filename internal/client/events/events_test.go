@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
@@ -74,4 +76,79 @@ func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// Sources that share a writer stay apart: each event names its own, and who tells too much takes nothing from another.
+func TestSourcesOfOneWriterStayApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		vw, s := viewtest.New(t, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
+		vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w := Start(ctx, local.Admin(vb), nil)
+		loud, calm := w.Recorder("loud-controller", ""), w.Recorder("calm-controller", "")
+		pod := &v1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
+		for i := range 100 {
+			loud.Eventf(pod, v1.EventTypeNormal, "Told", "the %d. time", i)
+		}
+		calm.Event(pod, v1.EventTypeNormal, "Told", "once")
+		synctest.Wait()
+		admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
+		l, err := vb.List(ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]int{}
+		for _, e := range l.Items {
+			told[e.Object.(*v1.Event).Source.Component]++
+		}
+		// Nine of their own, and one that stands for all the others.
+		if told["loud-controller"] != 10 || told["calm-controller"] != 1 {
+			t.Errorf("told were %v", told)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// What a recorder costs: without a queue of its own next to nothing.
+func BenchmarkRecorder(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		make func(ctx context.Context, w *Writer)
+	}{
+		{"own", func(ctx context.Context, _ *Writer) { New(ctx, nil, "c", "", nil) }},
+		{"shared", func(_ context.Context, w *Writer) { w.Recorder("c", "") }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			w := Start(ctx, nil, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.make(ctx, w)
+			}
+		})
+	}
+}
+
+// What an event costs that is counted and held back, as most of a large Deployment's are.
+func BenchmarkHeldBack(b *testing.B) {
+	k, e := newCorrelator(), &v1.Event{Source: v1.EventSource{Component: "c"}, Count: 1, Reason: "SuccessfulCreate", Message: "m"}
+	b.ReportAllocs()
+	for b.Loop() {
+		k.correlate(e)
+	}
+}
+
+func BenchmarkHeldBackByClientGo(b *testing.B) {
+	k, e := record.NewEventCorrelator(clock.RealClock{}), &v1.Event{Source: v1.EventSource{Component: "c"}, Count: 1, Reason: "SuccessfulCreate", Message: "m"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := k.EventCorrelate(e); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
