@@ -60,7 +60,7 @@ conformance-diff: $(CONFORMANCE)/conformance ## name every test whose result dif
 	$(CONFORMANCE)/conformance diff '$(OLD)' '$(NEW)'
 
 .PHONY: oracle
-oracle: ## compare the registry and the scheduler with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
+oracle: build ## compare the registry, the scheduler and what a live server shows with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
 	cd test/conformance && go test -mod=mod -count=1 ./policy
 	cd test/conformance && go test -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
 

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"sigs.k8s.io/yaml"
@@ -69,6 +71,56 @@ func TestStoredBytes(t *testing.T) {
 			r.found(what, differ(obj), k.smallest(what, obj, differ))
 		}
 		r.fail(t)
+	})
+}
+
+// TestOlderVersions: what an older cluster stored in another version is read as upstream reads it, from protobuf and from JSON.
+func TestOlderVersions(t *testing.T) {
+	proto := protobuf.NewSerializer(legacyscheme.Scheme, legacyscheme.Scheme)
+	text := json.NewSerializerWithOptions(json.DefaultMetaFactory, legacyscheme.Scheme, legacyscheme.Scheme, json.SerializerOptions{})
+	each(t, func(t *testing.T, k Kind) {
+		for _, gv := range append(legacyscheme.Scheme.PrioritizedVersionsForGroup(k.Podo.GVK.Group), extensionsv1beta1.SchemeGroupVersion) {
+			if gv == k.Podo.StoredGVK().GroupVersion() || !legacyscheme.Scheme.Recognizes(gv.WithKind(k.Podo.GVK.Kind)) {
+				continue
+			}
+			m := mutatorFor(t)
+			pop := newPopulation(seeds(t, k))
+			var r Report
+			what := "stored as " + gv.String() + " " + k.name()
+			differ := func(obj runtime.Object) (out []Difference) {
+				obj = k.external(k.internal(obj))
+				meta1(obj).SetResourceVersion("")
+				for form, serializer := range map[string]runtime.Serializer{"protobuf": proto, "JSON": text} {
+					var was bytes.Buffer
+					if err := legacyscheme.Codecs.EncoderForVersion(serializer, gv).Encode(k.internal(obj), &was); err != nil {
+						return nil // the older version cannot say it
+					}
+					want, _, err := legacyscheme.Codecs.DecoderToVersion(serializer, runtime.InternalGroupVersioner).Decode(was.Bytes(), nil, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					back, err := codec.Decode(k.Podo, was.Bytes(), 0)
+					if err != nil {
+						return append(out, Difference{Where: form, Podo: err.Error()})
+					}
+					k.Podo.Default(back)
+					out = append(out, compareJSON(form, tree(k.external(want)), tree(back))...)
+				}
+				return out
+			}
+			for _, obj := range pop.objects {
+				r.found(what, differ(obj), k.smallest(what, obj, differ))
+			}
+			for range rounds(1.0 / 12) {
+				obj := k.stored(m, pop)
+				if obj == nil {
+					continue
+				}
+				r.ran()
+				r.found(what, differ(obj), k.smallest(what, obj, differ))
+			}
+			r.fail(t)
+		}
 	})
 }
 

@@ -28,6 +28,12 @@ var decisions = []struct{ contains, reason string }{
 	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
 	{"openapi | v2 /apis/certificates.k8s.io/v1beta1/", "the published document is of a server with every API on; this version is off by default"},
 	{"is registered for version “” in scheme “” | podo: Invalid value: “”: no kind", "the message names the place in upstream's sources where types are registered, which a test program's build changes"},
+	{"stored as apps/v1beta1 deployments.apps | protobuf.metadata.annotations.deprecated.deployment.rollback.to | ", "a rollback that somebody asked for in the way of 1.7 is not remembered"},
+	{"stored as apps/v1beta1 deployments.apps | JSON.metadata.annotations.deprecated.deployment.rollback.to | ", "the same"},
+	{"stored as extensions/v1beta1 deployments.apps | protobuf.metadata.annotations.deprecated.deployment.rollback.to | ", "the same"},
+	{"stored as extensions/v1beta1 deployments.apps | JSON.metadata.annotations.deprecated.deployment.rollback.to | ", "the same"},
+	{"stored as extensions/v1beta1 daemonsets.apps | protobuf.metadata.annotations.deprecated.daemonset.template.generation | ", "how often a template was changed before 1.9 nobody reads"},
+	{"stored as extensions/v1beta1 daemonsets.apps | JSON.metadata.annotations.deprecated.daemonset.template.generation | ", "the same"},
 }
 
 func decided(signature string) string {

@@ -32,12 +32,17 @@ func TestColumns(t *testing.T) {
 		pop := newPopulation(seeds(t, k))
 		var r Report
 		what := "row of " + k.name()
+		_, err := shown(generator, k.internal(k.Podo.New()))
+		hasColumns := err == nil
 		differ := func(obj runtime.Object) []Difference {
 			up, err := shown(generator, k.internal(obj))
 			if up == nil && err == nil {
 				return nil
 			}
-			if err != nil { // it has no columns of its own
+			if err != nil && hasColumns { // an object that is never stored, as one whose owner has no readable version
+				return nil
+			}
+			if err != nil {
 				up, err = rest.NewDefaultTableConvertor(k.Podo.GroupResource()).ConvertToTable(context.Background(), k.internal(obj), nil)
 			}
 			if err != nil {
