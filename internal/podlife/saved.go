@@ -287,8 +287,12 @@ func (s *State) told(c *Container) *Instance {
 }
 
 func (s *State) restoreProbes(c *Container) {
-	for i := range s.Pod.Status.ContainerStatuses {
-		st := &s.Pod.Status.ContainerStatuses[i]
+	told := s.Pod.Status.ContainerStatuses
+	if c.Kind == Sidecar {
+		told = s.Pod.Status.InitContainerStatuses
+	}
+	for i := range told {
+		st := &told[i]
 		if st.Name == c.Name && bareID(st.ContainerID) == c.Cur.ID {
 			c.Readiness = either(st.Ready, ProbeOK, ProbeUnknown)
 			c.Startup = either(st.Started != nil && *st.Started, ProbeOK, ProbeUnknown)

@@ -1,0 +1,365 @@
+package podlife
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Further cases of public bug reports, by their numbers in kubernetes/kubernetes.
+
+// #137146: a sidecar that has passed its startup probe has passed it for a kubelet that comes back too: a main container that crashes then is
+// restarted.
+func TestMainRestartsBesideAStartedSidecar(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "s", "m")
+	p.Spec.InitContainers[0].StartupProbe = &v1.Probe{}
+	w := newWorld(t, p)
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(ProbeTurned{Container: "s", ID: "s-0", Probe: Startup, OK: true})
+	w.until(2 * time.Second)
+	for n := int32(1); n <= 2; n++ {
+		w.restart(nil)
+		w.exit("m-"+string('0'+n-1), 1, "")
+		w.step(Observation{Observed: w.observe()})
+		w.until(w.now.Add(time.Minute).Sub(epoch))
+		if st := w.cstatus("m"); st.RestartCount != n || st.State.Running == nil {
+			t.Fatalf("%+v\n%s", st, w.tail())
+		}
+	}
+	if st := w.cstatus("s"); st.RestartCount != 0 || !*st.Started {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// #127793: while a pod is set up again in a new sandbox its phase is Pending.
+func TestPhaseWhileInitializedAgain(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i", "s", "m"))
+	w.run = func(n string, _ uint32) behaviour {
+		return either(n == "i", behaviour{d: 5 * time.Second}, behaviour{})
+	}
+	w.step(Tick{})
+	w.until(20 * time.Second)
+	if w.status().Phase != v1.PodRunning {
+		t.Fatal(w.status().Phase)
+	}
+	w.loseSandbox()
+	w.until(22 * time.Second)
+	if st := w.status(); st.Phase != v1.PodPending || st.InitContainerStatuses[0].State.Running == nil {
+		t.Fatalf("%s %+v", st.Phase, st.InitContainerStatuses[0])
+	}
+	w.restart(nil)
+	if st := w.status(); st.Phase != v1.PodPending {
+		t.Fatalf("after a restart: %s", st.Phase)
+	}
+	w.until(time.Minute)
+	if w.status().Phase != v1.PodRunning {
+		t.Fatal(w.status().Phase)
+	}
+}
+
+// #108537: the init containers of a pod that runs are gone from the runtime, and its status from everywhere (a static pod's, without its
+// mirror): they have ended well, or it would not run, and they are not run again.
+func TestInitContainersThatAreNowhereHaveEndedWell(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i", "m"))
+	w.run = func(n string, _ uint32) behaviour {
+		return either(n == "i", behaviour{d: time.Second}, behaviour{})
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	delete(w.cons, "i-0")
+	bare := w.state.Pod.DeepCopy()
+	bare.Status = v1.PodStatus{}
+	w.queue = nil
+	w.state = Restore(w.cfg, bare, nil, w.observe(), w.now)
+	w.step(Desired{Pod: bare})
+	w.until(30 * time.Second)
+	st := w.cstatus("i")
+	if len(starts(w, "i")) != 1 || st.State.Terminated == nil || st.State.Terminated.ExitCode != 0 || w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionTrue {
+		t.Fatalf("%+v %s\n%s", st, w.status().Phase, w.tail())
+	}
+}
+
+// #126543: an init container that the runtime created and for once could not start is started, whatever the policy.
+func TestInitContainerThatCouldNotBeStartedOnce(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure} {
+		w := newWorld(t, newPod(policy, "i", "m"))
+		failed := false
+		w.fail = func(e Effect) *Failure {
+			if x, ok := e.(StartContainer); ok && x.Container == "i" && !failed {
+				failed = true
+				return &Failure{Reason: "RunContainerError", Message: "context deadline exceeded", Unsure: true}
+			}
+			return nil
+		}
+		w.run = func(n string, _ uint32) behaviour {
+			return either(n == "i", behaviour{d: time.Second}, behaviour{})
+		}
+		w.step(Tick{})
+		w.until(time.Minute)
+		if w.status().Phase != v1.PodRunning || w.cstatus("m").State.Running == nil {
+			t.Fatalf("%s: %s\n%s", policy, w.status().Phase, w.tail())
+		}
+	}
+}
+
+// #122902: a sidecar's readiness is the pod's, whatever the policy.
+func TestSidecarsReadinessCounts(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever} {
+		p := newPod(policy, "s", "m")
+		p.Spec.InitContainers[0].ReadinessProbe = &v1.Probe{}
+		w := newWorld(t, p)
+		w.step(Tick{})
+		w.until(time.Second)
+		if w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionFalse {
+			t.Fatalf("%s: %s, ready %s", policy, w.status().Phase, ready(w))
+		}
+		w.step(ProbeTurned{Container: "s", ID: "s-0", Probe: Readiness, OK: true})
+		if ready(w) != v1.ConditionTrue {
+			t.Fatalf("%s: ready %s", policy, ready(w))
+		}
+		w.exit("s-0", 1, "")
+		w.step(Observation{Observed: w.observe()})
+		if ready(w) != v1.ConditionFalse {
+			t.Fatalf("%s: ready without its sidecar", policy)
+		}
+	}
+}
+
+// #115817, #117373: a hook that hangs and a process that ignores TERM take the grace together, not each, plus the two seconds that every
+// container has from TERM.
+func TestHookAndProcessShareTheGrace(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.delay = func(e Effect) time.Duration {
+		if x, ok := e.(RunHook); ok {
+			return x.Limit // the worker cuts it off
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 20)})
+	w.until(time.Minute)
+	i := slices.IndexFunc(w.trace, func(l string) bool { return strings.Contains(l, " exit m-0 137") })
+	if i < 0 || !strings.HasPrefix(w.trace[i], "+23.") && !strings.HasPrefix(w.trace[i], "+21.") {
+		t.Fatalf("%s", w.tail())
+	}
+}
+
+// #127339: a deletion by force does not wait for a hook that is running already.
+func TestForceCutsAHookShort(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	long := int64(3600)
+	p.Spec.TerminationGracePeriodSeconds = &long
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+	w := newWorld(t, p)
+	w.delay = func(e Effect) time.Duration {
+		if _, ok := e.(RunHook); ok {
+			return time.Hour
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 3600)})
+	w.until(10 * time.Second)
+	w.step(SourceRemoved{})
+	w.until(20 * time.Second)
+	if w.cons["m-0"] != nil && w.cons["m-0"].State == InstanceRunning {
+		t.Fatalf("it still runs\n%s", w.tail())
+	}
+}
+
+// #78733, #125397, #135795: what is ready stays so while the kubelet restarts, and what is not ready does not become so for a moment.
+func TestReadinessOverARestart(t *testing.T) {
+	for _, was := range []bool{true, false} {
+		p := newPod(v1.RestartPolicyAlways, "s", "m")
+		for _, c := range []*v1.Container{&p.Spec.InitContainers[0], &p.Spec.Containers[0]} {
+			c.StartupProbe, c.ReadinessProbe = &v1.Probe{}, &v1.Probe{}
+		}
+		w := newWorld(t, p)
+		w.step(Tick{})
+		for _, c := range []string{"s", "m"} {
+			w.until(w.now.Add(time.Second).Sub(epoch))
+			w.step(ProbeTurned{Container: c, ID: c + "-0", Probe: Startup, OK: true})
+			w.step(ProbeTurned{Container: c, ID: c + "-0", Probe: Readiness, OK: was})
+		}
+		w.until(5 * time.Second)
+		want := either(was, v1.ConditionTrue, v1.ConditionFalse)
+		w.after = func() {
+			if ready(w) != want {
+				t.Fatalf("ready turned %s\n%s", ready(w), w.tail())
+			}
+		}
+		w.restart(nil)
+		w.until(10 * time.Second)
+		w.restart(nil)
+		w.until(20 * time.Second)
+	}
+}
+
+// #98718: containers of a pod whose time is over are told as ended, by what they ended with, before its phase says that it has failed.
+func TestContainersPastTheDeadlineHaveEnded(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "s", "m")
+	limit := int64(5)
+	p.Spec.ActiveDeadlineSeconds = &limit
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.after = func() {
+		if w.status().Phase == v1.PodFailed && (w.cstatus("m").State.Terminated == nil || w.cstatus("s").State.Terminated == nil) {
+			t.Fatalf("it has failed and runs\n%s", w.tail())
+		}
+	}
+	w.step(Tick{})
+	w.until(2 * time.Minute)
+	st := w.status()
+	if st.Phase != v1.PodFailed || st.Reason != "DeadlineExceeded" || w.cstatus("m").State.Terminated.ExitCode != 137 {
+		t.Fatalf("%s %s %+v", st.Phase, st.Reason, w.cstatus("m"))
+	}
+}
+
+// #104107, #122160: a pod that was evicted says what its containers ended with.
+func TestEvictedPodsTellTheirEnd(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyNever, "m"))
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.step(Tick{})
+	w.until(time.Second)
+	grace := time.Second
+	w.step(StopAsked{Why: Evicted, Reason: "Evicted", Message: "The node was low on resource: memory. ", Grace: &grace})
+	w.restart(nil) // also when the kubelet ends meanwhile
+	w.until(time.Minute)
+	st := w.status()
+	end := w.cstatus("m").State.Terminated
+	if st.Phase != v1.PodFailed || st.Reason != "Evicted" || end == nil || end.Reason == reasonUnknown || end.ExitCode != 137 {
+		t.Fatalf("%s %s %+v", st.Phase, st.Reason, end)
+	}
+	if c := condition(st, v1.DisruptionTarget); c == nil || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonTerminationByKubelet {
+		t.Fatalf("%+v", st.Conditions)
+	}
+}
+
+// #115331, #125050: a pod that is deleted before it was ever started, for its image is nowhere, goes at once and was not a success.
+func TestDeletedWhileItsImageIsMissing(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	w := newWorld(t, p)
+	w.fail = func(e Effect) *Failure {
+		if _, ok := e.(PullImage); ok {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 30)})
+	w.until(2 * time.Second)
+	if w.state.Stage != Finished || w.status().Phase != v1.PodFailed {
+		t.Fatalf("%s %s", w.state.Stage, w.status().Phase)
+	}
+}
+
+// #8878: a pod that has ended stays as it is when its sandbox is lost and the kubelet restarts: nothing of it runs again.
+func TestEndedPodsAreNotRunAgainAfterAReboot(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure} {
+		w := newWorld(t, newPod(policy, "i", "m"))
+		w.run = func(string, uint32) behaviour { return behaviour{d: time.Second} }
+		w.step(Tick{})
+		w.until(10 * time.Second)
+		if w.status().Phase != v1.PodSucceeded {
+			t.Fatal(w.status().Phase)
+		}
+		w.boxes, w.cons, w.saved = nil, map[string]*Instance{}, nil
+		w.restart(nil)
+		w.until(time.Minute)
+		if len(starts(w, "i")) != 1 || len(starts(w, "m")) != 1 || w.status().Phase != v1.PodSucceeded {
+			t.Fatalf("%s: %s\n%s", policy, w.status().Phase, w.tail())
+		}
+	}
+}
+
+// What a restart rule of a container says goes before the pod's policy, both ways, and other codes are the policy's.
+func TestRulesGoBeforeThePolicy(t *testing.T) {
+	never := v1.ContainerRestartPolicyNever
+	p := newPod(v1.RestartPolicyAlways, "m", "n")
+	p.Spec.Containers[0].RestartPolicy = &never
+	p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestart,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpNotIn, Values: []int32{0, 7}},
+	}}
+	w := newWorld(t, p)
+	w.run = func(n string, attempt uint32) behaviour {
+		if n != "m" {
+			return behaviour{}
+		}
+		return behaviour{d: time.Second, code: []int32{3, 7}[min(attempt, 1)]}
+	}
+	w.step(Tick{})
+	w.until(10 * time.Minute)
+	if got := starts(w, "m"); len(got) != 2 {
+		t.Fatalf("started at %v", got)
+	}
+	st := w.status()
+	if end := w.cstatus("m").State.Terminated; end == nil || end.ExitCode != 7 || st.Phase != v1.PodRunning {
+		t.Fatalf("%+v %s", w.cstatus("m"), st.Phase)
+	}
+	if i := slices.IndexFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady }); st.Conditions[i].Message != "containers with unready status: [m]" {
+		t.Fatalf("%+v", st.Conditions[i])
+	}
+}
+
+// #118321: the sandbox is lost between a container's creation and its start. It has never run, so that it runs in the next sandbox whatever
+// the policy; what init containers did is done again there.
+func TestSandboxLostBetweenCreateAndStart(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure, v1.RestartPolicyAlways} {
+		for _, init := range []bool{false, true} {
+			p := newPod(policy, either(init, []string{"i", "m"}, []string{"m"})...)
+			first := either(init, "i", "m")
+			w := newWorld(t, p)
+			w.delay = func(e Effect) time.Duration {
+				if x, ok := e.(StartContainer); ok && x.Container == first && x.ID == first+"-0" {
+					return time.Second
+				}
+				return 0
+			}
+			w.run = func(n string, _ uint32) behaviour { return either(n == "i", behaviour{d: time.Second}, behaviour{}) }
+			w.step(Tick{})
+			w.until(500 * time.Millisecond)
+			if c := w.state.Container(first); c.Stage != Launching {
+				t.Fatalf("%s is %s", first, c.Stage)
+			}
+			w.queue = slices.DeleteFunc(w.queue, func(p pending) bool { _, ok := p.effect.(StartContainer); return ok })
+			for _, b := range w.boxes {
+				b.Ready = false
+			}
+			w.restart(nil)
+			w.until(10 * time.Minute)
+			if st := w.status(); st.Phase != v1.PodRunning || w.cstatus("m").State.Running == nil {
+				t.Fatalf("%s: %s %+v\n%s", policy, st.Phase, w.cstatus("m"), w.tail())
+			}
+		}
+	}
+}
+
+// #51142: a container that ended well and was removed by somebody is not run again beside another one that still runs, also for a kubelet
+// that comes back.
+func TestEndedContainersThatAreGoneStayEnded(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure} {
+		w := newWorld(t, newPod(policy, "m", "n"))
+		w.run = func(n string, _ uint32) behaviour { return either(n == "m", behaviour{d: time.Second}, behaviour{}) }
+		w.step(Tick{})
+		w.until(10 * time.Second)
+		delete(w.cons, "m-0")
+		w.step(Observation{Observed: w.observe()})
+		w.until(20 * time.Second)
+		w.restart(nil)
+		w.until(time.Minute)
+		if end := w.cstatus("m").State.Terminated; len(starts(w, "m")) != 1 || end == nil || end.ExitCode != 0 {
+			t.Fatalf("%s: %v %+v\n%s", policy, starts(w, "m"), w.cstatus("m"), w.tail())
+		}
+	}
+}
