@@ -42,6 +42,13 @@ type api struct {
 	done          chan struct{}
 	mu            sync.Mutex // one write of a pod after the other
 	pods          sync.Map   // by name: asking the view would have it copy its trees for each write
+	writes        chan write // the scheduler's, of pods
+}
+
+// write is a pod as it is now, or one that has gone.
+type write struct {
+	pod  kruntime.Object
+	gone string
 }
 
 func newAPI(b testing.TB) *api {
@@ -50,7 +57,44 @@ func newAPI(b testing.TB) *api {
 		b.Fatal(err)
 	}
 	f.Complete()
-	return &api{view: v, feed: f, done: make(chan struct{})}
+	a := &api{view: v, feed: f, done: make(chan struct{}), writes: make(chan write, 1024)}
+	flown := make(chan struct{})
+	go func() { a.flow(); close(flown) }()
+	b.Cleanup(func() { close(a.writes); <-flown })
+	return a
+}
+
+// flow brings writes to the view, as many at once as there are, like a store's watch.
+func (a *api) flow() {
+	for w := range a.writes {
+		var batch []kruntime.Object
+		for more := true; more; {
+			if w.pod != nil {
+				batch = append(batch, w.pod)
+			}
+			if w.pod == nil || len(a.writes) == 0 || len(batch) == 256 {
+				if err := a.feed.Put(podKind, batch...); err != nil {
+					panic(err)
+				}
+				batch = nil
+			}
+			if w.pod == nil {
+				if err := a.feed.Delete(podKind, view.Key{Namespace: "ns", Name: w.gone}); err != nil {
+					panic(err)
+				}
+			}
+			if more = len(a.writes) > 0; more {
+				w = <-a.writes
+			}
+		}
+	}
+}
+
+// change has a pod written.
+func (a *api) change(p *v1.Pod) {
+	p.ResourceVersion = strconv.FormatInt(a.rev.Add(1), 10)
+	a.pods.Store(p.Name, p)
+	a.writes <- write{pod: p}
 }
 
 func (a *api) put(kind schema.GroupResource, objs ...kruntime.Object) {
@@ -86,7 +130,7 @@ func (a *api) Bind(_ context.Context, b *v1.Binding) error {
 	}
 	p := *old
 	p.Spec.NodeName = b.Target.Name
-	a.put(podKind, &p)
+	a.change(&p)
 	if a.left.Add(-1) == 0 {
 		close(a.done)
 	}
@@ -104,7 +148,7 @@ func (a *api) Mutate(_ context.Context, ref client.Ref, change func(kruntime.Obj
 	if changed, err := change(p); err != nil || !changed {
 		return old, err
 	}
-	a.put(podKind, p)
+	a.change(p)
 	return p, nil
 }
 
@@ -112,7 +156,8 @@ func (a *api) Delete(_ context.Context, ref client.Ref, _ metav1.DeleteOptions) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pods.Delete(ref.Name)
-	return a.feed.Delete(podKind, view.Key{Namespace: "ns", Name: ref.Name})
+	a.writes <- write{gone: ref.Name}
+	return nil
 }
 
 // layOut makes what there is before a load begins.

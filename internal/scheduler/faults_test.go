@@ -9,8 +9,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler"
@@ -189,4 +193,74 @@ func TestNodeVanishesBeforeTheBind(t *testing.T) {
 			})
 		})
 	}
+}
+
+// localVolume is one of a gigabyte on a node.
+func localVolume(name, node string) *v1.PersistentVolume {
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+	pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+	pv.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+	pv.Spec.StorageClassName, pv.Spec.VolumeMode = "local", new(v1.PersistentVolumeFilesystem)
+	pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+	pv.Spec.Local = &v1.LocalVolumeSource{Path: "/mnt"}
+	pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+		MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{node}}},
+	}}}}
+	pv.Status.Phase = v1.VolumeAvailable
+	return pv
+}
+
+// The volume that was chosen for a pod's claim goes to another claim before it is bound: the pod is not bound to that node, but goes where the
+// other volume is.
+func TestVolumeIsTakenMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", UID: "local"}, Provisioner: "kubernetes.io/no-provisioner"}
+		class.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
+		claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "data"}}
+		claim.Spec.AccessModes, claim.Spec.StorageClassName = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, new("local")
+		claim.Spec.VolumeMode = new(v1.PersistentVolumeFilesystem)
+		claim.Spec.Resources.Requests = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+		claim.Status.Phase = v1.ClaimPending
+		w := newWorld(t, class, claim, localVolume("pv-a", "node-a"), localVolume("pv-b", "node-b"))
+		w.node(node("node-a", "4"))
+		w.node(node("node-b", "4"))
+		change := func(ctx context.Context, ref client.Ref, f func(runtime.Object)) {
+			if _, err := w.admin.Mutate(ctx, ref, func(o runtime.Object) (bool, error) { f(o); return true, nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		taken := ""
+		w.client.before = func(ctx context.Context, ref client.Ref) {
+			if ref.Resource == client.Volumes.At("", "").Resource && taken == "" {
+				taken = ref.Name
+				change(ctx, ref, func(o runtime.Object) {
+					o.(*v1.PersistentVolume).Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "faster", UID: "faster"}
+				})
+			}
+		}
+		w.client.after = func(ctx context.Context, ref client.Ref) {
+			if ref.Resource != client.Volumes.At("", "").Resource {
+				return
+			}
+			data := client.Claims.At("ns", "data") // the volume controller's part
+			change(ctx, data, func(o runtime.Object) {
+				o.(*v1.PersistentVolumeClaim).Spec.VolumeName = ref.Name
+				metav1.SetMetaDataAnnotation(&o.(*v1.PersistentVolumeClaim).ObjectMeta, storagehelpers.AnnBindCompleted, "yes")
+			})
+			change(ctx, data.Sub("status"), func(o runtime.Object) { o.(*v1.PersistentVolumeClaim).Status.Phase = v1.ClaimBound })
+		}
+		w.start()
+		p := pod("p", "1")
+		p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
+		w.create(p)
+		w.on("p", "")
+		time.Sleep(time.Minute)
+		want := map[string]string{"pv-a": "node-b", "pv-b": "node-a"}[taken]
+		if want == "" {
+			t.Fatal("no volume was chosen")
+		}
+		w.on("p", want)
+	})
 }

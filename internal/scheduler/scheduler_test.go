@@ -168,9 +168,11 @@ func (w *world) on(name, node string) {
 	}
 }
 
-// faulty is a client whose binds and deletions can fail.
+// faulty is a client whose binds and deletions can fail, and whose changes can come too late.
 type faulty struct {
 	client.Client
+	before func(ctx context.Context, ref client.Ref) // a Mutate
+	after  func(ctx context.Context, ref client.Ref) // one that went well
 	bind   func(ctx context.Context, b *v1.Binding) error
 	delete func(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error
 }
@@ -180,6 +182,17 @@ func (f *faulty) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOpti
 		return f.delete(ctx, ref, o)
 	}
 	return f.Client.Delete(ctx, ref, o)
+}
+
+func (f *faulty) Mutate(ctx context.Context, ref client.Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error) {
+	if f.before != nil {
+		f.before(ctx, ref)
+	}
+	out, err := f.Client.Mutate(ctx, ref, change)
+	if err == nil && f.after != nil {
+		f.after(ctx, ref)
+	}
+	return out, err
 }
 
 func (f *faulty) Bind(ctx context.Context, b *v1.Binding) error {
