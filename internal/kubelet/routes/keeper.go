@@ -54,7 +54,10 @@ func New(c Config) (*Keeper, error) {
 	return &Keeper{c: c, far: map[string]string{}}, nil
 }
 
-const retry = 2 * time.Second
+const (
+	retry = 2 * time.Second
+	burst = time.Second
+)
 
 // Run keeps the routes until ctx ends, and then leaves them: pods go on. It works whenever a node, a device or an address changes.
 func (k *Keeper) Run(ctx context.Context, ready func()) error {
@@ -79,6 +82,11 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 		case <-ctx.Done():
 		case <-told:
 		case <-changed:
+			// Devices and addresses change in bursts, several times for each pod: one look is for all of them.
+			select {
+			case <-ctx.Done():
+			case <-time.After(burst):
+			}
 		case <-again.C:
 		}
 	}
