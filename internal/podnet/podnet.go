@@ -3,6 +3,7 @@
 package podnet
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,11 +71,19 @@ func (b Bridge) Address(link netlink.Link, pods []netip.Prefix) error {
 		if p.Addr().Is6() {
 			file = "/proc/sys/net/ipv6/conf/all/forwarding"
 		}
-		if err := os.WriteFile(file, []byte("1"), 0); err != nil {
+		if err := switchOn(file); err != nil {
 			return fmt.Errorf("having the kernel forward for pods: %w", err)
 		}
 	}
 	return nil
+}
+
+// switchOn leaves alone what is on: the kernel's settings may be there to be read only.
+func switchOn(file string) error {
+	if text, err := os.ReadFile(file); err == nil && string(bytes.TrimSpace(text)) == "1" {
+		return nil
+	}
+	return os.WriteFile(file, []byte("1"), 0)
 }
 
 func (b Bridge) makeLink() (netlink.Link, error) {
