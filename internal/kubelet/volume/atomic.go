@@ -35,8 +35,9 @@ const (
 //	dir/nested -> ..data/nested                one link per first path element
 //
 // own is given the new directory before anyone sees it. Nothing is written when dir shows p already. What an interrupted
-// writer left is swept.
-func writeAtomically(dir string, p payload, now time.Time, own func(dir string) error) error {
+// writer left is swept. stay says how long a version stays after it was replaced, until the next write at least: a container that is
+// being started may be about to mount a file of it (a subPath), which the kernel refuses once its name is gone.
+func writeAtomically(dir string, p payload, now time.Time, stay time.Duration, own func(dir string) error) error {
 	for path := range p {
 		if err := checkPath(path); err != nil {
 			return err
@@ -69,7 +70,12 @@ func writeAtomically(dir string, p payload, now time.Time, own func(dir string) 
 	if err := link(dir, p); err != nil {
 		return err
 	}
-	return sweep(dir, p, filepath.Base(fresh))
+	if stay > 0 && old != "" {
+		if err := os.Chtimes(filepath.Join(dir, old), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return sweep(dir, p, filepath.Base(fresh), now, stay)
 }
 
 // checkPath refuses what would not stay inside the volume, or would clash with the writer's own names.
@@ -172,17 +178,24 @@ func link(dir string, p payload) error {
 	return nil
 }
 
-// sweep takes away links to files that are gone, and every version but the current one.
-func sweep(dir string, p payload, current string) error {
+// mostReplaced bounds how many replaced versions stay: a Secret's lie in memory.
+const mostReplaced = 32
+
+// sweep takes away links to files that are gone, and every version but the current one and those that are to stay.
+func sweep(dir string, p payload, current string, now time.Time, stay time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	roots := p.roots()
+	var kept []string
+	if stay > 0 {
+		kept = replaced(entries, current, now.Add(-stay))
+	}
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case name == dataLink, name == current, slices.Contains(roots, name):
+		case name == dataLink, slices.Contains(kept, name), name == current, slices.Contains(roots, name):
 		case strings.HasPrefix(name, "..") && e.IsDir():
 			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 				return err
@@ -194,4 +207,20 @@ func sweep(dir string, p payload, current string) error {
 		}
 	}
 	return nil
+}
+
+// replaced are the versions that were replaced since, the newest ones when there are many.
+func replaced(entries []fs.DirEntry, current string, since time.Time) (names []string) {
+	at := map[string]time.Time{}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), "..") || e.Name() == current {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.ModTime().After(since) {
+			at[e.Name()] = info.ModTime()
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return at[b].Compare(at[a]) })
+	return names[:min(len(names), mostReplaced)]
 }

@@ -58,7 +58,7 @@ func texts(p payload) map[string]string {
 func TestWriteAtomically(t *testing.T) {
 	dir := t.TempDir()
 	p := payload{"a": {data: []byte("1"), mode: 0o400}, "d/b": {data: []byte("2"), mode: 0o644}, "d/c": {data: nil, mode: 0o644}}
-	if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+	if err := writeAtomically(dir, p, time.Now(), 0, keep); err != nil {
 		t.Fatal(err)
 	}
 	if got := seen(t, dir); !maps.Equal(got, texts(p)) {
@@ -72,7 +72,7 @@ func TestWriteAtomically(t *testing.T) {
 	}
 	first, _ := os.Readlink(filepath.Join(dir, dataLink))
 
-	if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+	if err := writeAtomically(dir, p, time.Now(), 0, keep); err != nil {
 		t.Fatal(err)
 	}
 	if now, _ := os.Readlink(filepath.Join(dir, dataLink)); now != first {
@@ -81,7 +81,7 @@ func TestWriteAtomically(t *testing.T) {
 
 	delete(p, "a")
 	p["d/b"] = file{data: []byte("3"), mode: 0o644}
-	if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+	if err := writeAtomically(dir, p, time.Now(), 0, keep); err != nil {
 		t.Fatal(err)
 	}
 	if got := seen(t, dir); !maps.Equal(got, texts(p)) {
@@ -94,11 +94,11 @@ func TestWriteAtomically(t *testing.T) {
 
 func TestFailedOwnerLeavesTheOldVersion(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeAtomically(dir, payload{"a": {data: []byte("1"), mode: 0o644}}, time.Now(), keep); err != nil {
+	if err := writeAtomically(dir, payload{"a": {data: []byte("1"), mode: 0o644}}, time.Now(), 0, keep); err != nil {
 		t.Fatal(err)
 	}
 	bad := errors.New("no")
-	if err := writeAtomically(dir, payload{"a": {data: []byte("2"), mode: 0o644}}, time.Now(), func(string) error { return bad }); !errors.Is(err, bad) {
+	if err := writeAtomically(dir, payload{"a": {data: []byte("2"), mode: 0o644}}, time.Now(), 0, func(string) error { return bad }); !errors.Is(err, bad) {
 		t.Fatalf("err = %v", err)
 	}
 	if got := seen(t, dir); got["a"] != "1" {
@@ -111,7 +111,7 @@ func TestFailedOwnerLeavesTheOldVersion(t *testing.T) {
 
 func TestBadPaths(t *testing.T) {
 	for _, path := range []string{"", "/a", "../a", "a/../../b", "..a", strings.Repeat("a", 256), strings.Repeat("a/", 2049) + "a"} {
-		if err := writeAtomically(t.TempDir(), payload{path: {}}, time.Now(), keep); err == nil || !strings.HasPrefix(err.Error(), "invalid path") {
+		if err := writeAtomically(t.TempDir(), payload{path: {}}, time.Now(), 0, keep); err == nil || !strings.HasPrefix(err.Error(), "invalid path") {
 			t.Errorf("%.20q: %v", path, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestPayloadIsWhatIsSeen(t *testing.T) {
 				}
 				os.Symlink("..2020_01_01_00_00_00.1", filepath.Join(dir, tempLink)) //nolint:errcheck // may be there
 			}
-			if err := writeAtomically(dir, p, time.Now(), keep); err != nil {
+			if err := writeAtomically(dir, p, time.Now(), 0, keep); err != nil {
 				t.Fatal(err)
 			}
 			if got := seen(t, dir); !maps.Equal(got, texts(p)) {
@@ -147,4 +147,52 @@ func TestPayloadIsWhatIsSeen(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What was replaced stays where somebody may be about to mount a file of it (kubernetes/kubernetes#127602), for its time, and not without
+// bound.
+func TestReplacedVersionsStayForAWhile(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	write := func(text string, stay time.Duration) (version string) {
+		t.Helper()
+		if err := writeAtomically(dir, payload{"a": {data: []byte(text), mode: 0o644}}, now, stay, keep); err != nil {
+			t.Fatal(err)
+		}
+		version, err := os.Readlink(filepath.Join(dir, dataLink))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	there := func(version string) bool {
+		_, err := os.Stat(filepath.Join(dir, version, "a"))
+		return err == nil
+	}
+	first := write("1", time.Minute)
+	now = now.Add(time.Hour) // it was replaced only now
+	second := write("2", time.Minute)
+	now = now.Add(30 * time.Second)
+	third := write("3", time.Minute)
+	if !there(first) || !there(second) || !there(third) {
+		t.Fatal("a version went at once")
+	}
+	now = now.Add(45 * time.Second)
+	write("4", time.Minute)
+	if there(first) || !there(second) || !there(third) {
+		t.Errorf("first %v, second %v, third %v after its minute", there(first), there(second), there(third))
+	}
+	for i := range 2 * mostReplaced {
+		now = now.Add(time.Millisecond)
+		write(strings.Repeat("x", i+5), time.Minute)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != mostReplaced+3 { // and the current one, and two links
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	if got := seen(t, dir); got["a"] != strings.Repeat("x", 2*mostReplaced+4) {
+		t.Errorf("%v", got)
+	}
+	last := write("last", 0)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 || !there(last) {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
 }

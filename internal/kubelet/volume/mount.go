@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -55,7 +57,23 @@ func (m *Manager) show(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	dir, readOnly, _ := m.layout.where(pod.UID, v)
-	return writeAtomically(dir, p, m.c.Now(), func(fresh string) error { return own(fresh, fsGroup(pod), readOnly) })
+	return writeAtomically(dir, p, m.c.Now(), replacedStays(pod, v.Name), func(fresh string) error { return own(fresh, fsGroup(pod), readOnly) })
+}
+
+// startTime is how long a container may take from the making of its configuration until it has its mounts.
+const startTime = 5 * time.Minute
+
+// replacedStays is how long what a volume showed before must stay: where nobody mounts a part of it, not at all.
+func replacedStays(pod *v1.Pod, volume string) time.Duration {
+	parts := func(mounts []v1.VolumeMount) bool {
+		return slices.ContainsFunc(mounts, func(m v1.VolumeMount) bool { return m.Name == volume && (m.SubPath != "" || m.SubPathExpr != "") })
+	}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		if slices.ContainsFunc(list, func(c v1.Container) bool { return parts(c.VolumeMounts) }) {
+			return startTime
+		}
+	}
+	return 0
 }
 
 func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {
