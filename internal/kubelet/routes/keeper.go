@@ -70,28 +70,36 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	<-again.C
+	var kept []Node // of the last look at the host; nil when it has to be looked at
 	for ctx.Err() == nil {
 		told := k.c.Source.Changed()
-		if nodes, known := k.c.Source.Nodes(); known {
+		// Most of what changes of a node is no way to it, and a thousand nodes change often: then the host is left alone.
+		if nodes, known := k.c.Source.Nodes(); known && (kept == nil || !slices.EqualFunc(nodes, kept, Node.same)) {
+			kept = nodes
 			if err := k.keep(ctx, nodes); err != nil && ctx.Err() == nil {
 				k.c.Log.Warn("the way to other nodes' pods is not complete, it is tried again", "in", retry, "err", err)
 				again.Reset(retry)
+				kept = nil
 			}
 		}
 		select {
 		case <-ctx.Done():
 		case <-told:
 		case <-changed:
+			kept = nil
 			// Devices and addresses change in bursts, several times for each pod: one look is for all of them.
 			select {
 			case <-ctx.Done():
 			case <-time.After(burst):
 			}
 		case <-again.C:
+			kept = nil
 		}
 	}
 	return nil
 }
+
+func (n Node) same(o Node) bool { return n.Name == o.Name && n.IP == o.IP && slices.Equal(n.Pods, o.Pods) }
 
 // keep does what the plan says.
 func (k *Keeper) keep(ctx context.Context, nodes []Node) error {
