@@ -5,9 +5,11 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: at least room until the next one
-//	  ▲                                                             │
-//	  └──────────────── none for calmAfter ◄────────────────────────┘
+//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one,
+//	  ▲                                                           │     twice as much after each that came within crowdedWithin
+//	  └──────────────── none for calmAfter ◄──────────────────────┘
+//
+// The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long.
 package gcroom
 
 import (
@@ -25,6 +27,8 @@ const (
 	// A heap that is collected just seldom enough to count as at rest costs one collection in this time.
 	busyWithin = time.Second
 	calmAfter  = 3 * time.Second
+	// Below this the collector's work counts.
+	crowdedWithin = time.Second / 2
 	// Room in percent of what is live.
 	atRest = 40
 	atWork = 100 // at least; Go's default
@@ -52,6 +56,7 @@ type keeper struct {
 	mu   sync.Mutex
 	last time.Time
 	busy bool
+	have uint64 // of the room, while busy
 	calm *time.Timer // runs while busy
 }
 
@@ -79,13 +84,16 @@ func (k *keeper) collected() {
 	switch {
 	case k.busy:
 		k.calm.Reset(calmAfter)
+		if since < crowdedWithin {
+			k.have = min(2*k.have, k.room)
+		}
 	case since < busyWithin:
-		k.busy = true
+		k.busy, k.have = true, k.room/4
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		return
 	}
-	k.set(percent(k.live(), k.room))
+	k.set(percent(k.live(), k.have))
 }
 
 func (k *keeper) calmed() {

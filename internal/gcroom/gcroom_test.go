@@ -38,7 +38,7 @@ func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set []int
 		k := &keeper{
-			room: 200, live: func() uint64 { return 50 }, now: time.Now,
+			room: 400, live: func() uint64 { return 50 }, now: time.Now,
 			set:  func(p int) { set = append(set, p) },
 			free: func() { set = append(set, freed) },
 		}
@@ -55,16 +55,25 @@ func TestKeeper(t *testing.T) {
 		expect("at rest")
 		time.Sleep(busyWithin / 2)
 		k.collected()
-		expect("busy", 400)
+		expect("busy", 200)
+		time.Sleep(crowdedWithin)
+		k.collected()
+		expect("busy, and that is enough", 200, 200)
+		for range 3 {
+			time.Sleep(crowdedWithin / 2)
+			k.collected()
+		}
+		expect("crowded", 200, 200, 400, 800, 800)
+		set = nil
 		time.Sleep(calmAfter - time.Millisecond)
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
-		expect("still busy: it collects seldom because it has room", 400, 400)
+		expect("still busy: it collects seldom because it has room", 800)
 		time.Sleep(time.Millisecond)
-		expect("calm", 400, 400, atRest, freed)
+		expect("calm", 800, atRest, freed)
 		time.Sleep(time.Hour)
 		k.collected()
-		expect("at rest again", 400, 400, atRest, freed)
+		expect("at rest again", 800, atRest, freed)
 	})
 }
 
