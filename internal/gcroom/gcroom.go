@@ -56,7 +56,7 @@ type keeper struct {
 	mu   sync.Mutex
 	last time.Time
 	busy bool
-	have uint64 // of the room, while busy
+	have uint64      // of the room, while busy
 	calm *time.Timer // runs while busy
 }
 

@@ -99,7 +99,9 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-func (n Node) same(o Node) bool { return n.Name == o.Name && n.IP == o.IP && slices.Equal(n.Pods, o.Pods) }
+func (n Node) same(o Node) bool {
+	return n.Name == o.Name && n.IP == o.IP && slices.Equal(n.Pods, o.Pods)
+}
 
 // keep does what the plan says.
 func (k *Keeper) keep(ctx context.Context, nodes []Node) error {
