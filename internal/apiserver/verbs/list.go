@@ -65,7 +65,7 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 	if err != nil {
 		return nil, err
 	}
-	p := page{selector: sel, limit: int(o.Limit)}
+	p := page{selector: sel, limit: int(max(o.Limit, 0))} // less than none is none, as upstream
 	var exact int64
 	if o.Continue != "" {
 		if p.after, exact, err = decodeContinue(o.Continue); err != nil {

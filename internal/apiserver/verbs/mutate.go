@@ -69,7 +69,7 @@ func (v *Verbs) bind(ctx context.Context, u user.Info, b *v1.Binding, o Options)
 		return err
 	}
 	if errs := podobject.ValidateBinding(b); len(errs) > 0 {
-		return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Binding").GroupKind(), b.Name, errs)
+		return errs.ToAggregate() // as upstream, no Invalid
 	}
 	ref.Subresource = "binding"
 	_, err = v.guarded(ctx, u, k, ref, guard{rules: bindRules, owns: kept, Options: o}, func(cur runtime.Object) (runtime.Object, error) {

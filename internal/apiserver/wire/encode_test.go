@@ -129,7 +129,7 @@ func TestNegotiate(t *testing.T) {
 		"application/json;q=0.5, application/vnd.kubernetes.protobuf":   {media: protoType},
 		tableAccept + ",application/json":                               {media: jsonType, as: table},
 		protoType + ";as=Table;g=meta.k8s.io;v=v1,application/json":     {media: jsonType},
-		protoType + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":  {media: protoType, as: partial},
+		protoType + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":  {media: protoType, as: partials},
 		"application/json;as=Table;g=meta.k8s.io;v=v9,application/json": {media: jsonType},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)

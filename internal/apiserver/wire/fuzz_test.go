@@ -153,3 +153,39 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// FuzzQuery: whatever is asked of a collection or of an object of it is answered, or refused as the client's fault.
+func FuzzQuery(f *testing.F) {
+	for _, seed := range []string{
+		"limit=-1", "limit=9223372036854775807", "limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYS9iIn0", "resourceVersion=-1",
+		"resourceVersion=0&resourceVersionMatch=Exact", "resourceVersion=1&resourceVersionMatch=NotOlderThan&limit=-5", "sendInitialEvents=true", "fieldSelector=metadata.name=one,metadata.name=two",
+		"fieldSelector=metadata.namespace!=x&labelSelector=!a", "labelSelector=a+in+(b,,c)", "timeoutSeconds=-1", "allowWatchBookmarks=x", "pretty=1&includeObject=x", "dryRun=All&propagationPolicy=Foreground",
+	} {
+		for where := range uint8(4) {
+			f.Add(where, seed, "application/json;as=Table;g=meta.k8s.io;v=v1, */*")
+		}
+	}
+	l := newLocked(f, nil, town()...)
+	const ns = "/api/v1/namespaces/team/"
+	lines := []string{"GET " + ns + "secrets", "GET " + ns + "events", "GET " + ns + "secrets/one", "DELETE " + ns + "pods?dryRun=All"}
+	f.Fuzz(func(t *testing.T, where uint8, query, accept string) {
+		q, err := url.ParseQuery(query)
+		if err != nil || len(q["watch"]) > 0 || len(q.Get("resourceVersion")) > 1 { // those that last, or wait for what has not happened
+			return
+		}
+		path := lines[int(where)%len(lines)]
+		if strings.Contains(path, "?") {
+			q.Set("dryRun", "All")
+			path, _, _ = strings.Cut(path, "?")
+		}
+		for _, c := range accept {
+			if c < ' ' || c > '~' {
+				return
+			}
+		}
+		w := l.ask("root|system:masters", path+"?"+q.Encode(), "Accept: "+accept, "")
+		if w.Code >= 500 && w.Code != http.StatusGatewayTimeout {
+			t.Errorf("%s?%s: %d %s", path, q.Encode(), w.Code, w.Body)
+		}
+	})
+}

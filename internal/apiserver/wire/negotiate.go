@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/registry"
 )
 
 // The media types served.
@@ -22,9 +24,10 @@ const (
 type as int
 
 const (
-	whole   as = iota
-	table      // metav1.Table
-	partial    // metav1.PartialObjectMetadata, or its list
+	whole    as = iota
+	table       // metav1.Table
+	partial     // metav1.PartialObjectMetadata
+	partials    // metav1.PartialObjectMetadataList; each of a watch's events is as with partial
 )
 
 // form is how an answer is written.
@@ -86,8 +89,10 @@ func serveable(media string, params map[string]string, tables bool) (form, bool)
 		if !tables || f.media == protoType {
 			return f, false
 		}
-	case "PartialObjectMetadata", "PartialObjectMetadataList":
+	case "PartialObjectMetadata":
 		f.as = partial
+	case "PartialObjectMetadataList":
+		f.as = partials
 	default:
 		return f, false
 	}
@@ -106,6 +111,16 @@ func isPretty(r *http.Request) bool {
 func notAcceptable() error {
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		"only the following media types are accepted: "+strings.Join([]string{jsonType, yamlType, protoType}, ", "))
+}
+
+// otherForm refuses to turn an object into what is made of lists, or a list into what is made of objects.
+func otherForm(asked, is string, k *registry.Kind, suffix string) error {
+	of, _, _ := strings.Cut(k.GVK.Group, ".")
+	if of == "" || of == "events" {
+		of = "core" // upstream's names for its own types
+	}
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"you requested "+asked+", but the requested object is "+is+" (*"+of+"."+k.GVK.Kind+suffix+")")
 }
 
 func unsupportedMedia(accepted ...string) error {

@@ -73,14 +73,11 @@ func (c *call) bind(u user.Info) error {
 	if err := c.decode(bindingGVK, b, o.FieldValidation); err != nil {
 		return err
 	}
-	if c.info.Name != "" {
-		if b.Name != "" && b.Name != c.info.Name {
-			return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", b.Name, c.info.Name))
-		}
-		b.Name = c.info.Name
-	}
 	if b.Namespace != "" && b.Namespace != c.info.Namespace {
-		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", b.Namespace, c.info.Namespace))
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	if c.info.Name != "" && b.Name != c.info.Name {
+		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
 	b.Namespace = c.info.Namespace
 	if err := bind(c.r.Context(), u, b, c.options(o.DryRun)); err != nil {
@@ -101,7 +98,7 @@ func (c *call) evict(u user.Info) error {
 	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, create.FieldValidation); err != nil {
 		return err
 	}
-	if e.Name != "" && e.Name != c.info.Name {
+	if e.Name != c.info.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	o := e.DeleteOptions

@@ -80,6 +80,32 @@ func TestRefusedBeforeAnythingIsDone(t *testing.T) {
 			t.Errorf("%s: %d %s", query, res.StatusCode, b)
 		}
 	}
+	if res, b := w.do(admin, "GET", path+"?limit=-1", ""); res.StatusCode != 200 {
+		t.Errorf("no limit: %d %s", res.StatusCode, b)
+	}
+	if res, b := w.do(admin, "DELETE", "/api/v1/configmaps", ""); res.StatusCode != 405 {
+		t.Errorf("the collections of all namespaces are deleted: %d %s", res.StatusCode, b)
+	}
+	if res, b := w.do(admin, "POST", path, `{"metadata":{"name":"d"}}`); res.StatusCode != 201 {
+		t.Errorf("%d %s", res.StatusCode, b)
+	}
+	const meta = ";g=meta.k8s.io;v=v1"
+	for _, c := range []struct {
+		path, as string
+		code     int
+		text     string
+	}{
+		{path + "?includeObject=All", "Table", 400, `Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty`},
+		{path, "PartialObjectMetadata", 406, `you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)`},
+		{path + "/d", "PartialObjectMetadataList", 406, `you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)`},
+		{path + "/d", "Bogus", 406, `only the following media types are accepted`},
+		{path, "PartialObjectMetadataList", 200, `"kind":"PartialObjectMetadataList"`},
+		{path + "/d", "PartialObjectMetadata", 200, `"kind":"PartialObjectMetadata"`},
+	} {
+		if res, b := w.do(admin, "GET", c.path, "", "Accept", jsonType+";as="+c.as+meta); res.StatusCode != c.code || !strings.Contains(b, c.text) {
+			t.Errorf("%s as %s: %d %s", c.path, c.as, res.StatusCode, b)
+		}
+	}
 	if res, b := w.do(admin, "GET", path+"/c?export=true", ""); res.StatusCode != 400 || !strings.Contains(b, "the export parameter, deprecated since v1.14, is no longer supported") {
 		t.Errorf("export: %d %s", res.StatusCode, b)
 	}
@@ -127,12 +153,16 @@ func TestMetricsUnderUpstreamsNames(t *testing.T) {
 	admin := w.http(pki.Admin)
 	w.do(admin, "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"c"}}`)
 	w.do(admin, "GET", "/api/v1/configmaps", "")
+	_, told := w.do(admin, "GET", "/api/v1/configmaps?watch=1&timeoutSeconds=1", "")
 	_, b := w.do(admin, "GET", "/metrics", "")
 	for _, want := range []string{
 		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="POST",version="v1"} 1`,
 		`apiserver_request_duration_seconds_count{component="apiserver",dry_run="",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 1`,
 		`apiserver_response_sizes_count{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 1`,
 		`apiserver_current_inflight_requests{request_kind="readOnly"} 0`,
+		`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} 1`,
+		`apiserver_watch_events_sizes_bucket{group="",resource="configmaps",version="v1",le="1024"} 1`,
+		fmt.Sprintf(`apiserver_watch_events_sizes_sum{group="",resource="configmaps",version="v1"} %d`, len(told)),
 		`apiserver_resource_objects{group="",resource="configmaps"} 1`,
 		`etcd_requests_total{group="",operation="create",resource="configmaps"} 1`,
 		`etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"} 1`,

@@ -119,8 +119,10 @@ func (c *call) served() bool {
 	}
 	if c.info.Subresource == "" {
 		// A create names no object in its URL, and everything else but lists does.
+		// Of a namespaced kind, a collection is deleted in one namespace.
 		onOne := c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch" || c.info.Verb == "delete"
-		if onOne && c.info.Name == "" || c.info.Verb == "create" && (c.info.Name != "" || c.kind.Namespaced && c.info.Namespace == "") {
+		inOne := c.info.Verb == "create" || c.info.Verb == "deletecollection"
+		if onOne && c.info.Name == "" || c.info.Verb == "create" && c.info.Name != "" || inOne && c.kind.Namespaced && c.info.Namespace == "" {
 			return false
 		}
 		return slices.Contains(c.kind.Verbs, c.info.Verb)

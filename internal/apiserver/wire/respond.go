@@ -111,6 +111,9 @@ func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 		obj, e, gvk = tab, nil, tableGVK
 	case partial:
 		obj, e, gvk = partialOf(obj), nil, partialGVK
+	case partials:
+		c.fail(otherForm("PartialObjectMetadataList", "not a list", c.kind, ""))
+		return
 	}
 	c.answers(obj)
 	b, err := objectBody(f, gvk, obj, e)
@@ -132,10 +135,16 @@ func (c *call) list(l *verbs.List) {
 			}
 		}
 	case partial:
+		err = otherForm("PartialObjectMetadata", "a list", c.kind, "List")
+	case partials:
 		b, err = objectBody(f, partialsGVK, listPartial(l), nil)
 	default:
 		l = shown(c.kind, l)
 		b, err = listBody(f, l)
+	}
+	if _, told := err.(apierrors.APIStatus); told { //nolint:errorlint // made here
+		c.fail(err)
+		return
 	}
 	c.answersList(l, f, b)
 	c.body(http.StatusOK, f, b, err)

@@ -2,13 +2,13 @@ package wire
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
@@ -54,7 +54,8 @@ func newTabler(k *registry.Kind, include string, now func() time.Time) (*tabler,
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
 		return &tabler{kind: k, include: p, now: now, row: k.Row}, nil
 	}
-	return nil, apierrors.NewBadRequest(fmt.Sprintf("unrecognized includeObject value: %q", include))
+	return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " +
+		field.Invalid(field.NewPath("includeObject"), include, "must be 'Metadata', 'Object', 'None', or empty").Error())
 }
 
 // table makes a Table of objects. A watch gets its columns once.

@@ -217,7 +217,7 @@ func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
 			return buf, err
 		}
 		entry, gvk = nil, tableGVK
-	case partial:
+	case partial, partials:
 		obj, entry, gvk = partialOf(obj), nil, partialGVK
 	}
 	raw, err := objectBytes(f.form.media, obj, entry)
