@@ -54,6 +54,7 @@ type control struct {
 	store      stored
 	election   *etcd.Election
 	metrics    *scheduler.Metrics
+	page       *scheduler.Page
 	profiles   profile.Config
 	view       *view.View
 	identity   identity
@@ -109,7 +110,7 @@ func (s *server) buildControl() (err error) {
 	if err != nil {
 		return err
 	}
-	c.metrics, c.board = scheduler.NewMetrics(), loop.NewBoard()
+	c.metrics, c.page, c.board = scheduler.NewMetrics(), scheduler.NewPage(), loop.NewBoard()
 	if c.profiles, err = s.schedulerProfiles(); err != nil {
 		return err
 	}
@@ -312,6 +313,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
 			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
 			wire.Handler{Path: "/debug/controllers", Handler: s.control.board},
+			wire.Handler{Path: "/debug/scheduler", Handler: s.control.page},
 			shipped,
 			wire.Handler{Path: routes.Path, Handler: routes.Serve(ctx, routes.InView{View: s.control.view})},
 		),
@@ -385,7 +387,7 @@ func (s *server) runScheduler(ctx context.Context, ready func()) error {
 		Events: events.New(ctx, user, v1.DefaultSchedulerName, "", s.log),
 		Append: s.timeline.Append, Budgets: s.budgets,
 		Logger: s.log.With("component", "scheduler"),
-		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics, Profiles: s.control.profiles,
+		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics, Page: s.control.page, Profiles: s.control.profiles,
 	})
 	if err != nil {
 		return err
