@@ -100,7 +100,7 @@ func BenchmarkList5000(b *testing.B) {
 		}
 	}
 	hc := w.http(pki.Admin)
-	for _, media := range []string{protoType, jsonType} {
+	for _, media := range []string{protoType, jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
 		b.Run(media, func(b *testing.B) {
 			for b.Loop() {
 				req, err := http.NewRequestWithContext(w.ctx, "GET", w.address+"/api/v1/pods", nil)

@@ -129,10 +129,7 @@ func (c *call) list(l *verbs.List) {
 	case table:
 		var t *tabler
 		if t, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err == nil {
-			var tab *metav1.Table
-			if tab, err = t.listTable(l); err == nil {
-				b, err = objectBody(f, tableGVK, tab, nil)
-			}
+			b, err = t.listBody(f, l)
 		}
 	case partial:
 		err = otherForm("PartialObjectMetadata", "a list", c.kind, "List")

@@ -71,7 +71,7 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 	}
 	now := t.now()
 	for _, obj := range objs {
-		row := metav1.TableRow{Cells: t.row(obj, now)}
+		row := t.cells(obj, now)
 		var err error
 		switch t.include {
 		case metav1.IncludeMetadata:
@@ -87,18 +87,7 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 	return out, nil
 }
 
-// listTable and listPartial turn whole lists.
-func (t *tabler) listTable(l *verbs.List) (*metav1.Table, error) {
-	objs := make([]runtime.Object, len(l.Items))
-	for i, e := range l.Items {
-		objs[i] = e.Object
-	}
-	if among := t.kind.RowAmong; among != nil {
-		t.row = among(objs)
-	}
-	return t.table(listMeta(l), objs...)
-}
-
+// listPartial turns a whole list.
 func listPartial(l *verbs.List) *metav1.PartialObjectMetadataList {
 	out := &metav1.PartialObjectMetadataList{
 		TypeMeta: metav1.TypeMeta{Kind: partialsGVK.Kind, APIVersion: metaGV.String()},
