@@ -4,12 +4,14 @@ package controllers_test
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +23,7 @@ import (
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
@@ -38,6 +41,7 @@ type world struct {
 	verbs       *verbs.Verbs
 	admin       client.Client
 	controllers client.Client
+	board       *loop.Board
 }
 
 func newWorld(t *testing.T) *world {
@@ -48,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, view: v, store: s, verbs: vs, admin: local.Admin(vs), controllers: local.Controllers(vs)}
+	return &world{t: t, view: v, store: s, verbs: vs, admin: local.Admin(vs), controllers: local.Controllers(vs), board: loop.NewBoard()}
 }
 
 func (w *world) run(c component.Component, err error) (stop func()) {
@@ -58,7 +62,13 @@ func (w *world) run(c component.Component, err error) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- c.Run(ctx, func() { close(ready) }) }()
+	go func() {
+		if l, ok := c.(*loop.Loop); ok {
+			done <- w.board.Run(ctx, l, func() { close(ready) })
+		} else {
+			done <- c.Run(ctx, func() { close(ready) })
+		}
+	}()
 	select {
 	case <-ready:
 	case err := <-done:
@@ -98,6 +108,30 @@ func (w *world) get(ref client.Ref) runtime.Object {
 		w.t.Fatal(err)
 	}
 	return obj
+}
+
+// metric is what controllers that run tell: a value or, of a histogram, how often something was observed. labels are values, in the order
+// of their names. 0 is for what nobody has told.
+func (w *world) metric(name string, labels ...string) float64 {
+	w.t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(w.board)
+	families, err := r.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var has []string
+			for _, l := range m.GetLabel() {
+				has = append(has, l.GetValue())
+			}
+			if f.GetName() == name && slices.Equal(has, labels) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return 0
 }
 
 // node registers a node as a kubelet does, ready, with a lease.
@@ -294,6 +328,9 @@ func TestOrphansGoAfterTheQuarantine(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if w.get(client.Pods.At("default", "orphan")) != nil {
 			t.Error("the orphan is still there")
+		}
+		if n := w.metric("pod_gc_collector_force_delete_pods_total", "default", "orphaned"); n != 2 {
+			t.Errorf("%v pods were removed, by its metric", n)
 		}
 		p := w.get(client.Pods.At("default", "held")).(*v1.Pod)
 		said := false

@@ -147,6 +147,26 @@ func TestJob(t *testing.T) {
 		if events["SuccessfulCreate"] != 5 || events["Completed"] != 1 {
 			t.Error(events)
 		}
+		// What the controller has counted since it began anew.
+		for _, c := range []struct {
+			name   string
+			labels []string
+			want   float64
+		}{
+			{"job_controller_jobs_finished_total", []string{"NonIndexed", "CompletionsReached", "succeeded"}, 1},
+			{"job_controller_job_pods_finished_total", []string{"NonIndexed", "succeeded"}, 3},
+			{"job_controller_job_pods_finished_total", []string{"NonIndexed", "failed"}, 1},
+			{"ttl_after_finished_controller_job_deletion_duration_seconds", nil, 1},
+		} {
+			if got := w.metric(c.name, c.labels...); got != c.want {
+				t.Errorf("%s%v is %v, want %v", c.name, c.labels, got, c.want)
+			}
+		}
+		for _, action := range []string{"pods_created", "tracking"} {
+			if looks, timed := w.metric("job_controller_job_syncs_total", action, "NonIndexed", "success"), w.metric("job_controller_job_sync_duration_seconds", action, "NonIndexed", "success"); looks == 0 || looks != timed {
+				t.Errorf("%s: %v looks, %v of them timed", action, looks, timed)
+			}
+		}
 	})
 }
 
@@ -197,6 +217,9 @@ func TestCronJob(t *testing.T) {
 		got := w.get(cronjob.CronJobs.At("default", "c")).(*batchv1.CronJob).Status
 		if len(got.Active) != 0 || got.LastSuccessfulTime == nil || len(w.work()) != 2 {
 			t.Errorf("%+v, %d pods", got, len(w.work()))
+		}
+		if n := w.metric("cronjob_controller_job_creation_skew_duration_seconds"); n != 4 {
+			t.Errorf("%v Jobs by the metric", n)
 		}
 	})
 }

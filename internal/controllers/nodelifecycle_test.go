@@ -98,6 +98,11 @@ func TestNodesAreGivenUpOneByOne(t *testing.T) {
 			}
 			f.pass(10 * time.Second)
 		}
+		for name, want := range map[string]float64{"evictions_total": 4, "zone_size": 10, "unhealthy_nodes_in_zone": 4, "zone_health": 60} {
+			if got := w.metric("node_collector_"+name, ""); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
 		f.set(false, 4, 8)
 		f.pass(5 * time.Minute) // most of a small zone
 		if got := f.ending(); got > 6 {
@@ -272,6 +277,9 @@ func TestOutOfService(t *testing.T) {
 		end("after")
 		if there("after") || !there("stays") {
 			t.Errorf("after it: %v, %v", there("after"), there("stays"))
+		}
+		if n := w.metric("pod_gc_collector_force_delete_pods_total", "default", "out-of-service"); n != 2 {
+			t.Errorf("%v pods were removed, by its metric", n)
 		}
 	})
 }

@@ -58,6 +58,9 @@ func TestTaintsEndPods(t *testing.T) {
 		if !going("none") || !going("zero") || going("ever") || going("minute") || going("hour") {
 			t.Error("at once only those that do not tolerate it must go")
 		}
+		if n, timed := w.metric("taint_eviction_controller_pod_deletions_total"), w.metric("taint_eviction_controller_pod_deletion_duration_seconds"); n != 2 || timed != n {
+			t.Errorf("%v pods were deleted by its metrics, %v of them timed", n, timed)
+		}
 		p := w.get(client.Pods.At("default", "none")).(*v1.Pod)
 		said := false
 		for _, c := range p.Status.Conditions {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,16 +31,22 @@ var (
 // Config is what a controller is made of. All but Logger are required.
 type Config = loop.Parts
 
-type controller struct{ Config }
+type controller struct {
+	Config
+	skew prometheus.Histogram // between when a Job was due and when it was made
+}
 
 // New makes the controller. Its keys are CronJobs.
 func New(c Config) (*loop.Loop, error) {
 	if err := c.Check("cronjob"); err != nil {
 		return nil, err
 	}
-	k := &controller{c}
+	k := &controller{c, prometheus.NewHistogram(prometheus.HistogramOpts{
+		Subsystem: "cronjob_controller", Name: "job_creation_skew_duration_seconds", Help: "How much later than it was due a CronJob's Job was made.",
+		Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+	})}
 	return loop.New(loop.Config{
-		Name: "cronjob-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
+		Name: "cronjob-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Metrics: []prometheus.Collector{k.skew},
 		Watches: []loop.Watch{
 			{Resource: cronjobs, Keys: loop.Itself},
 			{Resource: schema.GroupResource(jobs), Keys: func(ch view.Change) (out []view.Key) {
@@ -83,6 +90,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		if out != nil {
 			rev = loop.Revision(out)
 			p.Started(Ref(out))
+			if due := p.Status.LastScheduleTime; due != nil {
+				k.skew.Observe(out.CreationTimestamp.Sub(due.Time).Seconds())
+			}
 		}
 	}
 	for _, t := range p.Tell {

@@ -44,12 +44,27 @@ func (b Backoff) Left(now time.Time) time.Duration {
 	for i := 1; i < b.Failures && delay < lastDelay; i++ {
 		delay *= 2
 	}
-	return max(0, min(delay, lastDelay)-now.Sub(b.Last))
+	return max(0, min(delay, lastDelay)-max(0, now.Sub(b.Last)))
 }
 
-// ended is when a pod that has ended did so: when the last of its containers did, or when it was not ready any more, or when it was
-// asked to.
+// by is the back-off as it can have been at a time: what a node's clock has seen later was now at the latest.
+func (b Backoff) by(now time.Time) Backoff {
+	if b.Last.After(now) {
+		b.Last = now
+	}
+	return b
+}
+
+// ended is when a pod that has ended did so, by its node's clock. No pod ends before it was made.
 func ended(p *v1.Pod) time.Time {
+	if t := told(p); t.After(p.CreationTimestamp.Time) {
+		return t
+	}
+	return p.CreationTimestamp.Time
+}
+
+// told is when the last of a pod's containers ended, or when it was not ready any more, or when it was asked to end.
+func told(p *v1.Pod) time.Time {
 	if t, ok := containersEnded(p); ok {
 		return t
 	}

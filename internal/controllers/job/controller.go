@@ -54,6 +54,7 @@ type Config = loop.Parts
 
 type controller struct {
 	Config
+	meter    meter
 	mu       sync.Mutex
 	backoffs map[view.Key]remembered
 }
@@ -69,7 +70,7 @@ func New(c Config) (*loop.Loop, error) {
 	if err := c.Check("job"); err != nil {
 		return nil, err
 	}
-	k := &controller{Config: c, backoffs: map[view.Key]remembered{}}
+	k := &controller{Config: c, meter: newMeter(), backoffs: map[view.Key]remembered{}}
 	watches := Kind.Watches(c.View)
 	watches[0].Keys = func(ch view.Change) []view.Key {
 		if ch.New == nil {
@@ -77,7 +78,9 @@ func New(c Config) (*loop.Loop, error) {
 		}
 		return []view.Key{ch.New.Key}
 	}
-	return loop.New(loop.Config{Name: "job-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: watches})
+	return loop.New(loop.Config{
+		Name: "job-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: watches, Metrics: k.meter.all(),
+	})
 }
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
@@ -104,6 +107,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		p.Create = nil
 	}
 	rev, err := k.apply(ctx, key, j, p)
+	k.meter.synced(j, p, time.Since(now), err)
 	return loop.Result{Wrote: rev, Again: p.Again}, err
 }
 
@@ -169,6 +173,7 @@ func (k *controller) report(ctx context.Context, j *batchv1.Job, p Plan, w *writ
 		return err
 	}
 	w.note(out)
+	k.meter.stored(j, p.Status)
 	for _, e := range p.Tell {
 		k.Events.Event(j, e.Type, e.Reason, e.Message)
 	}

@@ -49,6 +49,29 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
+// The clock of the node where a pod failed is an hour ahead, or behind: its successor comes after its back-off, neither later nor sooner.
+func TestClocksOfNodes(t *testing.T) {
+	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
+		w := newWorld(batchv1.JobSpec{})
+		w.settle()
+		p := w.find(noIndex)
+		p.CreationTimestamp = metav1.NewTime(w.now)
+		right := w.now
+		w.now = right.Add(wrong)
+		w.end(p, v1.PodFailed, 1)
+		w.now = right
+		w.settle()
+		if w.find(noIndex) != nil {
+			t.Errorf("%s ahead: the next pod comes at once", wrong)
+		}
+		w.now = right.Add(firstDelay)
+		w.settle()
+		if w.find(noIndex) == nil {
+			t.Errorf("%s ahead: the next pod does not come", wrong)
+		}
+	}
+}
+
 // A fixed completion count, and a work queue: "when any pod has terminated with success, no new pods are created".
 func TestParallel(t *testing.T) {
 	w := newWorld(batchv1.JobSpec{Completions: new(int32(5)), Parallelism: new(int32(2))})

@@ -48,7 +48,7 @@ func (w *work) count(b Backoff) {
 	succeeded := filter(w.pods, func(p *v1.Pod) bool { return w.fresh(p) && p.Status.Phase == v1.PodSucceeded })
 	failed := filter(w.pods, func(p *v1.Pod) bool { return w.fresh(p) && w.failedPod(p) })
 	counted := filter(failed, func(p *v1.Pod) bool { return handle(w.spec.PodFailurePolicy, p).counts() })
-	w.plan.Backoff = b.After(succeeded, failed)
+	w.plan.Backoff = b.After(succeeded, failed).by(w.now)
 	w.succeeded = s.Succeeded + int32(len(succeeded)+len(s.UncountedTerminatedPods.Succeeded))
 	w.failed = s.Failed + int32(len(counted)+len(s.UncountedTerminatedPods.Failed))
 	if !batchobject.Indexed(w.spec) {

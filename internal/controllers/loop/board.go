@@ -39,7 +39,7 @@ func (b *Board) Run(ctx context.Context, l *Loop, ready func()) error {
 	return l.Run(ctx, ready)
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector. What controllers have of their own comes and goes with them and is not described.
 func (b *Board) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range b.metrics.all() {
 		c.Describe(ch)
@@ -51,6 +51,18 @@ func (b *Board) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range b.metrics.all() {
 		c.Collect(ch)
 	}
+	for _, l := range b.running() {
+		for _, c := range l.c.Metrics {
+			c.Collect(ch)
+		}
+	}
+}
+
+// running are the controllers by name.
+func (b *Board) running() []*Loop {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.SortedFunc(maps.Values(b.loops), func(x, y *Loop) int { return cmp.Compare(x.c.Name, y.c.Name) })
 }
 
 // ServeHTTP is the page.
@@ -61,9 +73,7 @@ func (b *Board) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (b *Board) write(w io.Writer, now time.Time) {
-	b.mu.Lock()
-	loops := slices.SortedFunc(maps.Values(b.loops), func(x, y *Loop) int { return cmp.Compare(x.c.Name, y.c.Name) })
-	b.mu.Unlock()
+	loops := b.running()
 	if len(loops) == 0 {
 		fmt.Fprintln(w, "No controller runs here: another server leads, or this one is starting.")
 	}

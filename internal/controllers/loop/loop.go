@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,6 +48,9 @@ type Config struct {
 	Start   func(ctx context.Context) error
 	Workers int // default 1
 	Logger  *slog.Logger
+	// Metrics are the controller's own, under upstream's names. A Board shows them while the controller runs; one that starts anew counts
+	// from nothing, as a process does.
+	Metrics []prometheus.Collector
 }
 
 // Loop is a component.

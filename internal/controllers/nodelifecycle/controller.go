@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,9 +37,14 @@ const together = time.Second
 // New makes the controller. Its keys are nodes, by name alone, and pods. events and log may be nil.
 func New(v *view.View, c client.Client, grace time.Duration, events record.EventRecorder, log *slog.Logger) (*loop.Loop, error) {
 	k := &controller{client: c, events: events, grace: grace}
+	k.meter = newMeter(func(each func(zone string, ready, unready int)) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.zones.Each(each)
+	})
 	k.forget()
 	return loop.New(loop.Config{
-		Name: "node-lifecycle", View: v, Reconcile: k.reconcile, Workers: 4, Logger: log,
+		Name: "node-lifecycle", View: v, Reconcile: k.reconcile, Workers: 4, Logger: log, Metrics: []prometheus.Collector{k.meter},
 		Start: func(context.Context) error { k.forget(); return nil },
 		Watches: []loop.Watch{
 			{Resource: nodes, Keys: k.nodeKeys},
@@ -64,6 +70,7 @@ type controller struct {
 	client client.Client
 	events record.EventRecorder
 	grace  time.Duration
+	meter  *meter
 
 	mu    sync.Mutex
 	signs map[string]Sign // by node
@@ -181,11 +188,11 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 
 // taint carries out what a plan says of the object's taints and labels.
 func (k *controller) taint(ctx context.Context, node *v1.Node, p Plan, sign Sign, grace time.Duration, res loop.Result) (loop.Result, error) {
-	execute, now := k.execute(), time.Now()
+	execute, now, turn := k.execute(), time.Now(), false
 	if p.Held && p.Conditions == nil { // else the change brings the node back, and then it is counted
 		may, wait := k.turn(node.Name, now)
 		if may {
-			execute, p.SetTaints = Allow, true
+			execute, p.SetTaints, turn = Allow, true, true
 		} else if wait > 0 && (res.Again == 0 || wait < res.Again) {
 			res.Again = wait
 		}
@@ -206,6 +213,9 @@ func (k *controller) taint(ctx context.Context, node *v1.Node, p Plan, sign Sign
 		return res, nil
 	}
 	res.Wrote = max(res.Wrote, loop.Revision(obj))
+	if turn && err == nil {
+		k.meter.givenUp.WithLabelValues(topology.GetZoneKey(node)).Inc()
+	}
 	return res, err
 }
 

@@ -74,6 +74,13 @@ func (z *Zones) Drop(node string, now time.Time) (changed bool) {
 	return z.judge() || changed
 }
 
+// Each calls f for every zone, which has a node at least.
+func (z *Zones) Each(f func(zone string, ready, unready int)) {
+	for name, zn := range z.zones {
+		f(name, zn.ready, zn.unready)
+	}
+}
+
 // Unready are the nodes that are not ready.
 func (z *Zones) Unready() (out []string) {
 	for name, p := range z.nodes {

@@ -27,9 +27,9 @@ var allEnded = view.Key{Namespace: "", Name: ""}
 
 // New makes the controller. log may be nil.
 func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
-	k := &controller{client: c, missing: map[string]time.Time{}}
+	k := &controller{client: c, meter: newMeter(), missing: map[string]time.Time{}}
 	return loop.New(loop.Config{
-		Name: "pod-gc", View: v, Reconcile: k.reconcile, Logger: log,
+		Name: "pod-gc", View: v, Reconcile: k.reconcile, Logger: log, Metrics: k.meter.all(),
 		Watches: []loop.Watch{
 			{Resource: pods, Keys: podKeys},
 			{Resource: nodes, Keys: func(c view.Change) []view.Key {
@@ -69,6 +69,7 @@ func podKeys(c view.Change) (out []view.Key) {
 
 type controller struct {
 	client client.Client
+	meter  meter
 
 	mu      sync.Mutex
 	missing map[string]time.Time // nodes that pods name and that are not there, since when
@@ -87,10 +88,13 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	pod := e.Object.(*v1.Pod)
 	on := s.Get(nodes, "", pod.Spec.NodeName)
-	if !Abandoned(pod) && (pod.DeletionTimestamp == nil || on == nil || !OutOfService(on.Object.(*v1.Node))) {
-		return loop.Result{}, nil
+	switch {
+	case Abandoned(pod):
+		return k.remove(ctx, unscheduled, []Verdict{{Pod: pod}})
+	case pod.DeletionTimestamp != nil && on != nil && OutOfService(on.Object.(*v1.Node)):
+		return k.remove(ctx, outOfService, []Verdict{{Pod: pod}})
 	}
-	return k.remove(ctx, []Verdict{{Pod: pod}})
+	return loop.Result{}, nil
 }
 
 func (k *controller) bound(ctx context.Context, s view.Snapshot) (loop.Result, error) {
@@ -101,7 +105,7 @@ func (k *controller) bound(ctx context.Context, s view.Snapshot) (loop.Result, e
 	for e := range s.All(pods, "", view.Key{}) {
 		all = append(all, e.Object.(*v1.Pod))
 	}
-	return k.remove(ctx, Surplus(all, KeepEnded))
+	return k.remove(ctx, terminated, Surplus(all, KeepEnded))
 }
 
 func (k *controller) node(ctx context.Context, s view.Snapshot, name string) (res loop.Result, err error) {
@@ -116,7 +120,7 @@ func (k *controller) node(ctx context.Context, s view.Snapshot, name string) (re
 				ending = append(ending, Verdict{Pod: p})
 			}
 		}
-		return k.remove(ctx, ending)
+		return k.remove(ctx, outOfService, ending)
 	}
 	var orphans []*v1.Pod
 	for e := range s.By(pods, "spec.nodeName", name) {
@@ -136,7 +140,7 @@ func (k *controller) node(ctx context.Context, s view.Snapshot, name string) (re
 	case !apierrors.IsNotFound(err):
 		return res, err
 	}
-	return k.remove(ctx, Orphans(orphans))
+	return k.remove(ctx, orphaned, Orphans(orphans))
 }
 
 // since remembers, or forgets, when a node was first missed.
@@ -156,9 +160,10 @@ func (k *controller) since(name string, missing bool) time.Time {
 }
 
 // remove marks pods failed and deletes them without grace.
-func (k *controller) remove(ctx context.Context, verdicts []Verdict) (res loop.Result, err error) {
+func (k *controller) remove(ctx context.Context, reason string, verdicts []Verdict) (res loop.Result, err error) {
 	for _, v := range verdicts {
 		p := v.Pod
+		k.meter.removed.WithLabelValues(p.Namespace, reason).Inc()
 		if !Ended(p) {
 			obj, err := k.client.Mutate(ctx, client.Pods.At(p.Namespace, p.Name).Sub("status"), func(o runtime.Object) (bool, error) {
 				fresh := o.(*v1.Pod)
@@ -175,6 +180,7 @@ func (k *controller) remove(ctx context.Context, verdicts []Verdict) (res loop.R
 				continue
 			}
 			if err != nil {
+				k.meter.failed.WithLabelValues(p.Namespace, reason).Inc()
 				return res, err
 			}
 			res.Wrote = max(res.Wrote, loop.Revision(obj))
@@ -184,6 +190,7 @@ func (k *controller) remove(ctx context.Context, verdicts []Verdict) (res loop.R
 			GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID},
 		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			k.meter.failed.WithLabelValues(p.Namespace, reason).Inc()
 			return res, err
 		}
 	}

@@ -119,8 +119,8 @@ func pause(failed []*v1.Pod, replicas int, now time.Time) time.Duration {
 	n := -max(freeFailures, replicas)
 	for _, pod := range failed {
 		created := pod.CreationTimestamp.Time
-		if now.Sub(created) > failedLately {
-			continue
+		if now.Sub(created) > failedLately || created.Sub(now) > longestPause {
+			continue // long ago; or made before the clock was set back
 		}
 		n++
 		if created.After(last) {

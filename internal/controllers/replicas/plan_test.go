@@ -68,3 +68,18 @@ func TestGoFirst(t *testing.T) {
 		}
 	}
 }
+
+// Pods that failed before the clock was set back hold nobody up until it has caught up.
+func TestAClockThatIsSetBack(t *testing.T) {
+	failed := func(ago time.Duration) (out []*v1.Pod) {
+		for range freeFailures + 3 {
+			out = append(out, &v1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-ago))}})
+		}
+		return out
+	}
+	for ago, want := range map[time.Duration]time.Duration{0: 8 * time.Second, -time.Hour: 0, time.Hour: 0} {
+		if got := pause(failed(ago), 1, now); got != want {
+			t.Errorf("made %s ago: %s, want %s", ago, got, want)
+		}
+	}
+}

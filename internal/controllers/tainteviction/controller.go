@@ -30,6 +30,7 @@ type Config = loop.Parts
 
 type controller struct {
 	Config
+	meter meter
 
 	mu sync.Mutex
 	// since is when pods that are to go later came to that: a taint that changes meanwhile does not begin their time anew.
@@ -41,9 +42,9 @@ func New(c Config) (*loop.Loop, error) {
 	if c.View == nil || c.Client == nil {
 		return nil, errors.New("tainteviction: View and Client are required")
 	}
-	k := &controller{Config: c, since: map[types.UID]time.Time{}}
+	k := &controller{Config: c, meter: newMeter(), since: map[types.UID]time.Time{}}
 	return loop.New(loop.Config{
-		Name: "taint-eviction", View: c.View, Reconcile: k.reconcile, Workers: 8, Logger: c.Logger,
+		Name: "taint-eviction", View: c.View, Reconcile: k.reconcile, Workers: 8, Logger: c.Logger, Metrics: k.meter.all(),
 		Watches: []loop.Watch{{Resource: pods, Keys: k.podKeys}, {Resource: nodes, Keys: k.nodeKeys}},
 	})
 }
@@ -107,12 +108,11 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		}
 		return loop.Result{}, nil
 	}
-	if stay > 0 {
-		if left := time.Until(k.from(pod.UID, taints).Add(stay)); left > 0 {
-			return loop.Result{Again: left}, nil
-		}
+	due := k.from(pod.UID, taints).Add(max(stay, 0))
+	if left := time.Until(due); stay > 0 && left > 0 {
+		return loop.Result{Again: left}, nil
 	}
-	return k.evict(ctx, pod)
+	return k.evict(ctx, pod, due)
 }
 
 // from is when a pod's time began: with the youngest taint that says when it came, or else when it was first seen beside one.
@@ -142,7 +142,7 @@ func (k *controller) forget(uid types.UID) (known bool) {
 }
 
 // evict says in the pod's conditions why it goes, and asks for its end with its own grace.
-func (k *controller) evict(ctx context.Context, pod *v1.Pod) (loop.Result, error) {
+func (k *controller) evict(ctx context.Context, pod *v1.Pod, due time.Time) (loop.Result, error) {
 	k.tell(pod, "Marking for deletion Pod "+pod.Namespace+"/"+pod.Name)
 	now := metav1.Now().Rfc3339Copy()
 	ref := client.Pods.At(pod.Namespace, pod.Name)
@@ -159,6 +159,10 @@ func (k *controller) evict(ctx context.Context, pod *v1.Pod) (loop.Result, error
 	})
 	if err == nil {
 		err = k.Client.Delete(ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	}
+	if err == nil {
+		k.meter.deleted.Inc()
+		k.meter.late.Observe(time.Since(due).Seconds())
 	}
 	if err == nil || apierrors.IsNotFound(err) {
 		k.forget(pod.UID)

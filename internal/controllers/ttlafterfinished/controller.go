@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,12 @@ var jobs = client.Resource{Group: batchv1.GroupName, Resource: "jobs"}
 
 // New makes the controller. Its keys are Jobs.
 func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
+	late := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds", Help: "How long after its time was over a finished Job was deleted.",
+		Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
+	})
 	return loop.New(loop.Config{
-		Name: "ttl-after-finished-controller", View: v, Logger: log, Workers: 5,
+		Name: "ttl-after-finished-controller", View: v, Logger: log, Workers: 5, Metrics: []prometheus.Collector{late},
 		Watches: []loop.Watch{{Resource: schema.GroupResource(jobs), Keys: func(ch view.Change) []view.Key {
 			if ch.New == nil {
 				return nil
@@ -52,7 +57,10 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 			err := c.Delete(ctx, jobs.At(j.Namespace, j.Name), metav1.DeleteOptions{
 				PropagationPolicy: &foreground, Preconditions: &metav1.Preconditions{UID: &j.UID, ResourceVersion: &j.ResourceVersion},
 			})
-			if apierrors.IsNotFound(err) {
+			switch {
+			case err == nil:
+				late.Observe(time.Since(at).Seconds())
+			case apierrors.IsNotFound(err):
 				err = nil
 			}
 			return loop.Result{}, err
