@@ -28,7 +28,7 @@ const (
 	busyWithin = time.Second
 	calmAfter  = 3 * time.Second
 	// Below this the collector's work counts.
-	crowdedWithin = time.Second / 2
+	crowdedWithin = time.Second / 4
 	// Room in percent of what is live.
 	atRest = 40
 	atWork = 100 // at least; Go's default
