@@ -69,6 +69,7 @@ func TestStories(t *testing.T) {
 			"within":   cmdWithin,
 			"until":    cmdUntil,
 			"forward":  cmdForward,
+			"proxied":  cmdProxied,
 			"lister":   cmdLister,
 			"var":      cmdVar,
 			"nodes":    cmdNodes,

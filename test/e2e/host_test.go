@@ -255,7 +255,21 @@ func cmdForward(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 4 {
 		argv = []string{args[3], "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}
 	}
-	cmd := exec.Command(argv[0], append(argv[1:], "port-forward", "pod/"+args[0], ":"+args[1])...)
+	reached(ts, append(argv, "port-forward", "pod/"+args[0], ":"+args[1]), "/", args[2])
+}
+
+// proxied PATH 'REGEXP': what kubectl proxy answers for a path matches.
+func cmdProxied(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: proxied PATH 'REGEXP'")
+	}
+	c := of(ts)
+	reached(ts, []string{c.podo, "kubectl", "--data-dir", c.dir, "proxy", "--port=0"}, args[0], args[1])
+}
+
+// reached runs a command that says on its first line at which local address it listens, and asks there twice.
+func reached(ts *testscript.TestScript, argv []string, path, want string) {
+	cmd := exec.Command(argv[0], argv[1:]...)
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
@@ -269,13 +283,13 @@ func cmdForward(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
 	for range 2 {
-		resp, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr + "/")
+		resp, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr + path)
 		ts.Check(err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		ts.Check(err)
-		if ok, err := regexp.Match(args[2], body); err != nil || !ok {
-			ts.Fatalf("through %q came %q, want a match of %s (%v)", strings.TrimSpace(line), body, args[2], err)
+		if ok, err := regexp.Match(want, body); err != nil || !ok {
+			ts.Fatalf("through %q came %q, want a match of %s (%v)", strings.TrimSpace(line), body, want, err)
 		}
 	}
 }
