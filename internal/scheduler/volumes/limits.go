@@ -143,12 +143,15 @@ func (x *limits) count(n *framework.Node, node *storagev1.CSINode) (driver strin
 			there[id] = driver
 		}
 	}
-	for id, driver := range x.now.attachedTo(n.Name) {
-		there[id] = driver
-	}
 	counts, wants := map[string]int{}, map[string]int{}
 	for _, d := range there {
 		counts[d]++
+	}
+	// A volume that is attached without a pod of the node having it counts besides, also when it is the new pod's: upstream's rule.
+	for id, driver := range x.now.attachedTo(n.Name) {
+		if there[id] == "" {
+			counts[driver]++
+		}
 	}
 	for id, d := range x.wanted {
 		if there[id] == "" {
