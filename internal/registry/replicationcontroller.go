@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -172,18 +173,12 @@ func unconvertible(c, old *v1.ReplicationController) field.ErrorList {
 	return e.List()
 }
 
+// validateControllerStatus: it has the counts of a ReplicaSet's status but one, and the same holds for them.
 func validateControllerStatus(s *v1.ReplicationControllerStatus) field.ErrorList {
-	var e check.Errors
-	e.NonNegative(statusPath.Child("replicas"), int64(s.Replicas))
-	e.NonNegative(statusPath.Child("fullyLabeledReplicas"), int64(s.FullyLabeledReplicas))
-	e.NonNegative(statusPath.Child("readyReplicas"), int64(s.ReadyReplicas))
-	e.NonNegative(statusPath.Child("availableReplicas"), int64(s.AvailableReplicas))
-	e.NonNegative(statusPath.Child("observedGeneration"), s.ObservedGeneration)
-	atMost(&e, "fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, noMoreThanAll)
-	atMost(&e, "readyReplicas", s.ReadyReplicas, s.Replicas, noMoreThanAll)
-	atMost(&e, "availableReplicas", s.AvailableReplicas, s.Replicas, noMoreThanAll)
-	atMost(&e, "availableReplicas", s.AvailableReplicas, s.ReadyReplicas, noMoreThanReady)
-	return e.List()
+	return validateReplicaSetStatus(&appsv1.ReplicaSetStatus{
+		Replicas: s.Replicas, FullyLabeledReplicas: s.FullyLabeledReplicas, ReadyReplicas: s.ReadyReplicas, AvailableReplicas: s.AvailableReplicas,
+		ObservedGeneration: s.ObservedGeneration,
+	})
 }
 
 func controllerColumns() []metav1.TableColumnDefinition {
