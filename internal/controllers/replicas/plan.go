@@ -63,7 +63,7 @@ func Decide(w Wanted, pods, siblings []*v1.Pod, now time.Time) Plan {
 	var mine, failed []*v1.Pod
 	deleting := w.Meta.GetDeletionTimestamp() != nil
 	for _, pod := range pods {
-		ref := metav1.GetControllerOf(pod)
+		ref := metav1.GetControllerOfNoCopy(pod)
 		matches := w.Selector.Matches(labels.Set(pod.Labels))
 		switch {
 		case ref != nil && ref.UID != w.Meta.GetUID():
