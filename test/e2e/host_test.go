@@ -270,14 +270,16 @@ func cmdProxied(ts *testscript.TestScript, neg bool, args []string) {
 // reached runs a command that says on its first line at which local address it listens, and asks there twice.
 func reached(ts *testscript.TestScript, argv []string, path, want string) {
 	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // podo kubectl has a child
+	end := func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
 	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+		end()
+		_ = cmd.Wait()
 	}()
-	timer := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(30*time.Second, end)
 	defer timer.Stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	ts.Check(err)
