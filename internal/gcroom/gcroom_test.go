@@ -3,6 +3,7 @@ package gcroom
 import (
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,15 +37,23 @@ const freed = -1
 
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // the timer has a goroutine of its own
 		var set []int
+		note := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			set = append(set, n)
+		}
 		k := &keeper{
 			room: 400, live: func() uint64 { return 50 }, now: time.Now,
-			set:  func(p int) { set = append(set, p) },
-			free: func() { set = append(set, freed) },
+			set:  note,
+			free: func() { note(freed) },
 		}
 		expect := func(what string, want ...int) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(set, want) {
 				t.Fatalf("%s: set %v, want %v", what, set, want)
 			}
@@ -64,7 +73,9 @@ func TestKeeper(t *testing.T) {
 			k.collected()
 		}
 		expect("crowded", 200, 200, 400, 800, 800)
+		mu.Lock()
 		set = nil
+		mu.Unlock()
 		time.Sleep(calmAfter - time.Millisecond)
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
