@@ -47,6 +47,7 @@ var groups = []struct {
 	{"schedule", schedule},
 	{"shapes", shaped},
 	{"rollout", rollout},
+	{"namespace", namespace},
 	{"rest", rest},
 }
 

@@ -87,6 +87,25 @@ func (t *target) load(ctx context.Context) (percent float64, err error) {
 	return 100 * (usage.Total(after).CPU - usage.Total(before).CPU).Seconds() / time.Since(began).Seconds(), nil
 }
 
+// namespace: one with thousands of pods that nobody runs, from the request to delete it until it is gone.
+func namespace(ctx context.Context, b *bench) error {
+	took := figures.Samples{}
+	for range b.rounds {
+		for _, t := range b.targets {
+			if _, _, err := t.Create(ctx, "vanish", 16, b.objects); err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			d, err := t.Vanish(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			took.Time(t.name, d)
+		}
+	}
+	b.book.Median(fmt.Sprintf("namespace.of.%d.pods.deleted", b.objects), "ms", took)
+	return nil
+}
+
 // undeploy takes Deployments, pods and nodes away.
 func (t *target) undeploy(ctx context.Context) error {
 	if err := t.Undeploy(ctx); err != nil {
