@@ -13,12 +13,10 @@ import (
 
 // progressing is the condition of a set whose rollout is stuck, False with stuckReason. Upstream has none: there, nothing says that a set
 // waits for a pod which will never be ready. It has the name that a Deployment's has.
-const (
-	progressing appsv1.StatefulSetConditionType = "Progressing"
-	stuckReason                                 = "RolloutStuck"
-)
+const progressing appsv1.StatefulSetConditionType = "Progressing"
 
 const (
+	stuckReason = "RolloutStuck"
 	// stuckAfter is how long a pod of the new template may keep a rollout waiting: as long as a Deployment's, by default.
 	stuckAfter = 10 * time.Minute
 	// longestWait is how long a failed pod is left alone at most.
