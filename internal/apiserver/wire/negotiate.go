@@ -27,7 +27,7 @@ const (
 	whole    as = iota
 	table       // metav1.Table
 	partial     // metav1.PartialObjectMetadata
-	partials    // metav1.PartialObjectMetadataList; each of a watch's events is as with partial
+	partials    // metav1.PartialObjectMetadataList; a watch has nothing to show as one
 )
 
 // form is how an answer is written.

@@ -106,6 +106,13 @@ func TestRefusedBeforeAnythingIsDone(t *testing.T) {
 			t.Errorf("%s as %s: %d %s", c.path, c.as, res.StatusCode, b)
 		}
 	}
+	// A watch has no lists to show: it ends where the first object would be.
+	for _, media := range []string{jsonType, protoType} {
+		res, b := w.do(admin, "GET", path+"?watch=1&timeoutSeconds=600", "", "Accept", media+";as=PartialObjectMetadataList"+meta)
+		if res.StatusCode != 200 || b != "" {
+			t.Errorf("a watch of lists in %s: %d %s", media, res.StatusCode, b)
+		}
+	}
 	if res, b := w.do(admin, "GET", path+"/c?export=true", ""); res.StatusCode != 400 || !strings.Contains(b, "the export parameter, deprecated since v1.14, is no longer supported") {
 		t.Errorf("export: %d %s", res.StatusCode, b)
 	}

@@ -120,7 +120,7 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 		case <-s.Ready():
 			var err error
 			if buf, err = c.next(ctx, s, fr, buf); err != nil {
-				if ctx.Err() == nil {
+				if ctx.Err() == nil && !errors.Is(err, errNoList) {
 					c.endWatch(fr, err)
 				}
 				return
@@ -187,6 +187,10 @@ func (c *call) bookmark(s *verbs.Stream, fr *framer, buf []byte, told *int64) []
 	return b
 }
 
+// errNoList ends a watch whose objects were asked for as lists. As upstream has it: the answer is 200 and ends at the first object, which
+// nothing is said of; errors that come before it are told.
+var errNoList = errors.New("an object of a watch is not a list")
+
 // framer turns events into bytes of one media type.
 //
 //	JSON:     {"type":"ADDED","object":{...}}\n
@@ -217,7 +221,9 @@ func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
 			return buf, err
 		}
 		entry, gvk = nil, tableGVK
-	case partial, partials:
+	case partials:
+		return buf, errNoList
+	case partial:
 		obj, entry, gvk = partialOf(obj), nil, partialGVK
 	}
 	raw, err := objectBytes(f.form.media, obj, entry)
