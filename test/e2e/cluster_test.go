@@ -76,6 +76,7 @@ func TestStories(t *testing.T) {
 			"agent":    cmdAgent,
 			"on":       cmdOn,
 			"wire":     cmdWire,
+			"sign":     cmdSign,
 		},
 		Condition: condition,
 	})
