@@ -134,7 +134,7 @@ func (b *bench) read(ctx context.Context) error {
 		}
 		b.book.Spread(fmt.Sprintf("watch.%d.last", watchers), took)
 	}
-	if err := b.memory(fmt.Sprintf("holding.%d.objects.pss", b.objects)); err != nil {
+	if err := b.memory(fmt.Sprintf("holding.%d.objects.pss", b.objects), b.targets...); err != nil {
 		return err
 	}
 	return b.cached(ctx)

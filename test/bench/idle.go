@@ -22,7 +22,7 @@ func idle(ctx context.Context, b *bench) error {
 	if err := load.Pause(ctx, settleTime); err != nil {
 		return err
 	}
-	if err := b.memory("idle.pss"); err != nil {
+	if err := b.memory("idle.pss", b.targets...); err != nil {
 		return err
 	}
 	pods := names("quiet", quietPods)
@@ -55,7 +55,7 @@ func idle(ctx context.Context, b *bench) error {
 	}
 	b.book.Median(fmt.Sprintf("idle.%d.pods.cpu", quietPods), "%core", cpu)
 	b.book.Median(fmt.Sprintf("idle.%d.pods.writes", quietPods), "/min", writes)
-	if err := b.memory(fmt.Sprintf("idle.%d.pods.pss", quietPods)); err != nil {
+	if err := b.memory(fmt.Sprintf("idle.%d.pods.pss", quietPods), b.targets...); err != nil {
 		return err
 	}
 	return b.removeAll(ctx, pods)
@@ -72,7 +72,7 @@ func footprint(ctx context.Context, b *bench) error {
 	if err := load.Pause(ctx, settleTime); err != nil {
 		return err
 	}
-	if err := b.memory(fmt.Sprintf("running.%d.pods.pss", manyPods)); err != nil {
+	if err := b.memory(fmt.Sprintf("running.%d.pods.pss", manyPods), b.targets...); err != nil {
 		return err
 	}
 	return b.removeAll(ctx, pods)
@@ -115,10 +115,10 @@ func (b *bench) clocks(ctx context.Context) (map[*target]clock, error) {
 	return all, nil
 }
 
-// memory prints what each target's programs hold, and their sums with ratios.
-func (b *bench) memory(name string) error {
+// memory prints what the programs of each of the targets hold, and their sums with ratios.
+func (b *bench) memory(name string, of ...*target) error {
 	totals := figures.Samples{}
-	for _, t := range b.targets {
+	for _, t := range of {
 		if t.processes == nil {
 			continue
 		}

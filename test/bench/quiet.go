@@ -120,7 +120,7 @@ func crowd(ctx context.Context, b *bench) error {
 	name := fmt.Sprintf("crowd.%d.pods", crowdPods)
 	b.book.Add(name+".start."+t.name, took.Seconds(), "s")
 	b.book.Add(name+".rate."+t.name, crowdPods/took.Seconds(), "pods/s")
-	if err := b.memory(name + ".pss"); err != nil {
+	if err := b.memory(name+".pss", b.targets...); err != nil {
 		return err
 	}
 	_, empty, err := t.remove(ctx, pods...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"podo.dev/podo/test/bench/figures"
 	"podo.dev/podo/test/bench/load"
@@ -32,7 +33,42 @@ func schedule(ctx context.Context, b *bench) error {
 		b.book.Median(name+".counted", "pods", counted)
 		b.book.Median(name, "pods/s", rates)
 		b.book.Median(name+".ungated", "pods/s", gated)
+		if err := b.bindOne(ctx, nodes); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// laidOut is when the work has gone that thousands of new objects make, and nobody yet misses the heartbeats of nodes that nobody runs.
+const laidOut = 10 * time.Second
+
+// ones is how many pods are bound one after another, besides those that are forgotten.
+const ones = 300
+
+// bindOne: how long one pod waits for its node where nothing else happens.
+func (b *bench) bindOne(ctx context.Context, nodes int) error {
+	stored, asked := figures.Samples{}, figures.Samples{}
+	for _, t := range b.targets {
+		if err := t.Layout(ctx, nodes, 0, false); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		if err := load.Pause(ctx, laidOut); err != nil {
+			return err
+		}
+		fromStored, fromAsked, err := t.OneByOne(ctx, warmUp+ones)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		stored.Time(t.name, fromStored[warmUp:]...)
+		asked.Time(t.name, fromAsked[warmUp:]...)
+		if err := t.Unlay(ctx); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	name := fmt.Sprintf("schedule.%d.nodes.one", nodes)
+	b.book.Spread(name, stored)
+	b.book.Spread(name+".created", asked)
 	return nil
 }
 

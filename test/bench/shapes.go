@@ -10,7 +10,8 @@ import (
 	"podo.dev/podo/test/bench/load"
 )
 
-// shaped: pods bound in a second for each load of upstream's scheduler_perf, where the scheduler can be stopped while it is laid out.
+// shaped: pods bound in a second for each load of upstream's scheduler_perf, where the scheduler can be stopped while it is laid out, and the
+// memory that is held once they are bound.
 func shaped(ctx context.Context, b *bench) error {
 	for _, nodes := range b.nodes {
 		for _, l := range shapes.All() {
@@ -18,25 +19,31 @@ func shaped(ctx context.Context, b *bench) error {
 				continue
 			}
 			rates := figures.Samples{}
-			for range b.rounds {
+			name := fmt.Sprintf("shapes.%s.%d.nodes", l.Name, nodes)
+			for round := range b.rounds {
 				for _, t := range b.targets {
 					if t.suspend == nil {
 						continue
 					}
-					bound, err := b.bindShape(ctx, t, &l, nodes)
+					measured := name
+					if round > 0 {
+						measured = "" // once is enough for what takes a pause
+					}
+					bound, err := b.bindShape(ctx, t, &l, nodes, measured)
 					if err != nil {
 						return fmt.Errorf("%s: %s: %w", l.Name, t.name, err)
 					}
 					rates.Add(t.name, bound.PerSecond)
 				}
 			}
-			b.book.Median(fmt.Sprintf("shapes.%s.%d.nodes", l.Name, nodes), "pods/s", rates)
+			b.book.Median(name, "pods/s", rates)
 		}
 	}
 	return nil
 }
 
-func (b *bench) bindShape(ctx context.Context, t *target, l *shapes.Load, nodes int) (bound load.Bound, err error) {
+// bindShape also prints the memory that the target holds of it, if that has a name.
+func (b *bench) bindShape(ctx context.Context, t *target, l *shapes.Load, nodes int, memory string) (bound load.Bound, err error) {
 	pods := b.waiting
 	if l.Most != nil {
 		pods = min(pods, l.Most(nodes))
@@ -68,6 +75,14 @@ func (b *bench) bindShape(ctx context.Context, t *target, l *shapes.Load, nodes 
 	stop()
 	if err := errors.Join(err, <-resumed, <-churned); err != nil {
 		return bound, err
+	}
+	if memory != "" {
+		if err := load.Pause(ctx, laidOut); err != nil {
+			return bound, err
+		}
+		if err := b.memory(fmt.Sprintf("%s.%d.pods.pss", memory, pods), t); err != nil {
+			return bound, err
+		}
 	}
 	return bound, t.Unlay(ctx)
 }
