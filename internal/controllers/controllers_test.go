@@ -52,6 +52,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return worldOf(t, v, s, vs)
+}
+
+// worldOf has an API that was made elsewhere.
+func worldOf(t *testing.T, v *view.View, s store.Store, vs *verbs.Verbs) *world {
 	return &world{t: t, view: v, store: s, verbs: vs, admin: local.Admin(vs), controllers: local.Controllers(vs), board: loop.NewBoard()}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,14 +38,14 @@ import (
 // meddled is a client that counts what controllers try to write, and lets somebody in between their plan and the write.
 type meddled struct {
 	client.Client
+	tries  atomic.Int64
 	mu     sync.Mutex
-	tries  int
 	before func()
 }
 
 func (m *meddled) meet() {
+	m.tries.Add(1)
 	m.mu.Lock()
-	m.tries++
 	before := m.before
 	m.mu.Unlock()
 	if before != nil {
@@ -59,16 +60,12 @@ func (m *meddled) let(before func()) {
 }
 
 // tried is how many writes were tried while d passed.
-func (m *meddled) tried(d time.Duration) int {
+func (m *meddled) tried(d time.Duration) int64 {
 	synctest.Wait()
-	m.mu.Lock()
-	was := m.tries
-	m.mu.Unlock()
+	was := m.tries.Load()
 	time.Sleep(d)
 	synctest.Wait()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.tries - was
+	return m.tries.Load() - was
 }
 
 func (m *meddled) Create(ctx context.Context, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
@@ -256,8 +253,8 @@ func TestTwoOfAKind(t *testing.T) {
 		if n := m.tried(time.Hour); n > 0 {
 			t.Errorf("%d writes in an hour at rest", n)
 		}
-		if m.tries > 400 {
-			t.Errorf("%d writes in all", m.tries)
+		if n := m.tries.Load(); n > 400 {
+			t.Errorf("%d writes in all", n)
 		}
 	})
 }
@@ -328,7 +325,7 @@ func TestEditedBetweenPlanAndWrite(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				began := m.tries
+				began := m.tries.Load()
 				claims := map[types.UID]bool{}
 				for range 30 {
 					w.settle()
@@ -352,7 +349,7 @@ func TestEditedBetweenPlanAndWrite(t *testing.T) {
 				if got := w.held(); got != c.want {
 					t.Errorf("%s, want %s", got, c.want)
 				}
-				if n := m.tries - began; n > 1500 {
+				if n := m.tries.Load() - began; n > 1500 {
 					t.Errorf("%d writes for %d edits", n, all)
 				}
 				if n := m.tried(time.Hour); n > 0 {

@@ -17,7 +17,6 @@ import (
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/nodettl"
 	"podo.dev/podo/internal/controllers/podgc"
@@ -218,7 +217,7 @@ func TestAStoreThatIsAwayLosesNoNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{t: t, view: v, store: s, verbs: vs, admin: local.Admin(vs), controllers: local.Controllers(vs)}
+		w := worldOf(t, v, s, vs)
 		w.namespaces()
 		w.run(nodelifecycle.New(w.view, w.controllers, nodelifecycle.GracePeriod, nil, nil))
 		f := w.fleet(2)

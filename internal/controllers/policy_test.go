@@ -89,7 +89,7 @@ func TestDefaultPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{t: t, view: v, admin: local.Admin(vs), controllers: local.Controllers(vs)}
+		w := worldOf(t, v, s, vs)
 		ensure := func() (rev int64) {
 			t.Helper()
 			if err := policy.Default().Ensure(t.Context(), w.admin, v.Snapshot(), slog.New(slog.DiscardHandler)); err != nil {

@@ -21,7 +21,6 @@ import (
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/controllers/quotas"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -217,7 +216,7 @@ func TestANewQuotaMeetsACreation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := &world{t: t, view: v, admin: local.Admin(vs), controllers: local.Controllers(vs)}
+				w := worldOf(t, v, s, vs)
 				w.quotas()
 				first := func() {
 					w.must(w.admin.Create(context.Background(), resourceQuotas.At("default", ""), quota("q", amounts("pods", "3"))))
