@@ -258,3 +258,30 @@ func TestManyMakeRoomAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A pod that comes with a higher priority takes a part of the room that is being made, and the rest is too little: nobody holds it any more
+// when those that had to leave have gone.
+func TestWhatIsLeftOfRoomIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "2"))
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		w.create(ranked("middle", "2", 50))
+		if p := w.pod("middle"); p.Status.NominatedNodeName != "node-a" {
+			t.Fatalf("middle waits on %q", p.Status.NominatedNodeName)
+		}
+		w.create(ranked("small", "1", 1))
+		w.on("small", "") // the room is middle's
+		w.create(ranked("high", "1", 100))
+		w.on("high", "node-a")
+		time.Sleep(15 * time.Second)
+		w.delete("low")
+		w.on("small", "node-a")
+		w.on("middle", "")
+		if p := w.pod("middle"); p.Status.NominatedNodeName != "" {
+			t.Errorf("middle still waits on %q", p.Status.NominatedNodeName)
+		}
+	})
+}

@@ -363,14 +363,18 @@ func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
 }
 
 // wake moves the pods that an event on one node helps: those for whom room is made there if it is there, as many of the others as would
-// fit besides, and those that could make room there unless they wait for room that is being made.
+// fit besides, and those that could make room there unless they wait for room that is being made. Those for whom nobody leaves any more
+// without the room being there have lost it to a pod of higher priority: they look elsewhere, or leave what there is of it to others.
 func (r *run) wake(why string, on *framework.Node, now time.Time) {
 	if on == nil || on.Object == nil {
 		return
 	}
 	for _, w := range on.Nominated {
 		i := r.queue.Item(w.Object.UID)
-		if i != nil && i.State == queue.Unschedulable && r.planner[w.Shape.SchedulerName].Helps(r.cluster, i.Pod, on) == plan.Room {
+		if i == nil || i.State != queue.Unschedulable {
+			continue
+		}
+		if r.planner[w.Shape.SchedulerName].Helps(r.cluster, i.Pod, on) == plan.Room || !plan.Leaving(w, on) {
 			r.queue.WakeOne(w.Object.UID, why, now)
 		}
 	}

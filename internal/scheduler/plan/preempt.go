@@ -351,15 +351,20 @@ func Eligible(pod *framework.Pod, waits *framework.Node, d *Diagnosis) string {
 	if pod.Shape.NeverPreempts {
 		return NeverEligible
 	}
-	if waits == nil || waits.Object == nil || !d.helpable(waits.Slot()) {
+	if waits == nil || waits.Object == nil || !d.helpable(waits.Slot()) || !Leaving(pod, waits) {
 		return ""
 	}
-	for _, v := range waits.Pods {
+	return VictimsLeaving
+}
+
+// Leaving says that somebody of lower priority than a pod still leaves a node because of a preemption.
+func Leaving(pod *framework.Pod, n *framework.Node) bool {
+	for _, v := range n.Pods {
 		if v.Shape.Priority < pod.Shape.Priority && leavesForOthers(v.Object) {
-			return VictimsLeaving
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 func leavesForOthers(pod *v1.Pod) bool {
