@@ -247,7 +247,18 @@ func deployment(d *appsv1.Deployment) stand {
 
 func statefulSet(o *appsv1.StatefulSet) stand {
 	s := replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, "")
-	if s.fine || o.Spec.PodManagementPolicy == appsv1.ParallelPodManagement || o.Status.ObservedGeneration < o.Generation {
+	if o.Status.ObservedGeneration < o.Generation {
+		return s
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == "Progressing" && c.Status == v1.ConditionFalse { // docs/decisions/0012
+			s.fine = false
+			s.Why, s.Since = c.Message, c.LastTransitionTime.Time
+			s.Do = fmt.Sprintf("What keeps it is below. Back to what ran before: `podo kubectl rollout undo -n %s statefulset/%s`, and delete the pod", o.Namespace, o.Name)
+			return s
+		}
+	}
+	if s.fine || o.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
 		return s
 	}
 	s.Why = "Its pods start one after the other, each when the one before it is ready"

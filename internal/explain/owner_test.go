@@ -136,3 +136,27 @@ func inOrder(t *testing.T, text string, parts ...string) {
 		rest = rest[i+len(p):]
 	}
 }
+
+// A StatefulSet that does not come forward: what its condition says of a rollout, and what is wrong with its first pod also when there is no
+// rollout, but a first template that can never run.
+func TestAStuckStatefulSet(t *testing.T) {
+	three := int32(3)
+	set := func(conditions ...appsv1.StatefulSetCondition) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{
+			ObservedGeneration: 2, ReadyReplicas: 2, CurrentRevision: "old", UpdateRevision: "new", Conditions: conditions,
+		}}
+		s.TypeMeta, s.ObjectMeta = object("StatefulSet", "db")
+		return s
+	}
+	stuck := appsv1.StatefulSetCondition{
+		Type: "Progressing", Status: v1.ConditionFalse, Reason: "RolloutStuck", Message: `Pod "db-2" of revision "new" has not been available for 10m0s.`,
+	}
+	o := explain.Owner{Object: set(stuck), Now: now, Pods: []explain.Facts{named("db-0", pod(isReady)), named("db-1", pod(isReady)), named("db-2", pod(hasNoImage))}}
+	inOrder(t, o.Text(), "StatefulSet ns/db has 2 of 3 pods ready", `Pod "db-2" of revision "new" has not been available for 10m0s.`,
+		"rollout undo -n ns statefulset/db", "\n  Pod ns/db-2", "nowhere:1", "\n  Pod ns/db-0")
+
+	first := set()
+	first.Status.ReadyReplicas, first.Status.CurrentRevision = 0, "new"
+	o = explain.Owner{Object: first, Now: now, Pods: []explain.Facts{named("db-0", pod(hasNoImage))}}
+	inOrder(t, o.Text(), "StatefulSet ns/db has 0 of 3 pods ready", "one after the other", "\n  Pod ns/db-0", "nowhere:1")
+}
