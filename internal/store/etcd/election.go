@@ -15,8 +15,10 @@ import (
 // Election decides which of the servers on one store runs what must run once: the scheduler and the controllers. Each server stands for
 // it with an etcd lease, whose renewals are no writes.
 //
-//	standing ──► leading ──► lost (the lease ran out: etcd was away for longer than electionTTL) ──► standing
+//	standing ──► leading ──► lost (no renewal was answered for leadFor) ──► standing
 //	               └───────► resigned (an orderly stop: the next one leads at once)
+//
+// Of a leader that has died the others hear sooner than etcd would end its lease: see pulse.go.
 //
 // A server that comes back after a crash finds its own candidacy, and does not wait for it to run out: its data directory's lock says
 // that nobody else acts in its name.
@@ -32,7 +34,7 @@ type Election struct {
 
 const (
 	electionPrefix = "/podo/leader"
-	electionTTL    = 2 // seconds until another server may lead
+	electionTTL    = 2 // seconds: the least that every etcd grants, and for how long a lease lasts that nobody looks at
 )
 
 // Election makes one on this store. id is the server's, the same after a restart and no other's.
@@ -75,6 +77,9 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 		return err
 	}
 	round := concurrency.NewElection(session, electionPrefix)
+	renew := func(ctx context.Context) error { return conn.renew(ctx, session.Lease()) }
+	others := &watched{e: e, conn: conn}
+	defer others.stop()
 	leaders, won := round.Observe(ctx), make(chan error, 1)
 	go func() { won <- round.Campaign(ctx, e.id) }()
 	for leading := false; !leading; {
@@ -89,20 +94,29 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 			case !ok:
 				leaders = nil
 			case len(now.Kvs) > 0 && string(now.Kvs[0].Value) != e.id:
-				e.log.Info("another server leads: the scheduler and the controllers stand by", "leader", string(now.Kvs[0].Value))
+				if others.look(ctx, clientv3.LeaseID(now.Kvs[0].Lease), string(now.Kvs[0].Value)) {
+					e.log.Info("another server leads: the scheduler and the controllers stand by", "leader", string(now.Kvs[0].Value))
+				}
 				ready()
 			}
 		case <-session.Done():
 			return nil
 		}
 	}
+	others.stop()
+	sent := time.Now()
+	first, stop := context.WithDeadline(ctx, sent.Add(leadFor))
+	err = renew(first)
+	stop()
+	if err != nil {
+		return err
+	}
 	e.set(ctx)
 	defer func() { cancel(); e.end() }() // before another one may lead
 	ready()
-	select {
-	case <-session.Done():
-	case <-ctx.Done():
-	}
+	release := context.AfterFunc(session.Ctx(), cancel)
+	defer release()
+	hold(ctx, sent, renew)
 	return nil
 }
 

@@ -99,3 +99,17 @@ func TestElection(t *testing.T) {
 	stopD()
 	heard(t, l.ended, "d", time.Second)
 }
+
+// A leader that has died without a word is found out by the next one, long before its lease runs out.
+func TestSilentLeader(t *testing.T) {
+	e := embedded(t, etcd.EmbeddedConfig{})
+	start(t, e)
+	etcd.Crash(t, e, "dead") // its lease lasts for a minute
+	died := time.Now()
+	l := &led{began: make(chan string, 1), ended: make(chan string, 1)}
+	next := e.Election("next", slog.New(slog.DiscardHandler))
+	start(t, next)
+	start(t, l.as("next", next))
+	heard(t, l.began, "next", 30*time.Second)
+	t.Logf("another one leads %s after the leader's last renewal", time.Since(died).Round(time.Millisecond))
+}

@@ -140,6 +140,7 @@ func (e *Embedded) Run(ctx context.Context, ready func()) error {
 func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan error, ready func()) error {
 	c := &conn{
 		c: v3client.New(member.Server), kv: adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(member.Server)),
+		lease:  adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(member.Server)),
 		leases: newLeases(),
 		local:  newMember(member.Server.KV(), func() error { return member.Server.Backend().Defrag() }), // the client's way needs a gRPC server
 	}

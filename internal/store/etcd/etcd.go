@@ -35,7 +35,8 @@ var _ store.Store = (*Client)(nil)
 // conn is one connection to a running etcd.
 type conn struct {
 	c       *clientv3.Client
-	kv      pb.KVClient // for transactions: clientv3's own copy each of their parts twice
+	kv      pb.KVClient    // for transactions: clientv3's own copy each of their parts twice
+	lease   pb.LeaseClient // for single renewals: clientv3's own go on without a pause while etcd is away
 	leases  leases
 	watches watches
 	local   *member // nil: the cluster is elsewhere

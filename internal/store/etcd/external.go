@@ -130,7 +130,7 @@ func (e *External) Run(ctx context.Context, ready func()) error {
 		return fmt.Errorf("etcd at %s does not answer: check the endpoints, and the CA, certificate and key: %w",
 			strings.Join(e.c.Endpoints, ", "), err)
 	}
-	e.conn.Store(&conn{c: c, kv: clientv3.RetryKVClient(c), leases: newLeases()})
+	e.conn.Store(&conn{c: c, kv: clientv3.RetryKVClient(c), lease: clientv3.RetryLeaseClient(c), leases: newLeases()})
 	defer e.conn.Store(nil)
 	ready()
 	// Compaction is ours, as it is upstream's API server's; the cluster's disk is its keeper's.

@@ -1,0 +1,154 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A leader's lease lasts for two seconds at least, and etcd ends it up to half a second after that. So that another server leads within two
+// seconds of a leader's death, those who stand by ask how long its lease has been silent, which is no write, and end it themselves.
+//
+//	leader      renewed ─────────────────────── leadFor (1.4 s) ► its term ends
+//	stand-by    ──────── 1 s ► seen as silent ─── silence ► the lease is ended (1.5 to 1.7 s)
+//
+// etcd tells whole seconds of what is left of a lease: one second of silence is the least that can be seen. The leader's time runs from
+// when it sent the last renewal that was answered, etcd's from when that came: so its term is over before anybody ends the lease, however
+// slow the answers are, as long as both clocks run.
+const (
+	renewEvery = 350 * time.Millisecond
+	leadFor    = 1400 * time.Millisecond
+	askEvery   = 200 * time.Millisecond
+	silence    = 500 * time.Millisecond
+)
+
+// hold renews a leader's lease until it must no longer lead. sent is when the last renewal was sent that has been answered.
+func hold(ctx context.Context, sent time.Time, renew func(context.Context) error) {
+	for next := sent.Add(renewEvery); ; {
+		term, cancel := context.WithDeadline(ctx, sent.Add(leadFor))
+		pause(term, time.Until(next))
+		tried := time.Now()
+		next = tried.Add(renewEvery)
+		err := renew(term)
+		over := term.Err() != nil
+		cancel()
+		if over || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return
+		}
+		if err == nil {
+			sent = tried
+		}
+	}
+}
+
+// silent waits until a leader has not renewed its lease for so long that it leads no more. It is false when the lease is gone, or ctx ends
+// first. ask tells the seconds for which the lease was granted, and how many are left, rounded
+// towards zero; none was granted when it is gone.
+func silent(ctx context.Context, ask func(context.Context) (granted, left int64, err error)) bool {
+	var since time.Time // it has been seen as silent ever since
+	for wait := time.Duration(0); ; {
+		if pause(ctx, wait); ctx.Err() != nil {
+			return false
+		}
+		granted, left, err := ask(ctx)
+		now := time.Now()
+		wait = askEvery
+		switch {
+		case err == nil && granted == 0:
+			return false
+		case err != nil || granted-left < 2: // it is not known to be silent for a second
+			since = time.Time{}
+		case since.IsZero():
+			since = now
+		case now.Sub(since) >= silence:
+			return true
+		default:
+			wait = min(wait, silence-now.Sub(since))
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// renew renews a lease once.
+func (c *conn) renew(ctx context.Context, id clientv3.LeaseID) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.lease.LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return err
+	}
+	res, err := stream.Recv()
+	if err == nil && res.TTL <= 0 {
+		return rpctypes.ErrLeaseNotFound
+	}
+	return err
+}
+
+// watched looks after the server that leads, from one that stands by. One goroutine calls it.
+type watched struct {
+	e    *Election
+	conn *conn
+
+	lease   clientv3.LeaseID
+	cancel  context.CancelFunc
+	looking sync.WaitGroup
+}
+
+// look looks at who leads from now on, with this lease; it says whether that is news.
+func (w *watched) look(ctx context.Context, lease clientv3.LeaseID, who string) bool {
+	if lease == w.lease {
+		return false
+	}
+	w.stop()
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.lease = lease
+	w.looking.Go(func() {
+		if !silent(ctx, w.ask(lease)) {
+			return
+		}
+		w.e.log.Warn("the leader is silent: its lease is ended", "leader", who)
+		ctx, cancel := context.WithTimeout(ctx, electionTTL*time.Second)
+		defer cancel()
+		if _, err := w.conn.c.Revoke(ctx, lease); err != nil && ctx.Err() == nil {
+			w.e.log.Warn("the silent leader's lease cannot be ended: it runs out by itself", "err", err)
+		}
+	})
+	return true
+}
+
+func (w *watched) ask(lease clientv3.LeaseID) func(context.Context) (granted, left int64, err error) {
+	return func(ctx context.Context) (granted, left int64, err error) {
+		ctx, cancel := context.WithTimeout(ctx, electionTTL*time.Second)
+		defer cancel()
+		res, err := w.conn.c.TimeToLive(ctx, lease)
+		if err != nil {
+			return 0, 0, err
+		}
+		return res.GrantedTTL, res.TTL, nil
+	}
+}
+
+// stop ends the looking.
+func (w *watched) stop() {
+	if w.cancel != nil {
+		w.cancel()
+		w.looking.Wait()
+		w.cancel, w.lease = nil, clientv3.NoLease
+	}
+}

@@ -1,0 +1,131 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// aLease is a lease in a bubble, as etcd keeps one.
+type aLease struct {
+	granted int64
+	takes   time.Duration // of the way to etcd, and as long back
+	gone    bool
+	away    atomic.Bool  // no answer
+	renewed atomic.Int64 // when, in nanoseconds
+}
+
+func newLease(granted int64, takes time.Duration) *aLease {
+	l := &aLease{granted: granted, takes: takes}
+	l.renewed.Store(time.Now().UnixNano())
+	return l
+}
+
+func (l *aLease) way(ctx context.Context) error {
+	if l.away.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	pause(ctx, l.takes)
+	return ctx.Err()
+}
+
+func (l *aLease) renew(ctx context.Context) error {
+	if err := l.way(ctx); err != nil {
+		return err
+	}
+	if l.gone {
+		return rpctypes.ErrLeaseNotFound
+	}
+	l.renewed.Store(time.Now().UnixNano())
+	return l.way(ctx)
+}
+
+func (l *aLease) ask(ctx context.Context) (granted, left int64, err error) {
+	pause(ctx, l.takes)
+	left = int64((time.Duration(l.granted)*time.Second - time.Since(time.Unix(0, l.renewed.Load()))).Seconds())
+	pause(ctx, l.takes)
+	return l.granted, left, ctx.Err()
+}
+
+// Whenever a leader dies or is cut off, and however long its lease is: the others end the lease within 1.7 seconds of its last renewal and
+// the way of two questions, so that another one leads within two seconds; and never while the old one leads.
+func TestTakeoverTakesLessThanTwoSeconds(t *testing.T) {
+	for _, granted := range []int64{2, 3, 60} {
+		for _, takes := range []time.Duration{0, time.Millisecond, 40 * time.Millisecond} {
+			for phase := time.Duration(0); phase < 700*time.Millisecond; phase += 69 * time.Millisecond {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLease(granted, takes)
+					ended := make(chan time.Time, 1)
+					go func() { hold(t.Context(), time.Now(), l.renew); ended <- time.Now() }()
+					found := make(chan time.Time, 1)
+					go func() {
+						if silent(t.Context(), l.ask) {
+							found <- time.Now()
+						}
+					}()
+					time.Sleep(5*time.Second + phase)
+					died := time.Now()
+					l.away.Store(true)
+					over, seen := <-ended, <-found
+					if !over.Before(seen) {
+						t.Errorf("granted %d, %s away, dies %s after a second: its term ends %s after the lease", granted, takes, phase, over.Sub(seen))
+					}
+					if d := over.Sub(died); d > leadFor {
+						t.Errorf("it leads for %s without an answer", d)
+					}
+					if d := seen.Sub(died); d > 1700*time.Millisecond+4*takes {
+						t.Errorf("granted %d, %s away: silent only %s after its death", granted, takes, d)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A leader that is answered late, or not every time, leads on, and the others let it.
+func TestALeaderWithBadLinesLeadsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(2, 200*time.Millisecond)
+		fails := 0
+		renew := func(ctx context.Context) error {
+			if fails++; fails%2 != 0 {
+				return errors.New("no way")
+			}
+			return l.renew(ctx)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		found := make(chan bool, 1)
+		go func() { found <- silent(ctx, l.ask) }()
+		began := time.Now()
+		hold(ctx, began, renew)
+		if d := time.Since(began); d < time.Hour {
+			t.Errorf("it led for %s", d)
+		}
+		if <-found {
+			t.Error("others think that it is silent")
+		}
+	})
+}
+
+// A lease that somebody has ended is not led on with.
+func TestALeaseThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(2, 0)
+		l.gone = true
+		began := time.Now()
+		hold(t.Context(), began, l.renew)
+		if d := time.Since(began); d != renewEvery {
+			t.Errorf("it leads for %s", d)
+		}
+		if silent(t.Context(), func(context.Context) (int64, int64, error) { return 0, -1, nil }) {
+			t.Error("a lease that is gone is silent")
+		}
+	})
+}
