@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,5 +132,17 @@ func TestFollowBoot(t *testing.T) {
 	}
 	if err := followBoot(io.Discard, strings.NewReader(`{"stage":"etcd","err":"its disk is full"}`)); err == nil || err.Error() != "its disk is full" {
 		t.Errorf("a failure is told as %v", err)
+	}
+}
+
+func TestKubectlEnv(t *testing.T) {
+	for _, tc := range []struct{ own, want []string }{
+		{[]string{"A=1"}, []string{"A=1", "KUBECONFIG=/k", "GOGC=400"}},
+		{[]string{"KUBECONFIG=", "GOGC=", "A=1"}, []string{"A=1", "KUBECONFIG=/k", "GOGC=400"}},
+		{[]string{"GOGC=50", "KUBECONFIG=/mine:/other"}, []string{"GOGC=50", "KUBECONFIG=/mine:/other"}},
+	} {
+		if got := kubectlEnv(tc.own, "/k"); !slices.Equal(got, tc.want) {
+			t.Errorf("kubectlEnv(%q) = %q, want %q", tc.own, got, tc.want)
+		}
 	}
 }

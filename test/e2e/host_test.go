@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -267,11 +268,11 @@ func cmdProxied(ts *testscript.TestScript, neg bool, args []string) {
 	reached(ts, []string{c.podo, "kubectl", "--data-dir", c.dir, "proxy", "--port=0"}, args[0], args[1])
 }
 
-// reached runs a command that says on its first line at which local address it listens, and asks there twice.
+// reached runs a command that says on its first line at which local address it listens, and asks there twice. Whoever is killed in place of
+// kubectl takes it along.
 func reached(ts *testscript.TestScript, argv []string, path, want string) {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // podo kubectl has a child
-	end := func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	end := func() { _ = cmd.Process.Kill() }
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
@@ -293,5 +294,11 @@ func reached(ts *testscript.TestScript, argv []string, path, want string) {
 		if ok, err := regexp.Match(want, body); err != nil || !ok {
 			ts.Fatalf("through %q came %q, want a match of %s (%v)", strings.TrimSpace(line), body, want, err)
 		}
+	}
+	end()
+	_ = cmd.Wait()
+	if conn, err := net.DialTimeout("tcp", addr, 10*time.Second); err == nil {
+		conn.Close()
+		ts.Fatalf("%q has been killed and somebody still listens at %s", argv, addr)
 	}
 }
