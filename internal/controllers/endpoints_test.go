@@ -151,6 +151,12 @@ func TestEndpointsFollowPods(t *testing.T) {
 		orphan("written")
 		is("left", "", "none") // its Service went while nobody looked
 		is("written", "", "")
+		const slicing = "endpoint_slice_controller_"
+		before := map[string]float64{} // they are the process's
+		counts := map[string][]string{"syncs": {"success"}, "changes": {"create"}, "endpoints_added_per_sync": nil, "endpoints_removed_per_sync": nil}
+		for name, labels := range counts {
+			before[name] = w.metric(slicing+name, labels...)
+		}
 		w.service("web", nil)
 		w.service("all", func(s *v1.ServiceSpec) { s.PublishNotReadyAddresses = true })
 		w.service("deep", func(s *v1.ServiceSpec) { s.ClusterIP, s.Ports = v1.ClusterIPNone, nil })
@@ -162,19 +168,29 @@ func TestEndpointsFollowPods(t *testing.T) {
 		is("all", "web/8080: 10.0.0.1 ready, 10.0.0.2 ready", "web/8080: 10.0.0.1 10.0.0.2")
 		is("deep", ": 10.0.0.1(a) ready, 10.0.0.2(b)", ": 10.0.0.1 - 10.0.0.2")
 		is("manual", "", "none")
+		for name, labels := range counts {
+			if w.metric(slicing+name, labels...) <= before[name] {
+				t.Errorf("%s does not count", name)
+			}
+		}
+		for name, want := range map[string]float64{"endpoints_desired": 6, "num_endpoint_slices": 3, "desired_endpoint_slices": 3} {
+			if got := w.metric(slicing + name); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
 		w.state("b", "10.0.0.2", true)
 		is("web", "web/8080: 10.0.0.1 ready, 10.0.0.2 ready", "web/8080: 10.0.0.1 10.0.0.2")
 		// A pod that leaves is told as terminating, and is no more an address of the old kind.
 		w.delete(client.Pods.At("default", "a"))
 		is("web", "web/8080: 10.0.0.1 terminating, 10.0.0.2 ready", "web/8080: 10.0.0.2")
 		// What has not changed is not written.
-		before := w.get(endpointsOf.At("default", "web")).(*v1.Endpoints).ResourceVersion
+		seen := w.get(endpointsOf.At("default", "web")).(*v1.Endpoints).ResourceVersion
 		w.must(w.admin.Mutate(context.Background(), client.Pods.At("default", "b"), func(o runtime.Object) (bool, error) {
 			o.(*v1.Pod).Annotations = map[string]string{"a": "b"}
 			return true, nil
 		}))
 		is("web", "web/8080: 10.0.0.1 terminating, 10.0.0.2 ready", "web/8080: 10.0.0.2")
-		if after := w.get(endpointsOf.At("default", "web")).(*v1.Endpoints).ResourceVersion; after != before {
+		if after := w.get(endpointsOf.At("default", "web")).(*v1.Endpoints).ResourceVersion; after != seen {
 			t.Error("an annotation of a pod had Endpoints written")
 		}
 		// Labels decide; what somebody else deletes is made again; what nobody needs goes.

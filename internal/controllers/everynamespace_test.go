@@ -117,6 +117,9 @@ func TestWhatIsDeletedOrChangedComesBack(t *testing.T) {
 		if got := w.rootCA("work"); !maps.Equal(got, map[string]string{"ca.crt": "PEM"}) {
 			t.Errorf("after a change: %v", got)
 		}
+		if n, timed := w.metric("root_ca_cert_publisher_sync_total", "200"), w.metric("root_ca_cert_publisher_sync_duration_seconds", "200"); n < 3 || timed != n {
+			t.Errorf("%v looks by the metrics, %v of them timed", n, timed)
+		}
 		// An account that nobody asked for is nobody's to replace.
 		w.must(w.admin.Create(context.Background(), client.ServiceAccounts.At("work", ""), &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "other"}}))
 		w.get(client.ServiceAccounts.At("work", "other"))

@@ -225,11 +225,20 @@ func TestClaimsAndVolumes(t *testing.T) {
 		s.delete(client.Claims.At("default", "b"))
 		time.Sleep(time.Second)
 		s.is("late", s.volumeIs("late"), "Released b")
+		if all, free, bound := s.metric("pv_collector_total_pv_count", "kubernetes.io/host-path", "Filesystem"), s.metric("pv_collector_unbound_pv_count", ""), s.metric("pv_collector_bound_pv_count", ""); all != 1 || free != 1 || bound != 0 {
+			t.Errorf("%v volumes, %v of them free, %v bound, by the metrics", all, free, bound)
+		}
 		s.claim("c", "1Gi", none)
 		s.is("c", s.claimIs("c"), "Pending")
+		if n := s.metric("pv_collector_unbound_pvc_count", "default", "", ""); n != 1 {
+			t.Errorf("%v claims wait, by the metric", n)
+		}
 		// A claim whose volume is taken from it is lost.
 		s.volume("other", "1Gi", nil)
 		s.is("c", s.claimIs("c"), "Bound other")
+		if volumes, claims := s.metric("pv_collector_bound_pv_count", ""), s.metric("pv_collector_bound_pvc_count", "default", "", ""); volumes != 1 || claims != 1 {
+			t.Errorf("%v volumes and %v claims are bound, by the metrics", volumes, claims)
+		}
 		s.must(s.admin.Mutate(context.Background(), client.Volumes.At("", "other"), func(o runtime.Object) (bool, error) {
 			o.(*v1.PersistentVolume).Finalizers = nil
 			return true, nil
@@ -367,6 +376,9 @@ func TestEphemeralVolumes(t *testing.T) {
 			t.Error("nobody was told")
 		}
 		s.is("the other pod's node", s.nodeOf("taken"), "")
+		if tried, failed := s.metric("ephemeral_volume_controller_create_total"), s.metric("ephemeral_volume_controller_create_failures_total"); tried != 1 || failed != 0 {
+			t.Errorf("%v claims were to be made, %v could not, by the metrics", tried, failed)
+		}
 	})
 }
 

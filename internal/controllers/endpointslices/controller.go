@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/endpointslice"
+	"k8s.io/endpointslice/metrics"
 	"k8s.io/endpointslice/topologycache"
 	endpointsliceutil "k8s.io/endpointslice/util"
 
@@ -63,8 +65,15 @@ func New(c Config) (*loop.Loop, error) {
 		clientset{writer: k.writer}, nodeLister{c.View}, most, k.tracker, k.topology, c.Events, Name,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true),
 	)
+	metrics.RegisterMetrics() // before that they count nothing
 	return loop.New(loop.Config{
 		Name: "endpoint-slices", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
+		// The library's, which are the process's: they count on when the controller starts anew.
+		Metrics: []prometheus.Collector{
+			metrics.EndpointsAddedPerSync, metrics.EndpointsRemovedPerSync, metrics.EndpointsDesired, metrics.NumEndpointSlices,
+			metrics.DesiredEndpointSlices, metrics.EndpointSliceChanges, metrics.EndpointSlicesChangedPerSync, metrics.EndpointSliceSyncs,
+			metrics.ServicesCountByTrafficDistribution,
+		},
 		Watches: []loop.Watch{
 			{Resource: nodes, Keys: nodeKeys},
 			{Resource: services, Keys: func(ch view.Change) []view.Key {
@@ -178,6 +187,7 @@ func (k *controller) reconcile(_ context.Context, s view.Snapshot, key view.Key)
 	}
 	have := own(s, key)
 	if k.tracker.StaleSlices(service, have) {
+		metrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
 		return loop.Result{}, errBehind
 	}
 	selected := Selected(s, service)
@@ -185,8 +195,10 @@ func (k *controller) reconcile(_ context.Context, s view.Snapshot, key view.Key)
 	if err := k.reconciler.Reconcile(logr.Discard(), service, selected, have, trigger); err != nil {
 		k.Events.Eventf(service, v1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, err)
+		metrics.EndpointSliceSyncs.WithLabelValues("error").Inc()
 		return loop.Result{Wrote: k.writer.wrote.Load()}, err
 	}
+	metrics.EndpointSliceSyncs.WithLabelValues("success").Inc()
 	return loop.Result{Wrote: k.writer.wrote.Load()}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,16 +38,22 @@ func Claim(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolumeClaim {
 // Config is what the controller is made of. All but Logger are required.
 type Config = loop.Parts
 
-type controller struct{ Config }
+type controller struct {
+	Config
+	tried, failed prometheus.Counter // creations, under upstream's names
+}
 
 // New makes the controller. Its keys are pods.
 func New(c Config) (*loop.Loop, error) {
 	if err := c.Check("ephemeralvolumes"); err != nil {
 		return nil, err
 	}
-	k := &controller{c}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "ephemeral_volume_controller", Name: name, Help: help})
+	}
+	k := &controller{c, counter("create_total", "How often a claim was to be made."), counter("create_failures_total", "How often that failed.")}
 	return loop.New(loop.Config{
-		Name: "ephemeral-volume", View: c.View, Reconcile: k.reconcile, Workers: 4, Logger: c.Logger,
+		Name: "ephemeral-volume", View: c.View, Reconcile: k.reconcile, Workers: 4, Logger: c.Logger, Metrics: []prometheus.Collector{k.tried, k.failed},
 		Watches: []loop.Watch{
 			// A pod's volumes never change: its coming is all that matters, and a claim's going.
 			{Resource: pods, Keys: func(c view.Change) []view.Key {
@@ -103,8 +110,10 @@ func (k *controller) ensure(ctx context.Context, s view.Snapshot, pod *v1.Pod, v
 	if e := s.Get(claims, c.Namespace, c.Name); e != nil {
 		return 0, ephemeral.VolumeIsForPod(pod, e.Object.(*v1.PersistentVolumeClaim))
 	}
+	k.tried.Inc()
 	out, err := k.Client.Create(ctx, client.Claims.At(c.Namespace, ""), c)
 	if err != nil {
+		k.failed.Inc()
 		return 0, fmt.Errorf("create PVC %s: %w", c.Name, err)
 	}
 	return loop.Revision(out), nil

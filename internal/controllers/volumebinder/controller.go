@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +48,7 @@ func New(c Config) (*loop.Loop, error) {
 	}
 	k := &controller{c}
 	return loop.New(loop.Config{
-		Name: "persistent-volume-binder", View: c.View, Reconcile: k.reconcile, Workers: 1, Logger: c.Logger,
+		Name: "persistent-volume-binder", View: c.View, Reconcile: k.reconcile, Workers: 1, Logger: c.Logger, Metrics: []prometheus.Collector{newCensus(c.View)},
 		Watches: []loop.Watch{
 			{Resource: claims, Keys: k.ofClaim},
 			{Resource: volumes, Keys: k.ofVolume},
