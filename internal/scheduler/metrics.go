@@ -30,6 +30,8 @@ type Metrics struct {
 	events        *prometheus.HistogramVec
 	goroutines    *prometheus.GaugeVec
 	flushed       prometheus.Counter
+	inFlight      *prometheus.GaugeVec
+	hints         *prometheus.HistogramVec
 }
 
 // NewMetrics makes them. A profile is what pods name in spec.schedulerName.
@@ -62,13 +64,16 @@ func NewMetrics() *Metrics {
 		victims:     one("preemption_victims", "How many pods had to leave for one.", exp(1, 2, 7)),
 		points: hist("framework_extension_point_duration_seconds", "How long the plug-ins of an extension point took together, for one pod.",
 			exp(0.0001, 2, 12), "extension_point", "status", "profile"),
-		plugins: hist("plugin_execution_duration_seconds", "How long a plug-in took that is called once for a pod.",
+		plugins: hist("plugin_execution_duration_seconds", "How long a plug-in took, once for a pod or, of a tenth of the attempts, for each node that it was asked about.",
 			exp(0.00001, 1.5, 20), "plugin", "extension_point", "status"),
 		events:     hist("event_handling_duration_seconds", "How long it took to take in what happened.", exp(0.0001, 2, 12), "event"),
 		goroutines: gauge("goroutines", "How much is under way at once, by what it is: binding, preemption.", "operation"),
 		flushed: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Name: "pod_scheduled_after_flush_total", Help: "Pods that were bound after they were only tried again because five minutes were over.",
 		}),
+		inFlight: gauge("inflight_events", "Pods that are being decided on. Nothing that happens meanwhile is kept for later.", "event"),
+		hints: hist("queueing_hint_execution_duration_seconds", "How long a plug-in took to tell whether something that happened may help a pod that it rejected.",
+			exp(0.00001, 1.5, 20), "plugin", "event", "hint"),
 		cache: gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
 	}
 }
@@ -76,7 +81,7 @@ func NewMetrics() *Metrics {
 func (m *Metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.attempts, m.attemptTook, m.decided, m.sli, m.tries, m.pending, m.incoming, m.unschedulable, m.preemptions, m.victims, m.cache,
-		m.points, m.plugins, m.events, m.goroutines, m.flushed,
+		m.points, m.plugins, m.events, m.goroutines, m.flushed, m.inFlight, m.hints,
 	}
 }
 
@@ -133,6 +138,27 @@ func (m *Metrics) plugin(plugin, point, status, profile string, took time.Durati
 	m.point(point, status, profile, took)
 }
 
+// asked tells how long a plug-in took that was asked about nodes.
+func (m *Metrics) asked(plugin, point string, r *framework.Rejection, took time.Duration) {
+	said := "Success"
+	switch {
+	case r != nil && r.Unresolvable:
+		said = "UnschedulableAndUnresolvable"
+	case r != nil:
+		said = "Unschedulable"
+	}
+	m.plugins.WithLabelValues(plugin, point, said).Observe(took.Seconds())
+}
+
+// hinted tells how long a plug-in took to say whether an event may help a pod.
+func (m *Metrics) hinted(plugin, event string, helps bool, took time.Duration) {
+	hint := "QueueSkip"
+	if helps {
+		hint = "Queue"
+	}
+	m.hints.WithLabelValues(plugin, event, hint).Observe(took.Seconds())
+}
+
 // took tells how long it took to take in an event, under upstream's name for it.
 func (m *Metrics) took(event string, since time.Time) {
 	m.events.WithLabelValues(event).Observe(time.Since(since).Seconds())
@@ -157,6 +183,7 @@ func (m *Metrics) look(q *queue.Queue, c *framework.Cluster, binding, preempting
 	for _, s := range []queue.State{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
 		m.pending.WithLabelValues(string(s)).Set(float64(q.Count(s)))
 	}
+	m.inFlight.WithLabelValues("PodPopped").Set(float64(q.Count(queue.InFlight)))
 	pods, assumed := c.Count()
 	m.cache.WithLabelValues("nodes").Set(float64(len(c.Nodes)))
 	m.cache.WithLabelValues("pods").Set(float64(pods))

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -12,7 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler"
 )
 
@@ -42,6 +46,9 @@ scheduler_cache_size{type="pods"} 1
 # TYPE scheduler_goroutines gauge
 scheduler_goroutines{operation="binding"} 0
 scheduler_goroutines{operation="preemption"} 0
+# HELP scheduler_inflight_events Pods that are being decided on. Nothing that happens meanwhile is kept for later.
+# TYPE scheduler_inflight_events gauge
+scheduler_inflight_events{event="PodPopped"} 0
 # HELP scheduler_pending_pods Pods that wait, by queue: active, backoff, unschedulable, gated.
 # TYPE scheduler_pending_pods gauge
 scheduler_pending_pods{queue="active"} 0
@@ -116,6 +123,7 @@ func (w *world) checkLabels(r prometheus.Gatherer) {
 		"scheduler_framework_extension_point_duration_seconds": "HISTOGRAM extension_point profile status",
 		"scheduler_plugin_execution_duration_seconds":          "HISTOGRAM extension_point plugin status",
 		"scheduler_event_handling_duration_seconds":            "HISTOGRAM event",
+		"scheduler_inflight_events":                            "GAUGE event",
 		"scheduler_goroutines":                                 "GAUGE operation",
 		"scheduler_pod_scheduled_after_flush_total":            "COUNTER ",
 	} {
@@ -136,6 +144,91 @@ func (w *world) checkLabels(r prometheus.Gatherer) {
 	if !slices.Equal(points, want) {
 		w.t.Errorf("extension points %q, want %q", points, want)
 	}
+}
+
+// counts are how many observations a histogram has, by the values of its labels, in the order of the labels' names.
+func (w *world) counts(name string) map[string]uint64 {
+	w.t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(w.metrics)
+	families, err := r.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			out[strings.Join(values, " ")] = m.GetHistogram().GetSampleCount()
+		}
+	}
+	return out
+}
+
+// Every tenth attempt tells what each plug-in took for each node that it was asked about: it is asked again only where something is new.
+func TestPluginTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "10"))
+		w.node(node("node-b", "1"))
+		w.start()
+		w.create(pod("first", "2"))
+		w.on("first", "node-a")
+		times := w.counts("scheduler_plugin_execution_duration_seconds")
+		for labels, want := range map[string]uint64{
+			"Filter NodeName Success": 2, "Filter NodeResourcesFit Success": 1, "Filter NodeResourcesFit UnschedulableAndUnresolvable": 1,
+			"Score NodeResourcesFit Success": 1, "Bind DefaultBinder Success": 1,
+		} {
+			if times[labels] != want {
+				t.Errorf("%s: %d times, want %d, of %v", labels, times[labels], want, times)
+			}
+		}
+		for i := range 10 {
+			w.create(pod(fmt.Sprint("p", i), "500m"))
+			time.Sleep(time.Second)
+			before := times
+			times = w.counts("scheduler_plugin_execution_duration_seconds")
+			grew := times["Filter NodeResourcesFit Success"] > before["Filter NodeResourcesFit Success"]
+			if want := i == 9; grew != want {
+				t.Errorf("attempt %d is told: %v", i+2, grew)
+			}
+		}
+	})
+}
+
+// A plug-in that waits for other objects tells how long it looked at each event, and what it said.
+func TestHintTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "2"))
+		w.start()
+		p := pod("p", "1")
+		p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
+		w.create(p)
+		w.on("p", "")
+		for _, name := range []string{"other", "data"} {
+			claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+			claim.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+			claim.Spec.Resources.Requests = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+			if _, err := w.admin.Create(t.Context(), client.Claims.At("ns", name), claim); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		got := w.counts("scheduler_queueing_hint_execution_duration_seconds")
+		want := map[string]uint64{"PersistentVolumeClaimAdd QueueSkip VolumeRestrictions": 1, "PersistentVolumeClaimAdd Queue VolumeRestrictions": 1}
+		if !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
 }
 
 // The page shows nodes and queue; without a scheduler it says so.

@@ -131,7 +131,10 @@ func (r *run) heard(t told, now time.Time) {
 		}
 		for _, p := range r.hints.plugins[t.kind] {
 			r.queue.WakeRejected(t.kind.String()+" "+key.Name+" changed", p.Name(), func(i *queue.Item) bool {
-				return p.Helps(i.Pod.Object, t.kind, was, is)
+				began := time.Now()
+				helps := p.Helps(i.Pod.Object, t.kind, was, is)
+				r.config.Metrics.hinted(p.Name(), r.event, helps, time.Since(began))
+				return helps
 			}, now)
 		}
 	}

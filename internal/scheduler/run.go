@@ -34,6 +34,18 @@ type run struct {
 	reserved map[types.UID][]framework.Reservation
 	event    string    // what is being taken in, under upstream's name
 	stage    time.Time // when the stage of the decision began that is under way
+	cycles   uint64    // attempts
+}
+
+// sampled: of every so many attempts one has the plug-ins timed, as with upstream's.
+const sampled = 10
+
+// timed is a plan.Planner's Timed.
+func (r *run) timed(plugin, point string, ask func() *framework.Rejection) *framework.Rejection {
+	began := time.Now()
+	answer := ask()
+	r.config.Metrics.asked(plugin, point, answer, time.Since(began))
+	return answer
 }
 
 // stopwatch tells how long the stages of decisions take.
@@ -410,8 +422,12 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 	}
 	planner := r.planner[pod.Spec.SchedulerName]
 	r.stage = now
+	if r.cycles++; r.cycles%sampled == 1 {
+		planner.Timed = r.timed
+	}
 	if who := r.extenders.who(pod, (*extender.Extender).Judges); len(who) > 0 {
 		nodes, d := planner.Feasible(r.cluster, item.Pod)
+		planner.Timed = nil
 		if d.Diagnosis == nil {
 			r.consult(item, who, nodes, now)
 			return
@@ -420,6 +436,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) {
 		return
 	}
 	d := planner.Schedule(r.cluster, item.Pod)
+	planner.Timed = nil
 	r.config.Metrics.decided.Observe(time.Since(now).Seconds())
 	r.decided(item, d, now)
 }

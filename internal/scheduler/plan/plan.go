@@ -52,6 +52,9 @@ type Planner struct {
 	Percent int // of the nodes that are scored; 0: by their number
 	// Ended is told of each extension point that a decision has passed: PreFilter, Filter, Score. ok: not that no node may take the pod.
 	Ended func(point string, ok bool)
+	// Timed, unless it is nil, asks a plug-in in the planner's place and hands on its answer: about one node at a time, those that rank all nodes
+	// at once about all. point is Filter or Score; nothing is rejected by a score.
+	Timed func(plugin, point string, ask func() *framework.Rejection) *framework.Rejection
 
 	set     plugins.Set
 	static  []framework.Filter
@@ -297,11 +300,18 @@ func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, at in
 	}
 	*e = entry{epoch: stamp.Epoch}
 	for _, f := range p.static {
-		if e.rejected = f.Filter(shape, n); e.rejected != nil {
+		if e.rejected = p.ask(f, shape, n); e.rejected != nil {
 			return e
 		}
 	}
 	return e
+}
+
+func (p *Planner) ask(f framework.Filter, shape *framework.Shape, n *framework.Node) *framework.Rejection {
+	if p.Timed == nil {
+		return f.Filter(shape, n)
+	}
+	return p.Timed(f.Name(), "Filter", func() *framework.Rejection { return f.Filter(shape, n) })
 }
 
 // lookCloser asks the dynamic filters about a node that the static ones passed, and the scores, or remembers. Filters see the node as if
@@ -321,7 +331,7 @@ func (p *Planner) lookCloser(e *entry, pod *framework.Pod, n *framework.Node, st
 
 func (p *Planner) filter(shape *framework.Shape, n *framework.Node) *framework.Rejection {
 	for _, f := range p.dynamic {
-		if r := f.Filter(shape, n); r != nil {
+		if r := p.ask(f, shape, n); r != nil {
 			return r
 		}
 	}
@@ -335,11 +345,25 @@ func (p *Planner) rank(e *entry, shape *framework.Shape, n *framework.Node) {
 		switch {
 		case s.Skip(shape):
 		case s.Absolute():
-			e.sum += s.Weight * s.Raw(shape, n)
+			e.sum += s.Weight * p.worth(s, shape, n)
 		default:
-			e.raw[s.raw] = s.Raw(shape, n)
+			e.raw[s.raw] = p.worth(s, shape, n)
 		}
 	}
+}
+
+// worth is what a score says of a node.
+func (p *Planner) worth(s score, shape *framework.Shape, n *framework.Node) int64 {
+	if p.Timed == nil {
+		return s.Raw(shape, n)
+	}
+	return p.timedWorth(s, shape, n)
+}
+
+// timedWorth is apart so that nothing is allocated where nobody measures.
+func (p *Planner) timedWorth(s score, shape *framework.Shape, n *framework.Node) (raw int64) {
+	p.Timed(s.Name(), "Score", func() *framework.Rejection { raw = s.Raw(shape, n); return nil })
+	return raw
 }
 
 // occupied asks the dynamic plug-ins and the relations, as if those that wait for room on the node and do not rank below the pod had it
@@ -364,12 +388,19 @@ func (p *Planner) unrelated(pod *framework.Pod, n *framework.Node) *framework.Re
 func (p *Planner) related(n *framework.Node) *framework.Rejection {
 	for i, f := range p.of {
 		if f != nil && p.set.Relations[i].Filters && f.Binding() {
-			if r := f.Filter(n); r != nil {
+			if r := p.askRelated(i, f, n); r != nil {
 				return r
 			}
 		}
 	}
 	return nil
+}
+
+func (p *Planner) askRelated(i int, f framework.Related, n *framework.Node) *framework.Rejection {
+	if p.Timed == nil {
+		return f.Filter(n)
+	}
+	return p.Timed(p.set.Relations[i].Name(), "Filter", func() *framework.Rejection { return f.Filter(n) })
 }
 
 // relate finds what concerns the pod in where others are. occupied, victims and choose go by it until the next pod is looked at.
@@ -511,7 +542,7 @@ func (p *Planner) choose(c *framework.Cluster, shape *framework.Shape) (*framewo
 		p.raw = p.raw[:len(p.slots)]
 	}
 	for k, r := range p.of {
-		if weight := p.set.Relations[k].Weight; r != nil && weight > 0 && r.Score(p.nodes(c), p.raw) {
+		if weight := p.set.Relations[k].Weight; r != nil && weight > 0 && p.scoreRelated(k, r, p.nodes(c)) {
 			for i := range p.total {
 				p.total[i] += weight * p.raw[i]
 			}
@@ -535,6 +566,20 @@ func (p *Planner) choose(c *framework.Cluster, shape *framework.Shape) (*framewo
 		}
 	}
 	return c.Nodes[p.slots[best]], p.total[best]
+}
+
+// scoreRelated fills p.raw, unless the relation has no preference.
+func (p *Planner) scoreRelated(i int, r framework.Related, nodes []*framework.Node) bool {
+	if p.Timed == nil {
+		return r.Score(nodes, p.raw)
+	}
+	return p.timedScore(i, r, nodes)
+}
+
+// timedScore is apart as timedWorth is.
+func (p *Planner) timedScore(i int, r framework.Related, nodes []*framework.Node) (some bool) {
+	p.Timed(p.set.Relations[i].Name(), "Score", func() *framework.Rejection { some = r.Score(nodes, p.raw); return nil })
+	return some
 }
 
 // nodes are those of p.slots.
