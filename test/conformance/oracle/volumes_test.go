@@ -254,7 +254,7 @@ func (s storageCase) upstreamSays(t *testing.T) map[string]string {
 	}{
 		{volumerestrictions.New, nil},
 		{nodevolumelimits.NewCSI, nil},
-		{volumebinding.New, &config.VolumeBindingArgs{BindTimeoutSeconds: 600, Shape: []config.UtilizationShapePoint{{Utilization: 0, Score: 0}, {Utilization: 100, Score: 10}}}},
+		{volumebinding.New, &config.VolumeBindingArgs{BindTimeoutSeconds: 600, Shape: []config.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}}},
 		{volumezone.New, nil},
 	} {
 		plugin, err := p.make(ctx, p.args, h, features)
@@ -281,6 +281,7 @@ func (s storageCase) upstreamSays(t *testing.T) map[string]string {
 			out[plugin.Name()] = "refused: " + verdict(status.Code() != fwk.Unschedulable, status.Reasons())
 			continue
 		}
+		var fit []fwk.NodeInfo
 		for _, n := range s.nodes {
 			if only != nil && !only.AllNodes() && !only.NodeNames.Has(n.Name) {
 				out[plugin.Name()] += n.Name + ": left out\n"
@@ -292,10 +293,27 @@ func (s storageCase) upstreamSays(t *testing.T) map[string]string {
 			}
 			if st := plugin.(fwk.FilterPlugin).Filter(ctx, state, s.pod, info); !st.IsSuccess() {
 				out[plugin.Name()] += n.Name + ": " + verdict(st.Code() != fwk.Unschedulable, st.Reasons()) + "\n"
+			} else {
+				fit = append(fit, info)
 			}
+		}
+		if p, ok := plugin.(fwk.ScorePlugin); ok && len(fit) > 0 {
+			scores, problem := theirScores(ctx, p, state, s.pod, fit)
+			if problem != nil {
+				t.Fatal(problem.Upstream)
+			}
+			out[plugin.Name()] += ranking(scores)
 		}
 	}
 	return out
+}
+
+// ranking are the scores of the nodes that passed, in their order; nothing where they add nothing to it.
+func ranking(scores []int64) string {
+	if same(scores) {
+		return ""
+	}
+	return fmt.Sprintln("scores", scores)
 }
 
 func copies(objs []runtime.Object) (out []runtime.Object) {
@@ -346,12 +364,18 @@ func (s storageCase) podoSays(t *testing.T) map[string]string {
 		if x, ok := related.(framework.Narrowing); ok {
 			only, narrow = x.Only()
 		}
+		var fit []*framework.Node
 		for _, n := range s.nodes {
 			if narrow && !slices.Contains(only, n.Name) {
 				out[plugin.Name()] += n.Name + ": left out\n"
 			} else if r := related.Filter(c.Node(n.Name)); r != nil {
 				out[plugin.Name()] += n.Name + ": " + verdict(r.Unresolvable, r.Reasons) + "\n"
+			} else {
+				fit = append(fit, c.Node(n.Name))
 			}
+		}
+		if scores := make([]int64, len(fit)); len(fit) > 0 && related.Score(fit, scores) {
+			out[plugin.Name()] += ranking(scores)
 		}
 	}
 	return out
