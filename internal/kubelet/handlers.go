@@ -28,7 +28,7 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 			h.mirrored(p)
 			continue
 		}
-		if h.r.workers.Known(p.UID) {
+		if h.r.workers.Again(p) {
 			continue
 		}
 		saved := h.r.saved[p.UID]

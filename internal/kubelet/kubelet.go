@@ -71,10 +71,11 @@ type Config struct {
 	Gone func(pod *v1.Pod)
 	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
 	Mirror func(name types.NamespacedName)
-	// Metrics may be nil.
-	Metrics worker.Metrics
-	Append  timeline.Append
-	Log     *slog.Logger
+	// Metrics may be nil, and Relisted (pleg.Config) too.
+	Metrics  worker.Metrics
+	Relisted func(began time.Time, took, since time.Duration)
+	Append   timeline.Append
+	Log      *slog.Logger
 	// PLEG times and the worker's bounds; zero values take the modules' defaults.
 	MinRelist, MaxRelist, Housekeeping, CallTimeout time.Duration
 	Parallel                                        int
@@ -192,7 +193,7 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	r.pleg, err = pleg.New(pleg.Config{
-		Runtime: c.Runtime, Inspect: obs.Pod, Read: obs.Event, Node: c.Node, Log: c.Log, MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
+		Runtime: c.Runtime, Inspect: obs.Pod, Read: obs.Event, Node: c.Node, Log: c.Log, Relisted: c.Relisted, MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
 	})
 	if err != nil {
 		return nil, err

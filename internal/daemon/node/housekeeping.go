@@ -72,6 +72,7 @@ func (k *run) buildEviction() error {
 			k.kubelet.Signal(p.UID, podlife.StopAsked{Why: why, Reason: "Evicted", Message: message, Grace: &grace})
 		},
 		Counted: func(s eviction.Signal) { k.counts.Evicted(string(s)) },
+		Short:   func(s eviction.Signal, age time.Duration) { k.counts.Shortage(string(s), age) },
 		Event:   k.event, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
 		Reclaim: func(ctx context.Context) {
 			if err := k.gc.Collect(ctx); err != nil {

@@ -127,7 +127,7 @@ func (k *run) buildKubelet() error {
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
 		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
-		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts,
+		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted,
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
 	})
 	if err != nil {

@@ -76,7 +76,9 @@ func (k *run) pressure() nodestatus.Pressure {
 }
 
 func (k *run) buildStatus() (err error) {
-	k.status, err = status.New(status.Config{Client: k.client, Append: k.append, Log: k.log().of("status")})
+	k.status, err = status.New(status.Config{
+		Client: k.client, Append: k.append, Written: k.counts.StatusWritten, Log: k.log().of("status"),
+	})
 	return err
 }
 

@@ -41,6 +41,8 @@ type Config struct {
 	Evict func(pod *v1.Pod, limited bool, message string, grace time.Duration)
 	// Counted is told the signal of each eviction; may be nil.
 	Counted func(signal Signal)
+	// Short is told, when a pod has to go, the signal that made it necessary and how old the figures are that say so; may be nil.
+	Short func(signal Signal, age time.Duration)
 	// Event tells users about a pod; NodeEvent about the node. They must not block.
 	Event     func(pod *v1.Pod, container, eventType, reason, message string)
 	NodeEvent func(eventType, reason, message string)
@@ -170,6 +172,9 @@ func (m *Manager) reclaim(ctx context.Context, v Verdict, seen map[Signal]Observ
 	}
 	p := ranked[0]
 	m.last, m.since = p.UID, now
+	if m.cfg.Short != nil {
+		m.cfg.Short(v.Act.Signal, time.Since(now))
+	}
 	m.evict(p, v.Act.Signal, false, message(p, usage[p.UID], v.Resource, *v.Act, seen[v.Act.Signal]), m.graceOf(p, v.Act))
 }
 

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podo.dev/podo/internal/kubelet/podmanager"
 	"podo.dev/podo/internal/kubelet/worker"
 )
 
@@ -28,11 +29,14 @@ type Metrics struct {
 	operationTook, sandboxTook                                           *prometheus.HistogramVec
 	started, startErrors, terminated, rejected                           *prometheus.CounterVec
 	startedPods, startedPodErrors, startedUserPods, startedUserPodErrors prometheus.Counter
-	containersPerPod, podStart, workerStart                              prometheus.Histogram
+	containersPerPod, podStart, workerStart, statusSync                  prometheus.Histogram
+	worked, statsAge                                                     *prometheus.HistogramVec
+	relistTook, relistInterval                                           prometheus.Histogram
+	relisted                                                             prometheus.Gauge
 	startSLI, startTotal                                                 *prometheus.HistogramVec
 	firstNetwork                                                         prometheus.Gauge
 	orphans                                                              prometheus.Counter
-	evictions, preemptions                                               *prometheus.CounterVec
+	restarted, evictions, preemptions                                    *prometheus.CounterVec
 	shutdownStart, shutdownEnd                                           prometheus.Gauge
 	resizes, infeasible, deferredAccepted                                *prometheus.CounterVec
 	resizeTook, deferredFor                                              *prometheus.HistogramVec
@@ -45,6 +49,7 @@ type Metrics struct {
 
 var (
 	startBuckets    = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	syncBuckets     = []float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60}
 	pullBuckets     = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	resizeBuckets   = []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000} // milliseconds
 	deferredBuckets = []float64{5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600}
@@ -99,6 +104,13 @@ func New(v2 bool) *Metrics {
 		"Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run", startBuckets)
 	m.workerStart = times("kubelet_pod_worker_start_duration_seconds",
 		"Duration in seconds from kubelet seeing a pod to starting a worker.", prometheus.DefBuckets)
+	m.worked = timesOf("kubelet_pod_worker_duration_seconds",
+		"Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync", prometheus.DefBuckets, "operation_type")
+	m.statusSync = times("kubelet_pod_status_sync_duration_seconds", "Duration in seconds to sync a pod status update. Measures time from detection of "+
+		"a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.", syncBuckets)
+	m.relistTook = times("kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.", prometheus.DefBuckets)
+	m.relistInterval = times("kubelet_pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", prometheus.DefBuckets)
+	m.relisted = gauge("kubelet_pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
 	const observed = "measured from pod creation timestamp to when all its containers are reported as started and observed via watch"
 	m.startSLI = timesOf("kubelet_pod_start_sli_duration_seconds",
 		"Duration in seconds to start a pod, excluding time to pull images and run init containers, "+observed, startBuckets)
@@ -113,7 +125,12 @@ func New(v2 bool) *Metrics {
 		"already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the "+
 		"local configuration, which is unusual.")
 
+	m.restarted = counts("kubelet_restarted_pods_total", "Number of pods that have been restarted because they were deleted and recreated with the same "+
+		"UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)", "static")
+
 	m.evictions = counts("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
+	m.statsAge = timesOf("kubelet_eviction_stats_age_seconds",
+		"Time between when stats are collected, and when pod is evicted based on those stats by eviction signal", prometheus.DefBuckets, "eviction_signal")
 	m.preemptions = counts("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", "preemption_signal")
 	m.shutdownStart = gauge("kubelet_graceful_shutdown_start_time_seconds", "Last graceful shutdown start time since unix epoch in seconds")
 	m.shutdownEnd = gauge("kubelet_graceful_shutdown_end_time_seconds", "Last graceful shutdown end time since unix epoch in seconds")
@@ -248,6 +265,33 @@ func (m *Metrics) ImageVolume(err error) {
 	} else {
 		m.imageVolumesMounted.Inc()
 	}
+}
+
+// Restarted implements worker.Metrics.
+func (m *Metrics) Restarted(pod *v1.Pod) {
+	m.restarted.WithLabelValues(map[bool]string{true: "true"}[podmanager.IsStatic(pod)]).Inc()
+}
+
+// Worked implements worker.Metrics.
+func (m *Metrics) Worked(on worker.Operation, took time.Duration) {
+	m.worked.WithLabelValues(string(on)).Observe(took.Seconds())
+}
+
+// StatusWritten counts a status that is in the API, so long after it changed.
+func (m *Metrics) StatusWritten(after time.Duration) { m.statusSync.Observe(after.Seconds()) }
+
+// Relisted counts a list of all that the runtime has, and the time since the one before it began; 0 when there was none.
+func (m *Metrics) Relisted(began time.Time, took, since time.Duration) {
+	m.relistTook.Observe(took.Seconds())
+	if since > 0 {
+		m.relistInterval.Observe(since.Seconds())
+	}
+	m.relisted.Set(float64(began.Unix()))
+}
+
+// Shortage counts how old the figures were by which the node ran so short of something that a pod had to go.
+func (m *Metrics) Shortage(signal string, age time.Duration) {
+	m.statsAge.WithLabelValues(signal).Observe(age.Seconds())
 }
 
 // Orphan counts a pod that runs and that nobody knows.

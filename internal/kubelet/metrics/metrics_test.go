@@ -297,6 +297,31 @@ func TestImagesAndHooks(t *testing.T) {
 	}
 }
 
+func TestHowLongThingsTake(t *testing.T) {
+	m := New(true)
+	m.Worked(worker.Create, 2*time.Second)
+	m.Worked(worker.Kill, time.Second)
+	m.StatusWritten(20 * time.Millisecond)
+	m.Relisted(start, time.Second, 0)
+	m.Relisted(start.Add(10*time.Second), time.Second, 10*time.Second)
+	m.Shortage("memory.available", time.Second)
+	for name, want := range map[string]float64{
+		"kubelet_pod_worker_duration_seconds":      3,
+		"kubelet_pod_status_sync_duration_seconds": 0.02,
+		"kubelet_pleg_relist_duration_seconds":     2,
+		"kubelet_pleg_relist_interval_seconds":     10,
+		"kubelet_eviction_stats_age_seconds":       1,
+		"kubelet_pleg_last_seen_seconds":           float64(start.Add(10 * time.Second).Unix()),
+	} {
+		if sum, _ := value(t, m, name); sum != want {
+			t.Errorf("%s is %v, want %v", name, sum, want)
+		}
+	}
+	if _, n := value(t, m, "kubelet_pleg_relist_interval_seconds"); n != 1 {
+		t.Errorf("%d intervals between two lists", n)
+	}
+}
+
 func TestHowManyThereAre(t *testing.T) {
 	m := New(true)
 	static, low := pod("s"), int32(-5)

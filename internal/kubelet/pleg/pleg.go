@@ -45,6 +45,9 @@ type Config struct {
 	Read    Read
 	Node    string // whose containers these are: the label of package labels
 	Log     *slog.Logger
+	// Relisted is told of each relist: when it began, how long it took, and how long after the one before it began (0: the first). It
+	// must not block, and may be nil.
+	Relisted func(began time.Time, took, since time.Duration)
 	// Defaults: 10 s, 2 min, 1 s, 2 min (of one call) and 3 min (without a relist that succeeded).
 	MinRelist, MaxRelist, Fallback, CallTimeout, Unhealthy time.Duration
 }
@@ -122,6 +125,7 @@ func (g *Generator) Run(ctx context.Context, ready func()) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	ready = sync.OnceFunc(ready)
+	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -135,7 +139,16 @@ func (g *Generator) Run(ctx context.Context, ready func()) error {
 		case e := <-events:
 			g.react(ctx, e)
 		case <-timer.C:
+			began := time.Now()
 			repaired, err := g.relist(ctx)
+			if g.cfg.Relisted != nil {
+				var since time.Duration
+				if !last.IsZero() {
+					since = began.Sub(last)
+				}
+				g.cfg.Relisted(began, time.Since(began), since)
+			}
+			last = began
 			switch {
 			case err != nil && ctx.Err() == nil:
 				g.cfg.Log.Warn("cannot list what the runtime has", "err", err)

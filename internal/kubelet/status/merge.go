@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,11 +28,15 @@ var ownConditions = map[v1.PodConditionType]bool{
 //   - Fields of other writers (nominated node, resource claims, foreign conditions) stay.
 //   - A terminal phase is final, with its reason and message.
 //   - startTime is written once.
+//   - A static pod that began anew under its UID (its manifest went and came back) has a life of its own, in the same mirror.
 //   - A condition's lastTransitionTime moves only when its status does; those of a resize bring their own.
 //   - DisruptionTarget is shared with the eviction API and the scheduler; the kubelet's own is written with the terminal phase.
 func merge(api *v1.PodStatus, next v1.PodStatus, pod *v1.Pod, now metav1.Time) (*v1.PodStatus, bool) {
 	next = normalized(next, pod)
 	out := api.DeepCopy()
+	if renewed(api, &next, pod) {
+		out.Phase, out.Reason, out.Message, out.StartTime = next.Phase, next.Reason, next.Message, next.StartTime
+	}
 	if !terminal(api.Phase) || terminal(next.Phase) && api.Phase == next.Phase {
 		out.Phase, out.Reason, out.Message = next.Phase, next.Reason, next.Message
 	}
@@ -51,6 +56,11 @@ func merge(api *v1.PodStatus, next v1.PodStatus, pod *v1.Pod, now metav1.Time) (
 	out.ObservedGeneration = next.ObservedGeneration
 	out.Conditions = mergeConditions(api.Conditions, next, pod, now)
 	return out, !equality.Semantic.DeepEqual(api, out)
+}
+
+// renewed says that next is of a static pod's next life. The API has whole seconds.
+func renewed(api, next *v1.PodStatus, pod *v1.Pod) bool {
+	return static(pod) && !api.StartTime.IsZero() && !next.StartTime.IsZero() && next.StartTime.Truncate(time.Second).After(api.StartTime.Time)
 }
 
 func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now metav1.Time) []v1.PodCondition {

@@ -42,6 +42,24 @@ func TestForeignFieldsAndConditionsStay(t *testing.T) {
 	}
 }
 
+// A static pod's mirror shows its next life, and no other pod leaves its terminal phase.
+func TestAStaticPodsNextLife(t *testing.T) {
+	api := &v1.PodStatus{Phase: v1.PodFailed, Reason: "Removed", StartTime: &t0}
+	next := phase(v1.PodRunning, v1.ConditionTrue)
+	mine := pod("a")
+	mine.Annotations = map[string]string{sourceAnnotation: "file", hashAnnotation: "h"}
+	for _, c := range []struct {
+		pod     *v1.Pod
+		started time.Duration
+		want    v1.PodPhase
+	}{{mine, 5 * time.Second, v1.PodRunning}, {mine, 900 * time.Millisecond, v1.PodFailed}, {pod("a"), 5 * time.Second, v1.PodFailed}} {
+		next.StartTime = new(metav1.NewTime(t0.Add(c.started)))
+		if got, _ := merge(api, next, c.pod, after(9)); got.Phase != c.want || (got.Reason == "") != (c.want == v1.PodRunning) {
+			t.Errorf("started %s later: %s %s, want %s", c.started, got.Phase, got.Reason, c.want)
+		}
+	}
+}
+
 func TestTransitionTimes(t *testing.T) {
 	api := &v1.PodStatus{Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue, t0), cond(v1.PodInitialized, v1.ConditionFalse, t0)}}
 	next := v1.PodStatus{Conditions: []v1.PodCondition{

@@ -29,8 +29,10 @@ const (
 
 // Config is what a Reporter needs.
 type Config struct {
-	Client   client.Client
-	Append   timeline.Append // told of phases and conditions as they commit
+	Client client.Client
+	Append timeline.Append // told of phases and conditions as they commit
+	// Written is told of each status that the API has, how long after the first change that it did not have; may be nil.
+	Written  func(after time.Duration)
 	Log      *slog.Logger
 	Parallel int           // pods written at the same time; default 8
 	Timeout  time.Duration // of one write; default 30 s
@@ -71,6 +73,7 @@ type Reporter struct {
 type entry struct {
 	pod      *v1.Pod
 	status   v1.PodStatus // as reported; the zero value until version 1
+	changed  time.Time    // when it first became another than the API has; zero while it is not
 	version  uint64       // grows with each report that differs
 	told     uint64       // newest version that the API has
 	finished bool         // the pod has ended and holds nothing
@@ -95,6 +98,9 @@ func (r *Reporter) Report(pod *v1.Pod, status v1.PodStatus) {
 	}
 	e.status = *status.DeepCopy()
 	e.version++
+	if e.changed.IsZero() {
+		e.changed = time.Now()
+	}
 	r.wake(pod.UID)
 }
 
@@ -237,7 +243,7 @@ func (r *Reporter) sync(ctx context.Context, uid types.UID) error {
 		r.mu.Unlock()
 		return nil
 	}
-	pod, status, version, finished := e.pod, e.status, e.version, e.finished
+	pod, status, version, finished, changed := e.pod, e.status, e.version, e.finished, e.changed
 	write := e.told != version
 	r.mu.Unlock()
 
@@ -256,7 +262,13 @@ func (r *Reporter) sync(ctx context.Context, uid types.UID) error {
 		deleting = deleting || seen
 		r.mu.Lock()
 		e.told = version
+		if e.version == version {
+			e.changed = time.Time{}
+		}
 		r.mu.Unlock()
+		if r.cfg.Written != nil && !changed.IsZero() {
+			r.cfg.Written(time.Since(changed))
+		}
 	}
 	if !finished || !deleting || static(pod) {
 		return nil

@@ -24,17 +24,20 @@ type pod struct {
 
 	// Guarded by Workers.mu.
 	admitted bool
+	removed  bool // no source has it any more
 	desired  *v1.Pod
 	grant    *podlife.Grant // what it may use, by the newest verdict; see allocate.go
 
 	mu     sync.Mutex
 	inbox  []podlife.Event
+	under  int           // effects under way, or whose results are not in the inbox yet
 	signal chan struct{} // capacity 1: the inbox is not empty
 	shown  Snapshot
 
 	// Owned by the goroutine (by begin before that runs).
 	state    podlife.State
 	timer    *time.Timer
+	work     work
 	reported bool
 	told     *v1.Pod // the form of the pod that the reporter was last told has ended
 	// early ends what is pointless once the pod stops: pulls and mounts.
@@ -44,8 +47,14 @@ type pod struct {
 	configs sync.Map // sandbox attempt -> func() (*runtimev1.PodSandboxConfig, error)
 }
 
+// work is a time in which effects are under way without a pause: what upstream calls one sync. Its beginning is zero while none are.
+type work struct {
+	on    Operation
+	began time.Time
+}
+
 func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
-	n := &pod{w: w, uid: p.UID, desired: p, state: s, signal: make(chan struct{}, 1)}
+	n := &pod{w: w, uid: p.UID, desired: p, state: s, signal: make(chan struct{}, 1), work: work{on: Create}}
 	n.early, n.cancelEarly = context.WithCancel(w.ctx)
 	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status, Given: s.Given(), Resizing: s.Progress != nil, Removed: s.Removed}
 	return n
@@ -56,6 +65,7 @@ func (n *pod) begin(ev podlife.Event) {
 	n.timer = time.NewTimer(time.Hour)
 	n.timer.Stop()
 	n.step(ev)
+	n.rest()
 	n.w.wg.Add(1)
 	go n.run()
 }
@@ -75,6 +85,7 @@ func (n *pod) run() {
 		case <-n.timer.C:
 			n.step(podlife.Tick{})
 		}
+		n.rest()
 	}
 	n.leave()
 }
@@ -88,11 +99,43 @@ func (n *pod) leave() {
 	if n.w.cfg.Gone != nil {
 		n.w.cfg.Gone(n.state.Pod)
 	}
+	n.w.again(n)
+}
+
+// rest is called when all that was known has been dealt with: unless effects are under way, the work is done.
+func (n *pod) rest() {
+	n.mu.Lock()
+	done := n.under == 0 && len(n.inbox) == 0
+	n.mu.Unlock()
+	switch {
+	case !done:
+		return
+	case !n.work.began.IsZero():
+		n.w.cfg.Metrics.Worked(n.work.on, time.Since(n.work.began))
+	case n.work.on == Create:
+		return // its first work is to come
+	}
+	n.work = work{}
+}
+
+// operation is what an event that makes a worker work is called.
+func operation(ev podlife.Event) Operation {
+	switch ev.(type) {
+	case podlife.Desired:
+		return Change
+	case podlife.SourceRemoved, podlife.StopAsked:
+		return Kill
+	}
+	return Sync
 }
 
 // send puts an event into the inbox. A newer observation or desire replaces an older one that nobody has looked at yet.
-func (n *pod) send(ev podlife.Event) {
+func (n *pod) send(ev podlife.Event) { n.put(ev, 0) }
+
+// put is send, of what that many effects came to.
+func (n *pod) put(ev podlife.Event, effects int) {
 	n.mu.Lock()
+	n.under -= effects
 	if k := len(n.inbox) - 1; k >= 0 && supersedes(n.inbox[k], ev) {
 		n.inbox[k] = ev
 	} else {
@@ -157,6 +200,9 @@ func (n *pod) step(ev podlife.Event) {
 				return nil
 			})
 		})
+	}
+	if n.work.on == "" {
+		n.work.on = operation(ev)
 	}
 	var verdict podlife.Event
 	for _, e := range fx {
@@ -244,14 +290,20 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 			n.w.cfg.Probes.SetProbes(n.state.Pod, c.Spec(), x.ID, first(n.state.PodIPs()), x.Set)
 		}
 	default:
-		work := n.prepare(e)
+		do := n.prepare(e)
+		if n.work.began.IsZero() {
+			n.work.began = time.Now()
+		}
+		n.mu.Lock()
+		n.under++
+		n.mu.Unlock()
 		n.w.wg.Add(1)
 		go func() {
 			defer n.w.wg.Done()
-			ev := work()
+			ev := do()
 			n.reached(e, "after")
-			if ev != nil {
-				n.send(ev)
+			if ev != nil { // without one the process ends
+				n.put(ev, 1)
 			}
 		}()
 	}

@@ -42,6 +42,10 @@ type Metrics interface {
 	// Taken is told of a pod that is new, Orphan of one that runs and that nobody knows.
 	Taken(pod *v1.Pod, seen time.Time)
 	Orphan()
+	// Restarted is told of a pod that begins anew under the same UID.
+	Restarted(pod *v1.Pod)
+	// Worked is told how long a pod's effects were under way without a pause, and what began the first of them.
+	Worked(on Operation, took time.Duration)
 	// Preempted is told of each pod that ends for want of a resource.
 	Preempted(lacks string)
 	// ResizeAccepted is told of a resize that had to wait, and what happened that it need not any more.
@@ -50,11 +54,24 @@ type Metrics interface {
 	ResizeTried(took time.Duration, err error)
 }
 
+// Operation is what makes a worker work, in upstream's words.
+type Operation string
+
+// The operations.
+const (
+	Create Operation = "create" // the pod is new to this process
+	Change Operation = "update" // its source wants it otherwise
+	Sync   Operation = "sync"   // something happened to it
+	Kill   Operation = "kill"   // it is to end
+)
+
 type noMetrics struct{}
 
 func (noMetrics) Moved(_, _ podlife.State, _ time.Time) {}
 func (noMetrics) Taken(*v1.Pod, time.Time)              {}
 func (noMetrics) Orphan()                               {}
+func (noMetrics) Restarted(*v1.Pod)                     {}
+func (noMetrics) Worked(Operation, time.Duration)       {}
 func (noMetrics) Preempted(string)                      {}
 func (noMetrics) ResizeAccepted(string)                 {}
 func (noMetrics) ResizeInfeasible(string)               {}

@@ -130,6 +130,9 @@ func (w *Workers) Update(p *v1.Pod) {
 	seen := time.Now()
 	w.mu.Lock()
 	if old := w.pods[p.UID]; old != nil {
+		if w.waiting[fullName(p)] != nil && old.removed {
+			w.waiting[fullName(p)] = p
+		}
 		w.mu.Unlock()
 		old.send(podlife.Desired{Pod: p})
 		return
@@ -146,6 +149,35 @@ func (w *Workers) Update(p *v1.Pod) {
 	n.begin(podlife.Desired{Pod: p})
 }
 
+// Again takes a pod that its source has anew, and tells whether it has a worker. Should that be ending it because it had been removed (a
+// manifest that went and came back), the pod begins once more when nothing of it is left.
+func (w *Workers) Again(p *v1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.pods[p.UID]
+	if n != nil && n.removed {
+		w.waiting[fullName(p)] = p
+	}
+	return n != nil
+}
+
+// again begins a pod anew of which nothing is left.
+func (w *Workers) again(n *pod) {
+	w.mu.Lock()
+	name := fullName(n.desired)
+	p := w.waiting[name]
+	if p != nil && p.UID == n.uid {
+		delete(w.waiting, name)
+	} else {
+		p = nil
+	}
+	w.mu.Unlock()
+	if p != nil {
+		w.cfg.Metrics.Restarted(p)
+		w.Update(p)
+	}
+}
+
 // Restore brings back a worker of a pod that a process before this one had. p is the pod as its source has it, or what is
 // known of it when no source has it any more (gone): that one is ended.
 func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) {
@@ -156,16 +188,25 @@ func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, g
 	}
 	s := podlife.Restore(w.cfg.Life, p, saved, o, time.Now())
 	n := w.add(p, s)
+	n.removed = gone
 	w.mu.Unlock()
 	if s.Stage != podlife.New {
 		w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Restored).Move("", s.Stage.String()))
 	}
 	if gone {
-		w.cfg.Metrics.Orphan()
+		if runs(o) {
+			w.cfg.Metrics.Orphan()
+		}
 		n.begin(podlife.SourceRemoved{})
 		return
 	}
 	n.begin(podlife.Desired{Pod: p})
+}
+
+// runs tells whether anything of a pod does.
+func runs(o podlife.Observed) bool {
+	return slices.ContainsFunc(o.Sandboxes, func(b podlife.SandboxInfo) bool { return b.Ready }) ||
+		slices.ContainsFunc(o.Containers, func(c podlife.Instance) bool { return c.State == podlife.InstanceRunning })
 }
 
 // add is called with mu held.
@@ -187,7 +228,7 @@ func (w *Workers) Remove(p *v1.Pod) {
 	}
 	n := w.pods[p.UID]
 	if n != nil {
-		n.admitted = false
+		n.admitted, n.removed = false, true
 	}
 	w.mu.Unlock()
 	if n != nil {
@@ -283,8 +324,11 @@ func (w *Workers) ended(n *pod) {
 	var next *v1.Pod
 	if w.names[name] == n.uid {
 		delete(w.names, name)
-		next = w.waiting[name]
-		delete(w.waiting, name)
+		if next = w.waiting[name]; next != nil && next.UID == n.uid {
+			next = nil // see again
+		} else {
+			delete(w.waiting, name)
+		}
 	}
 	w.mu.Unlock()
 	if next != nil {

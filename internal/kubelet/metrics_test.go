@@ -1,0 +1,116 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/cri/fake"
+	"podo.dev/podo/internal/kubelet"
+	"podo.dev/podo/internal/kubelet/kubelettest"
+	"podo.dev/podo/internal/kubelet/metrics"
+	"podo.dev/podo/internal/kubelet/worker"
+)
+
+// told notes some of what metrics are told.
+type told struct {
+	worker.Metrics
+	mu      sync.Mutex
+	worked  []string
+	orphans int
+	again   int
+}
+
+func (m *told) Restarted(*v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.again++
+}
+
+func (m *told) Worked(on worker.Operation, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.worked = append(m.worked, fmt.Sprintf("%s %s", on, took))
+}
+
+func (m *told) Orphan() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.orphans++
+}
+
+func counted(t *testing.T, f func(r *kubelettest.Rig, m *told)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := &told{Metrics: metrics.New(false)}
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) { c.Metrics = m })
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		f(r, m)
+	})
+}
+
+// A pod's work is measured from what makes it necessary until nothing is under way any more.
+func TestWorkIsMeasured(t *testing.T) {
+	counted(t, func(r *kubelettest.Rig, m *told) {
+		r.API.Create(newPod("p", "sleep 1; exit 1"))
+		time.Sleep(5 * time.Second)
+		r.API.Edit("p", func(p *v1.Pod) { p.Labels = map[string]string{"a": "1"} }) // nothing to do
+		r.API.Delete("p", 1)
+		time.Sleep(5 * time.Second)
+		// The sandbox 90 ms, create 5, start 40; again without a sandbox, after a look for the image; the end of the sandbox; its removal
+		// when the pod has gone.
+		want := []string{"create 135ms", "sync 46ms", "update 30ms", "kill 10ms"}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !slices.Equal(m.worked, want) {
+			t.Errorf("%q, want %q", m.worked, want)
+		}
+	})
+}
+
+// What is only remembered, or has ended, is no orphan.
+func TestOrphansAreCounted(t *testing.T) {
+	counted(t, func(r *kubelettest.Rig, m *told) {
+		r.API.Create(newPod("runs", "sleep inf"))
+		r.API.Create(newPod("lost", "sleep inf"))
+		time.Sleep(time.Second)
+		r.Stop()
+		r.Runtime.Vanish("lost")
+		r.API.Delete("runs", 0)
+		r.API.Delete("lost", 0)
+		r.Start()
+		time.Sleep(time.Minute)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if left := len(r.Kubelet.Workers()) + r.Checkpoints.Len(); m.orphans != 1 || left != 0 {
+			t.Errorf("%d orphans, want 1; %d left", m.orphans, left)
+		}
+	})
+}
+
+// A static pod whose manifest goes and comes back while it ends has the same UID: it runs anew once it has ended.
+func TestTheSamePodAgainWhileItEnds(t *testing.T) {
+	counted(t, func(r *kubelettest.Rig, m *told) {
+		p := newPod("p", "trap '' TERM; sleep inf")
+		p.UID = "same"
+		r.API.Create(p)
+		time.Sleep(time.Second)
+		first := r.Runtime.Containers()[0].ID
+		r.API.Delete("p", 0)
+		synctest.Wait()
+		r.API.Create(p)
+		time.Sleep(time.Minute)
+		cs := r.Runtime.Containers()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if len(cs) != 1 || !cs[0].Running || cs[0].ID == first || m.again != 1 {
+			t.Errorf("%+v, begun anew %d times", cs, m.again)
+		}
+	})
+}
