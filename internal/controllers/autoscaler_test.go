@@ -124,6 +124,19 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 			events[len(events)-1] != "Normal SuccessfulRescale New size: 2; reason: All metrics below target" {
 			t.Errorf("%q", events)
 		}
+		const scaling = "horizontal_pod_autoscaler_controller_"
+		for _, c := range [][]string{{"scale_up", "none"}, {"scale_down", "none"}, {"none", "internal"}} {
+			if n, timed := w.metric(scaling+"reconciliations_total", c...), w.metric(scaling+"reconciliation_duration_seconds", c...); n == 0 || timed != n {
+				t.Errorf("%v: %v looks by the metrics, %v of them timed", c, n, timed)
+			}
+			c = append(c, "Resource")
+			if n, timed := w.metric(scaling+"metric_computation_total", c...), w.metric(scaling+"metric_computation_duration_seconds", c...); n == 0 || timed != n {
+				t.Errorf("%v: %v metrics by the metrics, %v of them timed", c, n, timed)
+			}
+		}
+		if there, desired := w.metric(scaling+"num_horizontal_pod_autoscalers"), w.metric(scaling+"desired_replicas", "web", "default"); there != 1 || desired != 2 {
+			t.Errorf("%v autoscalers, which want %v replicas, by the metrics", there, desired)
+		}
 		// One that means nothing that there is says so, and is asked for again.
 		w.must(w.admin.Create(ctx, autoscalers.At("default", ""), &autoscalingv2.HorizontalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost"},

@@ -55,6 +55,7 @@ type Config struct {
 
 type controller struct {
 	Config
+	meter meter
 	mu    sync.Mutex
 	known map[view.Key]*memory
 }
@@ -74,8 +75,9 @@ func New(c Config) (*loop.Loop, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	k := &controller{Config: c, known: map[view.Key]*memory{}}
+	k.meter = newMeter(func() int { return c.View.Snapshot().Len(schema.GroupResource(autoscalers)) })
 	return loop.New(loop.Config{
-		Name: Name, View: c.View, Logger: c.Logger, Workers: 5, Reconcile: k.reconcile,
+		Name: Name, View: c.View, Logger: c.Logger, Workers: 5, Reconcile: k.reconcile, Metrics: k.meter.all(),
 		Watches: []loop.Watch{{Resource: schema.GroupResource(autoscalers), Keys: func(ch view.Change) []view.Key {
 			switch {
 			case ch.New == nil:
@@ -90,7 +92,7 @@ func New(c Config) (*loop.Loop, error) {
 
 // reconcile looks at one autoscaler, and asks for its next turn whatever happens: what fails now is tried again then.
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
-	e := s.Get(schema.GroupResource(autoscalers), key.Namespace, key.Name)
+	began, e := time.Now(), s.Get(schema.GroupResource(autoscalers), key.Namespace, key.Name)
 	if e == nil {
 		k.forget(key)
 		return loop.Result{}, nil
@@ -113,6 +115,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		d.warn("FailedUpdateStatus", err.Error())
 	}
+	k.meter.looked(key, d, time.Since(began))
 	for _, t := range d.events {
 		k.Events.Event(hpa, t.kind, t.reason, t.text)
 	}
@@ -134,6 +137,7 @@ func (k *controller) forget(key view.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.known, key)
+	k.meter.desired.DeleteLabelValues(key.Namespace, key.Name)
 }
 
 // target reads the scale of what is scaled. Any version of a kind will do.
@@ -164,7 +168,7 @@ func (k *controller) target(ctx context.Context, hpa *autoscalingv2.HorizontalPo
 
 // look gathers what a decision is made of.
 func (k *controller) look(ctx context.Context, s view.Snapshot, hpa *autoscalingv2.HorizontalPodAutoscaler, scale *autoscalingv1.Scale) *world {
-	w := &world{hpa: hpa, scale: scale, now: time.Now()}
+	w := &world{hpa: hpa, scale: scale, now: time.Now(), clock: time.Now}
 	text := scale.Status.Selector
 	if text == "" {
 		w.selector = &wrong{"SelectorRequired", "InvalidSelector", "selector is required", "the HPA target's scale is missing a selector"}

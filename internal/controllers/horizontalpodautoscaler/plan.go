@@ -3,6 +3,7 @@
 //	replicas.go    pure: what one metric asks for
 //	history.go     pure: how far a wish may be followed now
 //	plan.go        pure: what is to be done, and what the status says
+//	metrics.go     what it tells of itself
 //	controller.go  reads the target's scale and the pods' usage, writes the scale and the status
 //
 // Metrics of pods, objects and the outside come from programs that serve custom.metrics.k8s.io and external.metrics.k8s.io. There are
@@ -33,6 +34,14 @@ type world struct {
 	usage    []v1beta1.PodMetrics
 	usageErr error
 	now      time.Time
+	clock    func() time.Time // to time with; nil for a clock that stands
+}
+
+func (w *world) time() time.Time {
+	if w.clock == nil {
+		return w.now
+	}
+	return w.clock()
 }
 
 // wrong is what is wrong with the target's selector: an event, and what the condition says where that is something else.
@@ -49,6 +58,7 @@ type decision struct {
 	from, to int32
 	why      string
 	failed   error // what the log says
+	computed []computed
 
 	hpa *autoscalingv2.HorizontalPodAutoscaler
 	now time.Time
@@ -186,13 +196,19 @@ func (d *decision) metrics(w *world, current int32) (wish int32, by string, meas
 	if s := w.selector; s != nil {
 		d.warn(s.event, s.text)
 		d.condition(autoscalingv2.ScalingActive, false, verdict{s.reason, s.message})
-		return -1, "", nil, errors.New(s.text)
+		return -1, "", nil, fmt.Errorf("%w%s", errSpec, s.text)
 	}
 	all := w.hpa.Spec.Metrics
 	measured = make([]autoscalingv2.MetricStatus, len(all))
 	failed, first := 0, verdict{}
 	for i := range all {
+		began := w.time()
 		n, name, says, merr := d.metric(w, &all[i], current, &measured[i])
+		c := computed{string(all[i].Type), "none", failing(merr), w.time().Sub(began)}
+		if merr == nil {
+			c.action = direction(current, n)
+		}
+		d.computed = append(d.computed, c)
 		if merr != nil {
 			if failed++; failed == 1 {
 				err, first = merr, says
@@ -269,7 +285,7 @@ func elsewhere(m *autoscalingv2.MetricSpec, namespace string) (reason, what stri
 		}
 		return "FailedGetExternalMetric", fmt.Sprintf("failed to get %s external metric value: ", x.Metric.Name), err
 	}
-	return "InvalidMetricSourceType", "", fmt.Errorf("unknown metric source type %q", string(m.Type))
+	return "InvalidMetricSourceType", "", fmt.Errorf("%wunknown metric source type %q", errSpec, string(m.Type))
 }
 
 // usage is what the pods' use of a resource asks for.
