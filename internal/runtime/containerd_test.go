@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -127,9 +129,19 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	if err := n.current.Cleanup(t.Context()); err == nil || !strings.Contains(err.Error(), "another podo") {
 		t.Errorf("clean-up while podo runs: %v", err)
 	}
+	attachments := func() []string {
+		all, _ := filepath.Glob(filepath.Join(libcni.CacheDir, "results", l.Bridge+"-*"))
+		return all
+	}
+	if len(attachments()) == 0 {
+		t.Error("nothing is remembered of the pod's attachment: is it elsewhere now?")
+	}
 	n.stop()
 	if err := n.current.Cleanup(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if left := attachments(); len(left) > 0 {
+		t.Errorf("still remembered: %v", left)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
