@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -44,7 +46,8 @@ type known struct {
 // whatLabels say what a request is about.
 var whatLabels = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
 
-func newMetrics(r *prometheus.Registry, more []prometheus.Collector) (*metrics, error) {
+// newMetrics has r tell what the server counts, what more counts, and of which program they are.
+func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.Collector) (*metrics, error) {
 	m := &metrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
@@ -80,6 +83,7 @@ func newMetrics(r *prometheus.Registry, more []prometheus.Collector) (*metrics, 
 			Help: "Requests that panicked.",
 		}),
 	}
+	more = append(more, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(program))
 	more = append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.watchSizes, m.panics)
 	for _, c := range append(more, m.further()...) {
 		if err := r.Register(c); err != nil {
@@ -87,6 +91,17 @@ func newMetrics(r *prometheus.Registry, more []prometheus.Collector) (*metrics, 
 		}
 	}
 	return m, nil
+}
+
+func buildInfo(program version.Info) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kubernetes_build_info", Help: "Always 1: its labels say which version runs, and what it was built with.",
+		ConstLabels: prometheus.Labels{
+			"major": program.Major, "minor": program.Minor, "git_version": program.GitVersion, "git_commit": program.GitCommit,
+			"git_tree_state": program.GitTreeState, "build_date": program.BuildDate, "go_version": program.GoVersion,
+			"compiler": program.Compiler, "platform": program.Platform,
+		},
+	}, func() float64 { return 1 })
 }
 
 // further makes the metrics of requests that go wrong, of who they are from, and of how long those took that were served.

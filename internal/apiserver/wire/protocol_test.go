@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -173,6 +174,7 @@ func TestMetricsUnderUpstreamsNames(t *testing.T) {
 		`apiserver_resource_objects{group="",resource="configmaps"} 1`,
 		`etcd_requests_total{group="",operation="create",resource="configmaps"} 1`,
 		`etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"} 1`,
+		`go_memstats_alloc_bytes `, `process_start_time_seconds `, fmt.Sprintf(`go_version=%q`, runtime.Version()), "\nkubernetes_build_info{",
 	} {
 		if !strings.Contains(b, want) {
 			t.Errorf("no %s", want)

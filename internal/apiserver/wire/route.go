@@ -81,12 +81,16 @@ func (s *Server) handler(path string) http.Handler {
 	return nil
 }
 
-func (s *Server) version() (http.Handler, error) {
-	info := version.Info{
-		Major: "1", Minor: "37", GitVersion: s.c.Version, GitTreeState: "clean",
+// build is what the server says it is; gitVersion is Kubernetes', as in v1.37.2.
+func build(gitVersion string) version.Info {
+	return version.Info{
+		Major: "1", Minor: "37", GitVersion: gitVersion, GitTreeState: "clean",
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	b, err := json.MarshalIndent(info, "", "  ")
+}
+
+func (s *Server) version() (http.Handler, error) {
+	b, err := json.MarshalIndent(build(s.c.Version), "", "  ")
 	if err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}
-	m, err := newMetrics(c.Metrics, c.Verbs.Metrics())
+	m, err := newMetrics(c.Metrics, build(c.Version), c.Verbs.Metrics())
 	if err != nil {
 		return nil, err
 	}
