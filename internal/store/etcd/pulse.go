@@ -47,8 +47,8 @@ func hold(ctx context.Context, sent time.Time, renew func(context.Context) error
 }
 
 // silent waits until a leader has not renewed its lease for so long that it leads no more. It is false when the lease is gone, or ctx ends
-// first. ask tells the seconds for which the lease was granted, and how many are left, rounded
-// towards zero; none was granted when it is gone.
+// first. ask tells the seconds for which the lease was granted, and how many are left, rounded towards zero; none was granted when it is
+// gone.
 func silent(ctx context.Context, ask func(context.Context) (granted, left int64, err error)) bool {
 	var since time.Time // it has been seen as silent ever since
 	for wait := time.Duration(0); ; {

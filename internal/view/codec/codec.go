@@ -1,6 +1,7 @@
 // Package codec turns API objects into the bytes that the store keeps and back, as upstream's API server lays them down in
 // etcd: built-in kinds as protobuf in an envelope that names their type ("k8s\x00" and a runtime.Unknown message),
-// others as JSON. JSON is accepted for all kinds when read, and so are the versions in which older clusters stored them. resourceVersion is never stored: it is the key's revision.
+// others as JSON. JSON is accepted for all kinds when read, and so are the versions in which older clusters stored them. resourceVersion is
+// never stored: it is the key's revision.
 //
 // Values that are encrypted at rest ("k8s:enc:...") are refused by name.
 package codec
