@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
+	"k8s.io/client-go/util/retry"
 )
 
 // A program that knows no types: it finds each kind by discovery, writes and watches objects as maps, and scales what can be scaled.
@@ -69,15 +70,21 @@ func TestDynamicClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := scales.Scales("default")
-	had, err := at.Get(ctx, mapping.Resource.GroupResource(), "web", metav1.GetOptions{})
+	group := mapping.Resource.GroupResource()
+	// The Deployment controller writes its annotation and status meanwhile.
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		had, err := at.Get(ctx, group, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if had.Spec.Replicas != 1 || had.Status.Selector != "app=web" {
+			t.Errorf("scale is %+v, %+v", had.Spec, had.Status)
+		}
+		had.Spec.Replicas = 3
+		_, err = at.Update(ctx, group, had, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if had.Spec.Replicas != 1 || had.Status.Selector != "app=web" {
-		t.Errorf("scale is %+v, %+v", had.Spec, had.Status)
-	}
-	had.Spec.Replicas = 3
-	if _, err := at.Update(ctx, mapping.Resource.GroupResource(), had, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := at.Patch(ctx, mapping.Resource, "web", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{}); err != nil {
