@@ -38,7 +38,7 @@ func New(c Config) (*loop.Loop, error) {
 	k := &controller{Config: c, waiting: map[string]bool{}}
 	return loop.New(loop.Config{
 		Name: "node-ipam", View: c.View, Logger: c.Logger, Reconcile: k.reconcile,
-		Start:   func(context.Context) error { clear(k.waiting); return nil },
+		Start:   func(context.Context) error { clear(k.waiting); k.full = false; return nil },
 		Watches: []loop.Watch{{Resource: nodes, Keys: k.keys}},
 	})
 }
@@ -47,6 +47,7 @@ type controller struct {
 	Config
 	next    int             // where the search for a free range begins
 	waiting map[string]bool // nodes for which there was no range: told once, and tried again when a node goes
+	full    bool            // there was no free range, and no node has gone since: thousands of nodes need not be looked at again for each of them
 }
 
 // keys are the nodes that lack a range, and every one that waits when a node goes.
@@ -65,6 +66,7 @@ func (k *controller) reconcile(ctx context.Context, now view.Snapshot, key view.
 		return k.give(ctx, now, key.Name)
 	}
 	var res loop.Result
+	k.full = false
 	for e := range now.All(nodes, "", view.Key{}) {
 		if !k.waiting[e.Key.Name] {
 			continue
@@ -93,16 +95,18 @@ func (k *controller) give(ctx context.Context, now view.Snapshot, name string) (
 		delete(k.waiting, name)
 		return res, nil
 	}
+	if k.full {
+		k.wait(node)
+		return res, nil
+	}
 	taken := k.Reserved[:len(k.Reserved):len(k.Reserved)]
 	for other := range now.All(nodes, "", view.Key{}) {
 		taken = append(taken, Of(other.Object.(*v1.Node))...)
 	}
 	free, next, err := k.Ranges.Free(taken, k.next)
 	if errors.Is(err, ErrFull) {
-		if !k.waiting[name] && k.Events != nil {
-			k.Events.Eventf(node, v1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", name)
-		}
-		k.waiting[name] = true
+		k.full = true
+		k.wait(node)
 		return res, nil
 	}
 	obj, err := k.Client.Mutate(ctx, client.Nodes.At("", name), func(o runtime.Object) (bool, error) {
@@ -122,4 +126,12 @@ func (k *controller) give(ctx context.Context, now view.Snapshot, name string) (
 	k.next = next
 	delete(k.waiting, name)
 	return loop.Result{Wrote: loop.Revision(obj)}, nil
+}
+
+// wait has a node wait until another one goes.
+func (k *controller) wait(node *v1.Node) {
+	if !k.waiting[node.Name] && k.Events != nil {
+		k.Events.Eventf(node, v1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", node.Name)
+	}
+	k.waiting[node.Name] = true
 }

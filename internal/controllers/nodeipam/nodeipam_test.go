@@ -3,6 +3,7 @@ package nodeipam
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
@@ -129,5 +131,58 @@ func TestEachNodeHasItsOwn(t *testing.T) {
 	viewtest.Delete(t, s, node("a", ""))
 	if got := cidr("c"); got != free {
 		t.Errorf("c got %s, a had %s", got, free)
+	}
+}
+
+// Once all ranges are some node's, one more costs no look at all of them. It has its range when a node has gone nevertheless.
+func TestOneTooManyCostsNoLook(t *testing.T) {
+	ranges := Ranges{netip.MustParsePrefix("10.32.0.0/16"), 24}
+	vw, s := viewtest.New(t)
+	for i := range ranges.count() {
+		viewtest.Put(t, s, node(fmt.Sprint("node-", i), ranges.at(i).String()))
+	}
+	for _, name := range []string{"first", "second", "third"} {
+		viewtest.Put(t, s, node(name, ""))
+	}
+	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &controller{Config: Config{View: vw, Client: local.Admin(vb), Ranges: ranges}, waiting: map[string]bool{}}
+	give := func(name string) {
+		now, err := vw.Fresh(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.reconcile(t.Context(), now, view.Key{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, err := vw.Fresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	give("first")
+	give("second")
+	if allocated := testing.AllocsPerRun(10, func() {
+		if _, err := k.give(t.Context(), now, "third"); err != nil {
+			t.Error(err)
+		}
+	}); allocated > 10 {
+		t.Errorf("%.0f allocations for a node of whom it is known that there is no range", allocated)
+	}
+	viewtest.Delete(t, s, node("node-7", ""))
+	give("")
+	got := 0
+	for _, name := range []string{"first", "second", "third"} {
+		if now, err = vw.Fresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if cidr := now.Get(nodes, "", name).Object.(*v1.Node).Spec.PodCIDR; cidr == ranges.at(7).String() {
+			got++
+		}
+	}
+	if got != 1 || len(k.waiting) != 2 {
+		t.Errorf("%d nodes have the range that is free, and %d wait", got, len(k.waiting))
 	}
 }
