@@ -211,10 +211,12 @@ func (s *server) controllers() []component.Component {
 // controller builds a controller anew for each of its runs: one that panicked starts without what it held.
 func (s *server) controller(build func(context.Context, client.Client) (*loop.Loop, error)) func(context.Context, func()) error {
 	return func(ctx context.Context, ready func()) error {
-		c, err := build(ctx, local.Controllers(s.control.verbs))
+		own := local.Controllers(s.control.verbs)
+		c, err := build(ctx, own)
 		if err != nil {
 			return err
 		}
+		own.Be(c.Name())
 		return s.control.board.Run(ctx, c, ready)
 	}
 }
@@ -300,6 +302,10 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
+	docs, err := openapi.Release(kubernetesVersion)
+	if err != nil {
+		return err
+	}
 	srv, err := wire.New(wire.Config{
 		Verbs: s.control.verbs, Kinds: registry.All(), Metrics: metrics,
 		Advertise:   net.JoinHostPort(s.cfg.NodeIP, strconv.Itoa(s.cfg.HTTPSPort)),
@@ -308,9 +314,9 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		Authn:       s.control.identity.authn,
 		Kubelets:    s.kubeletTLS(),
 		KubeletPort: s.cfg.KubeletPort,
-		OpenAPI:     openapi.New(registry.All(), kubernetesVersion),
+		OpenAPI:     docs,
 		Handlers: append(s.discovery(),
-			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
+			wire.Handler{Path: recorder.PathPrefix, Handler: s.timelineHandler()},
 			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
 			wire.Handler{Path: "/debug/controllers", Handler: s.control.board},
 			wire.Handler{Path: "/debug/scheduler", Handler: s.control.page},

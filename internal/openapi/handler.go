@@ -19,24 +19,19 @@ type encoding struct {
 	content string
 }
 
-// asJSON is the form in which documents are made.
-var asJSON = &encoding{accept: []string{"application/json"}, content: "application/json"}
-
 var (
-	encodings2 = []*encoding{
-		asJSON,
-		{
-			[]string{"application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"},
-			protobuf2, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-		},
+	// asJSON is the form in which documents are made.
+	asJSON      = &encoding{accept: []string{"application/json"}, content: "application/json"}
+	asProtobuf2 = &encoding{
+		[]string{"application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"},
+		protobuf2, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 	}
-	encodings3 = []*encoding{
-		asJSON,
-		{
-			[]string{"application/com.github.proto-openapi.spec.v3.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"},
-			protobuf3, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
-		},
+	asProtobuf3 = &encoding{
+		[]string{"application/com.github.proto-openapi.spec.v3.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"},
+		protobuf3, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
 	}
+	encodings2 = []*encoding{asJSON, asProtobuf2}
+	encodings3 = []*encoding{asJSON, asProtobuf3}
 )
 
 func protobuf2(text []byte) ([]byte, error) { return convert(document2, text) }
@@ -47,10 +42,10 @@ func protobuf3(text []byte) ([]byte, error) { return convert(document3, text) }
 func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); path {
 	case "/openapi/v2":
-		serve(w, r, d.v2.in, encodings2)
+		serve(w, r, d.v2.hashed, d.v2.in, encodings2)
 	case "/openapi/v3":
 		text, hash, err := d.V3Index()
-		serve(w, r, func(*encoding) ([]byte, string, error) { return pack(text), hash, err }, encodings3[:1])
+		serve(w, r, func() (string, error) { return hash, err }, func(*encoding) ([]byte, error) { return pack(text), nil }, encodings3[:1])
 	default:
 		d.serveV3(w, r, strings.TrimPrefix(path, "/openapi/v3/"))
 	}
@@ -77,23 +72,34 @@ func (d *Docs) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
-	serve(w, r, doc.in, encodings3)
+	serve(w, r, doc.hashed, doc.in, encodings3)
 }
 
 func fail(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// serve writes the document in the form that the client likes best; the hash is its entity tag in every form. in is what is written,
-// compressed: as it is where the client takes that.
-func serve(w http.ResponseWriter, r *http.Request, in func(*encoding) ([]byte, string, error), encodings []*encoding) {
+// serve writes the document in the form that the client likes best; the hash is its entity tag in every form, and a client that has it
+// already makes nobody build anything. in is what is written, compressed: as it is where the client takes that.
+func serve(w http.ResponseWriter, r *http.Request, hashed func() (string, error), in func(*encoding) ([]byte, error), encodings []*encoding) {
 	w.Header().Set("Vary", "Accept, Accept-Encoding")
 	e := choose(r.Header.Get("Accept"), encodings)
 	if e == nil {
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
-	body, hash, err := in(e)
+	hash, err := hashed()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	tag := strconv.Quote(hash)
+	if r.Header.Get("If-None-Match") == tag {
+		w.Header().Set("Etag", tag)
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	body, err := in(e)
 	if err == nil {
 		if takesGzip(r) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -106,7 +112,7 @@ func serve(w http.ResponseWriter, r *http.Request, in func(*encoding) ([]byte, s
 		return
 	}
 	w.Header().Set("Content-Type", e.content)
-	w.Header().Set("Etag", strconv.Quote(hash))
+	w.Header().Set("Etag", tag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 

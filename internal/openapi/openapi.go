@@ -1,8 +1,8 @@
 // Package openapi is what the server publishes about its API: OpenAPI v3, one document a group version, and v2, one for all.
 //
 // The schemas of the types are generated (tools/openapigen) and carried compressed; the paths come from the table of kinds.
-// Documents are put together when somebody asks for the first time. What is kept of them is compressed, a tenth of their size, in those
-// forms that somebody has asked for: as most clients take it.
+// What most clients take of a release, protobuf, is carried whole and compressed (carried.go). Everything else is put together when somebody
+// asks for the first time. What is kept of that is compressed, a tenth of its size, in those forms that somebody has asked for.
 package openapi
 
 import (
@@ -125,9 +125,10 @@ func (d *Docs) V3(path string) (text []byte, hash string, ok bool, err error) {
 // V2 is the JSON of the document of version 2, of everything that is served.
 func (d *Docs) V2() (text []byte, hash string, err error) { return d.v2.get() }
 
-// document is built when it is asked for first.
+// document is built when it is asked for first, unless it is carried.
 type document struct {
-	build func() ([]byte, error)
+	build   func() ([]byte, error)
+	carried *carried // nil: all of it is built
 
 	mu    sync.Mutex
 	hash  string               // of its JSON
@@ -136,29 +137,33 @@ type document struct {
 
 // get is the document in JSON.
 func (d *document) get() (text []byte, hash string, err error) {
-	packed, hash, err := d.in(asJSON)
+	packed, err := d.in(asJSON)
 	if err != nil {
 		return nil, "", err
 	}
 	text, err = unpack(packed)
-	return text, hash, err
+	return text, hashOf(text), err
 }
 
 // in is the document in a form, compressed.
-func (d *document) in(e *encoding) (packed []byte, hash string, err error) {
+func (d *document) in(e *encoding) ([]byte, error) {
+	if d.carried != nil && e == d.carried.form {
+		return data.ReadFile(d.carried.file)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.forms[e] != nil {
-		return d.forms[e], d.hash, nil
+		return d.forms[e], nil
 	}
 	var text []byte
+	var err error
 	if json := d.forms[asJSON]; json != nil {
 		text, err = unpack(json)
 	} else {
 		text, err = d.build()
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if d.forms == nil {
 		d.hash, d.forms = hashOf(text), map[*encoding][]byte{asJSON: pack(text)}
@@ -166,17 +171,24 @@ func (d *document) in(e *encoding) (packed []byte, hash string, err error) {
 	if e != asJSON {
 		body, err := e.encode(text)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		d.forms[e] = pack(body)
 	}
-	return d.forms[e], d.hash, nil
+	return d.forms[e], nil
 }
 
-// hashed is the hash alone.
+// hashed is the hash of the JSON.
 func (d *document) hashed() (string, error) {
-	_, hash, err := d.in(asJSON)
-	return hash, err
+	if d.carried != nil {
+		return d.carried.hash, nil
+	}
+	if _, err := d.in(asJSON); err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hash, nil
 }
 
 // A first client has all of them packed twice, once for their hashes and once as it asks for them: speed counts more than a tenth in size.

@@ -14,10 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// data has a file a Go package: the v3 schemas of its types by their published names.
+// data has a file a Go package, the v3 schemas of its types by their published names, and below carried a file a document.
 //
 //go:generate go run podo.dev/podo/tools/openapigen
-//go:embed data/*.json.gz
+//go:generate go test -run TestCarried . -update
+//go:embed data/*.json.gz data/carried/*
 var data embed.FS
 
 // schemas decompresses those files that are needed, each once. It is for one goroutine at a time.

@@ -58,12 +58,13 @@ func (k commands) run(ctx context.Context, t *target, args ...string) (time.Dura
 	return time.Since(began), nil
 }
 
-// documents: discovery and OpenAPI, the first time after the server's start (when nobody else in this run has asked yet) and again.
+// documents: discovery and OpenAPI, the first time after the server's start (when nobody else in this run has asked yet) and again; and
+// without the client's unpacking.
 func (k commands) documents(ctx context.Context) error {
-	first, again, size := figures.Samples{}, figures.Samples{}, figures.Samples{}
+	first, again, packed, size := figures.Samples{}, figures.Samples{}, figures.Samples{}, figures.Samples{}
 	for i := range k.runs {
 		for _, t := range k.targets {
-			took, n, err := t.Documents(ctx)
+			took, n, err := t.Documents(ctx, false)
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
@@ -73,10 +74,15 @@ func (k commands) documents(ctx context.Context) error {
 				continue
 			}
 			again.Time(t.name, took)
+			if took, _, err = t.Documents(ctx, true); err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			packed.Time(t.name, took)
 		}
 	}
 	k.book.Median("documents.first", "ms", first)
 	k.book.Spread("documents.again", again)
+	k.book.Spread("documents.again.packed", packed)
 	k.book.Median("documents.size", "MB", size)
 	return nil
 }

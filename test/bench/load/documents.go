@@ -12,22 +12,23 @@ import (
 )
 
 // Documents reads what a client reads to learn an API, over one connection and to the last byte: discovery as one document for each of
-// the two roots, the index of OpenAPI v3 and every document in it, and OpenAPI v2. size is of all of them, unpacked.
-func (c Cluster) Documents(ctx context.Context) (took time.Duration, size int64, err error) {
+// the two roots, the index of OpenAPI v3 and every document in it, and OpenAPI v2. size is of all of them: unpacked, or as they came, when
+// packed says that the client leaves the documents of OpenAPI as they are.
+func (c Cluster) Documents(ctx context.Context, packed bool) (took time.Duration, size int64, err error) {
 	err = c.with(func(client *Client) error {
 		// The connection is made before the time runs.
-		if _, _, err := client.document(ctx, "/version", "application/json"); err != nil {
+		if _, _, err := client.document(ctx, "/version", "application/json", false); err != nil {
 			return err
 		}
 		began := time.Now()
 		for _, root := range []string{"/api", "/apis"} {
-			_, n, err := client.document(ctx, root, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			_, n, err := client.document(ctx, root, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", false)
 			if err != nil {
 				return err
 			}
 			size += n
 		}
-		body, n, err := client.document(ctx, "/openapi/v3", "application/json")
+		body, n, err := client.document(ctx, "/openapi/v3", "application/json", false)
 		if err != nil {
 			return err
 		}
@@ -42,12 +43,12 @@ func (c Cluster) Documents(ctx context.Context) (took time.Duration, size int64,
 		}
 		const proto = "application/com.github.proto-openapi.spec.v%d@v1.0+protobuf"
 		for _, p := range index.Paths {
-			if _, n, err = client.document(ctx, p.ServerRelativeURL, fmt.Sprintf(proto, 3)); err != nil {
+			if _, n, err = client.document(ctx, p.ServerRelativeURL, fmt.Sprintf(proto, 3), packed); err != nil {
 				return err
 			}
 			size += n
 		}
-		if _, n, err = client.document(ctx, "/openapi/v2", fmt.Sprintf(proto, 2)); err != nil {
+		if _, n, err = client.document(ctx, "/openapi/v2", fmt.Sprintf(proto, 2), packed); err != nil {
 			return err
 		}
 		size += n
@@ -57,7 +58,7 @@ func (c Cluster) Documents(ctx context.Context) (took time.Duration, size int64,
 	return took, size, err
 }
 
-func (c *Client) document(ctx context.Context, path, accept string) (body []byte, size int64, err error) {
+func (c *Client) document(ctx context.Context, path, accept string, packed bool) (body []byte, size int64, err error) {
 	host, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
 		return nil, 0, err
@@ -67,6 +68,9 @@ func (c *Client) document(ctx context.Context, path, accept string) (body []byte
 		return nil, 0, err
 	}
 	req.Header.Set("Accept", accept)
+	if packed {
+		req.Header.Set("Accept-Encoding", "gzip") // said by hand, it is the caller's to unpack
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, 0, err
