@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ownConditions are the condition types that only the kubelet writes: one that it no longer reports goes away. All others stay;
-// PodScheduled (the scheduler's, or the kubelet's for static pods) and DisruptionTarget are replaced when reported.
+// ownConditions are the condition types that only the kubelet writes: one that it no longer reports goes away. PodScheduled (the
+// scheduler's, or the kubelet's for static pods) and DisruptionTarget are replaced when reported. All others stay as they are: what the
+// kubelet knows of them may be older than what the API has.
 var ownConditions = map[v1.PodConditionType]bool{
 	v1.PodReady:                  true,
 	v1.PodInitialized:            true,
@@ -66,7 +67,10 @@ func renewed(api, next *v1.PodStatus, pod *v1.Pod) bool {
 func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now metav1.Time) []v1.PodCondition {
 	var out []v1.PodCondition
 	for _, c := range next.Conditions {
-		if c.Type == v1.DisruptionTarget && !terminal(next.Phase) {
+		switch {
+		case c.Type == v1.DisruptionTarget && !terminal(next.Phase):
+			continue
+		case !ownConditions[c.Type] && c.Type != v1.DisruptionTarget && c.Type != v1.PodScheduled:
 			continue
 		}
 		if c.Type == v1.PodReady {

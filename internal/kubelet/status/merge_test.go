@@ -29,6 +29,7 @@ func TestForeignFieldsAndConditionsStay(t *testing.T) {
 		},
 	}
 	next := phase(v1.PodRunning, v1.ConditionTrue)
+	next.Conditions = append(next.Conditions, cond("example.com/gate", v1.ConditionFalse, after(-1)), cond("example.com/gone", v1.ConditionTrue, t0))
 	got, changed := merge(api, next, pod("a"), after(9))
 	if !changed || got.NominatedNodeName != "n" || got.QOSClass != v1.PodQOSBurstable || len(got.ResourceClaimStatuses) != 1 {
 		t.Errorf("%+v", got)
@@ -36,6 +37,9 @@ func TestForeignFieldsAndConditionsStay(t *testing.T) {
 	var names []string
 	for _, c := range got.Conditions {
 		names = append(names, string(c.Type))
+		if c.Type == "example.com/gate" && c.Status != v1.ConditionTrue {
+			t.Error("an older form of another's condition took its place")
+		}
 	}
 	if s := strings.Join(names, " "); s != "Ready PodScheduled example.com/gate DisruptionTarget" {
 		t.Errorf("conditions %s: the kubelet's that it no longer reports must go, all others stay", s)
