@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -15,8 +17,10 @@ import (
 // Election decides which of the servers on one store runs what must run once: the scheduler and the controllers. Each server stands for
 // it with an etcd lease, whose renewals are no writes.
 //
-//	standing ──► leading ──► lost (no renewal was answered for leadFor) ──► standing
+//	standing ──► leading ──► lost (others stand, and no renewal was answered for leadFor) ──► standing
 //	               └───────► resigned (an orderly stop: the next one leads at once)
+//
+// A server whose store is its own, and for which nobody else stands, leads however slow that store is: see solitude.go.
 //
 // Of a leader that has died the others hear sooner than etcd would end its lease: see pulse.go.
 //
@@ -35,6 +39,8 @@ type Election struct {
 const (
 	electionPrefix = "/podo/leader"
 	electionTTL    = 2 // seconds: the least that every etcd grants, and for how long a lease lasts that nobody looks at
+	// For a server whose store ends with it, seconds again: nobody need wait for that lease's end, so no slow disk may bring it about.
+	ownTTL = 3600
 )
 
 // Election makes one on this store. id is the server's, the same after a restart and no other's.
@@ -68,7 +74,11 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	session, err := concurrency.NewSession(conn.c, concurrency.WithTTL(electionTTL))
+	ttl := electionTTL
+	if conn.local != nil {
+		ttl = ownTTL
+	}
+	session, err := concurrency.NewSession(conn.c, concurrency.WithTTL(ttl))
 	if err != nil {
 		return err
 	}
@@ -104,18 +114,35 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 		}
 	}
 	others.stop()
-	sent := time.Now()
-	first, stop := context.WithDeadline(ctx, sent.Add(leadFor))
-	err = renew(first)
-	stop()
+	company, err := conn.company(ctx, round.Key())
 	if err != nil {
 		return err
+	}
+	sent, alone := time.Now(), true
+	select {
+	case <-company:
+		alone = false
+		first, stop := context.WithDeadline(ctx, sent.Add(leadFor))
+		err = renew(first)
+		stop()
+		if err != nil {
+			return err
+		}
+	default:
 	}
 	e.set(ctx)
 	defer func() { cancel(); e.end() }() // before another one may lead
 	ready()
 	release := context.AfterFunc(session.Ctx(), cancel)
 	defer release()
+	if alone {
+		select {
+		case <-company:
+			sent = time.Now().Add(companyFor - leadFor)
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	hold(ctx, sent, renew)
 	return nil
 }
@@ -129,6 +156,11 @@ func (e *Election) withdraw(ctx context.Context, c *clientv3.Client) error {
 	for _, kv := range left.Kvs {
 		if string(kv.Value) != e.id {
 			continue
+		}
+		if lease := clientv3.LeaseID(kv.Lease); lease != clientv3.NoLease { // it may last for long
+			if _, err := c.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				return err
+			}
 		}
 		if _, err := c.Delete(ctx, string(kv.Key)); err != nil {
 			return err

@@ -15,11 +15,14 @@ import (
 type led struct {
 	began, ended chan string
 	running      atomic.Int32
+	twice        atomic.Bool // two ran at once
 }
 
 func (l *led) as(server string, e *etcd.Election) component.Component {
 	return e.Led(component.Func("once", func(ctx context.Context, ready func()) error {
-		l.running.Add(1)
+		if l.running.Add(1) > 1 {
+			l.twice.Store(true)
+		}
 		l.began <- server
 		ready()
 		<-ctx.Done()
@@ -27,6 +30,28 @@ func (l *led) as(server string, e *etcd.Election) component.Component {
 		l.ended <- server
 		return nil
 	}))
+}
+
+func newLed() *led { return &led{began: make(chan string, 10), ended: make(chan string, 10)} }
+
+// join has another server stand, on e's store.
+func (l *led) join(t *testing.T, e *etcd.Embedded, server string) (stop func()) {
+	t.Helper()
+	x, err := etcd.NewExternal(etcd.ExternalConfig{Endpoints: []string{"unix://" + e.Socket()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disconnect := start(t, x)
+	vote := x.Election(server, slog.New(slog.DiscardHandler))
+	resign := start(t, vote)
+	end := start(t, l.as(server, vote))
+	return func() {
+		for _, f := range []func() error{end, resign, disconnect} {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 func heard(t *testing.T, c <-chan string, want string, within time.Duration) {
@@ -46,24 +71,8 @@ func heard(t *testing.T, c <-chan string, want string, within time.Duration) {
 func TestElection(t *testing.T) {
 	e := embedded(t, etcd.EmbeddedConfig{})
 	start(t, e)
-	l := &led{began: make(chan string, 10), ended: make(chan string, 10)}
-	join := func(server string) (stop func()) {
-		x, err := etcd.NewExternal(etcd.ExternalConfig{Endpoints: []string{"unix://" + e.Socket()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		disconnect := start(t, x)
-		vote := x.Election(server, slog.New(slog.DiscardHandler))
-		resign := start(t, vote)
-		end := start(t, l.as(server, vote))
-		return func() {
-			for _, f := range []func() error{end, resign, disconnect} {
-				if err := f(); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}
+	l := newLed()
+	join := func(server string) (stop func()) { return l.join(t, e, server) }
 	first := e.Election("a", slog.New(slog.DiscardHandler))
 	resign := start(t, first)
 	end := start(t, l.as("a", first))
@@ -106,10 +115,58 @@ func TestSilentLeader(t *testing.T) {
 	start(t, e)
 	etcd.Crash(t, e, "dead") // its lease lasts for a minute
 	died := time.Now()
-	l := &led{began: make(chan string, 1), ended: make(chan string, 1)}
+	l := newLed()
 	next := e.Election("next", slog.New(slog.DiscardHandler))
 	start(t, next)
 	start(t, l.as("next", next))
 	heard(t, l.began, "next", 30*time.Second)
 	t.Logf("another one leads %s after the leader's last renewal", time.Since(died).Round(time.Millisecond))
+}
+
+// A server that is alone on a store of its own leads while nothing renews its lease. When another one stands, it leads on if it can renew the
+// lease at once; otherwise the other one leads, and never both.
+func TestAloneOnItsStore(t *testing.T) {
+	e := embedded(t, etcd.EmbeddedConfig{})
+	start(t, e)
+	var broken atomic.Bool
+	broken.Store(true)
+	etcd.BreakRenewals(e, &broken)
+	l := newLed()
+	own := e.Election("own", slog.New(slog.DiscardHandler))
+	start(t, own)
+	start(t, l.as("own", own))
+	heard(t, l.began, "own", 30*time.Second)
+	quiet := func(what string) {
+		t.Helper()
+		select {
+		case who := <-l.ended:
+			t.Fatalf("%s: %s leads no more", what, who)
+		case <-time.After(2500 * time.Millisecond): // etcd would have ended a lease of two seconds, and others one that is silent
+		}
+	}
+	quiet("alone, and no renewal is answered")
+	broken.Store(false)
+	leave := l.join(t, e, "guest")
+	quiet("in company, and renewals are answered")
+	leave()
+
+	broken.Store(true)
+	heard(t, l.ended, "own", 30*time.Second)
+	heard(t, l.began, "own", 30*time.Second) // it stands anew, and is alone
+	leave = l.join(t, e, "second guest")
+	heard(t, l.ended, "own", 30*time.Second)
+	heard(t, l.began, "second guest", 30*time.Second)
+	if l.twice.Load() {
+		t.Error("two led at once")
+	}
+	broken.Store(false)
+	leave()
+	heard(t, l.ended, "second guest", 30*time.Second)
+	heard(t, l.began, "own", 30*time.Second)
+	etcd.Withdraw(t, e, "own")
+	heard(t, l.ended, "own", 30*time.Second)
+	heard(t, l.began, "own", 30*time.Second) // what somebody took away it takes again
+	if l.twice.Load() {
+		t.Error("two led at once")
+	}
 }

@@ -1,10 +1,15 @@
 package etcd
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"google.golang.org/grpc"
 )
 
 // Tell makes e believe that a watch was told of rev.
@@ -38,4 +43,30 @@ func Crash(t *testing.T, e *Embedded, id string) {
 		t.Fatal(err)
 	}
 	session.Orphan()
+}
+
+// BreakRenewals has no renewal of this server's lead answered, as long as broken.
+func BreakRenewals(e *Embedded, broken *atomic.Bool) {
+	c := e.conn.Load()
+	c.lease = breakable{c.lease, broken}
+}
+
+type breakable struct {
+	pb.LeaseClient
+	broken *atomic.Bool
+}
+
+func (b breakable) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	if b.broken.Load() {
+		return nil, errors.New("no answer")
+	}
+	return b.LeaseClient.LeaseKeepAlive(ctx, opts...)
+}
+
+// Withdraw takes a server's candidacy out of the store.
+func Withdraw(t *testing.T, e *Embedded, id string) {
+	t.Helper()
+	if err := e.Election(id, nil).withdraw(t.Context(), e.conn.Load().c); err != nil {
+		t.Fatal(err)
+	}
 }
