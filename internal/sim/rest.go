@@ -61,7 +61,7 @@ func (w *World) nodesWell(s view.Snapshot) {
 }
 
 // outages are what takes nodes away for longer than their pods may wait.
-var outages = []action{{4, (*World).loseNode}, {1, (*World).loseZone}}
+var outages = []action{{4, (*World).loseNode}, {1, (*World).loseZone}, {6, (*World).outlast}}
 
 func (w *World) lose(m *Machine, d time.Duration) {
 	if m.kubelet.running() {
@@ -84,6 +84,30 @@ func (w *World) loseZone() {
 		}
 	}
 	time.Sleep(time.Duration(w.rng.IntN(600)) * time.Second)
+}
+
+// outlast takes a machine away that runs pods of sets, for longer than they may wait: they are to go, and nobody can say that they have
+// gone. Here whoever lets a successor come too early makes two of one number run.
+func (w *World) outlast() {
+	var able []*Machine
+	w.alive.Lock()
+	for _, m := range w.machines {
+		if len(m.runs) > 0 && !m.disowned {
+			able = append(able, m)
+		}
+	}
+	w.alive.Unlock()
+	if len(able) == 0 {
+		return
+	}
+	m := able[w.rng.IntN(len(able))]
+	w.lose(m, 15*time.Minute)
+	time.Sleep(8 * time.Minute)
+	for e := range w.View.Snapshot().By(podKind, "spec.nodeName", m.Name) {
+		if p := e.Object.(*v1.Pod); p.Labels[setLabel] != "" && p.DeletionTimestamp != nil && !m.kubelet.running() {
+			w.held++
+		}
+	}
 }
 
 // zones is how many there are.

@@ -50,7 +50,7 @@ func (w *World) createSet() {
 	set.Spec.Replicas, set.Spec.Selector = new(int32(1+w.rng.IntN(4))), selector
 	set.Spec.PodManagementPolicy = []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement}[w.rng.IntN(2)]
 	set.Spec.Template = v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: v1.PodSpec{
-		TerminationGracePeriodSeconds: new(int64(w.rng.IntN(20))),
+		TerminationGracePeriodSeconds: new(int64(1 + w.rng.IntN(20))), // with none, a deletion does not wait for the kubelet
 		Containers:                    []v1.Container{{Name: "main", Image: Image, ImagePullPolicy: v1.PullIfNotPresent, Command: w.program()}},
 	}}
 	_, serr := w.admin.Create(w.ctx(), statefulSets.At("default", ""), set)

@@ -35,6 +35,9 @@ func play(t *testing.T, o Options, steps int, actions ...[]action) (w *World) {
 					w.quietPoint()
 				}
 			}
+			if o.Last != nil {
+				o.Last(w)
+			}
 			w.quietPoint()
 			w.empty()
 		})

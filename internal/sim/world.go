@@ -52,6 +52,8 @@ type Options struct {
 	Nodes int
 	// Real puts real kubelets on the nodes instead of models.
 	Real bool
+	// Last, when set, is what happens before the last quiet point.
+	Last func(*World)
 }
 
 // KubeletDeps is what a kubelet of the simulation is made of. Dir is a folder of its own that outlives it.
@@ -91,6 +93,7 @@ type World struct {
 
 	log    []string // the steps taken
 	serial int
+	held   int // pods of sets that were to go while their machine was away
 }
 
 // New boots a cluster whose nodes are on their way to Ready.
