@@ -165,7 +165,7 @@ func (s *State) passed(c *Container) bool {
 	if c.Kind == Sidecar {
 		return c.started() && s.here(c)
 	}
-	return c.Stage == Exited && c.Cur.ExitCode == 0 && s.here(c)
+	return c.Stage == Exited && c.Cur.endedWell() && s.here(c)
 }
 
 // turn tells whether it is this container's turn.
@@ -178,14 +178,21 @@ func (s *State) turn(c *Container) bool {
 	}
 	for i := range s.Containers {
 		p := &s.Containers[i]
+		forgotten := p.Kind == Init && p.Cur == nil && s.begunAfter(i)
 		if p.Name == c.Name || (p.Kind != Init && p.Kind != Sidecar) {
-			return true // every init container before it has passed
+			return !forgotten // every init container before it has passed
 		}
-		if !s.passed(p) {
+		if !s.passed(p) && !forgotten {
 			return false
 		}
 	}
 	return true
+}
+
+// begunAfter tells whether an init container or sidecar after the one at i was created in the current sandbox: then that one has passed,
+// even if nobody has it any more.
+func (s *State) begunAfter(i int) bool {
+	return slices.ContainsFunc(s.Containers[i+1:], func(c Container) bool { return (c.Kind == Init || c.Kind == Sidecar) && s.here(&c) })
 }
 
 // restarts tells whether an ended container is to run again. Sources: the container's own policy and rules, then the
@@ -196,21 +203,22 @@ func (s *State) restarts(c *Container) bool {
 		return false
 	case c.Kind == Sidecar || c.Again || c.Cur.Reason == reasonReset:
 		return true
-	case c.Kind == Init && c.Cur.ExitCode == 0:
+	case c.Kind == Init && c.Cur.endedWell():
 		return !s.here(c) && !s.initialized()
 	}
+	failed := c.Kind == Init || c.Cur.ExitCode != 0
 	if own := c.spec.RestartPolicy; own != nil {
 		switch actionOn(c.spec, c.Cur.ExitCode) {
 		case v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers:
 			return true
 		}
-		return *own == v1.ContainerRestartPolicyAlways || (*own == v1.ContainerRestartPolicyOnFailure && c.Cur.ExitCode != 0)
+		return *own == v1.ContainerRestartPolicyAlways || (*own == v1.ContainerRestartPolicyOnFailure && failed)
 	}
 	switch s.Pod.Spec.RestartPolicy {
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:
-		return c.Cur.ExitCode != 0
+		return failed
 	}
 	return true
 }
@@ -248,7 +256,7 @@ func (s *State) ended() bool {
 		c := &s.Containers[i]
 		switch c.Kind {
 		case Init:
-			if c.Stage == Exited && c.Cur.ExitCode != 0 && !s.restarts(c) {
+			if c.Stage == Exited && !c.Cur.endedWell() && !s.restarts(c) {
 				return true
 			}
 		case Main:

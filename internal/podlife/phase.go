@@ -56,7 +56,7 @@ func (s *State) count(ending bool) v1.PodPhase {
 			switch {
 			case running, never && !s.initialized():
 				initWaits++
-			case !never && ended.ExitCode != 0 && !s.restarts(&Container{Kind: Init, Cur: ended, spec: c.spec}):
+			case !never && !ended.endedWell() && !s.restarts(&Container{Kind: Init, Cur: ended, spec: c.spec}):
 				return v1.PodFailed
 			}
 		case Sidecar:

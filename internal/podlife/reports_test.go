@@ -363,3 +363,83 @@ func TestEndedContainersThatAreGoneStayEnded(t *testing.T) {
 		}
 	}
 }
+
+// #104454: an init container of which a process was killed for memory has failed, also when its first process ends with 0: what comes after
+// it is not started, and it is run again where failures are.
+func TestInitContainerThatLostAProcessToMemory(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure, v1.RestartPolicyAlways} {
+		w := newWorld(t, newPod(policy, "i", "m"))
+		w.run = func(n string, attempt uint32) behaviour {
+			return either(n == "i" && attempt > 0, behaviour{d: time.Second}, behaviour{})
+		}
+		w.step(Tick{})
+		w.until(time.Second)
+		w.exit("i-0", 0, "OOMKilled")
+		clear(w.done) // the model takes 0 for the end of its work
+		w.step(Observation{Observed: w.observe()})
+		if len(starts(w, "m")) != 0 {
+			t.Fatalf("%s: %s", policy, w.tail())
+		}
+		w.until(time.Minute)
+		st := w.status()
+		if policy == v1.RestartPolicyNever {
+			if st.Phase != v1.PodFailed || w.cstatus("i").State.Terminated.Reason != "OOMKilled" || len(starts(w, "m")) != 0 {
+				t.Fatalf("%s %+v\n%s", st.Phase, w.cstatus("i"), w.tail())
+			}
+			continue
+		}
+		if st.Phase != v1.PodRunning || w.cstatus("i").RestartCount != 1 || ready(w) != v1.ConditionTrue {
+			t.Fatalf("%s: %s %+v\n%s", policy, st.Phase, w.cstatus("i"), w.tail())
+		}
+	}
+}
+
+// #119838: containers that are given other resources while they are in back-off run at once with these, and the waits begin
+// anew.
+func TestBackOffEndsWithOtherResources(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Spec.Containers[0].Resources = resources("100m", "1Mi")
+	w := newWorld(t, p)
+	w.run = func(_ string, attempt uint32) behaviour {
+		return either(attempt < 5, behaviour{d: time.Second, code: 137}, behaviour{})
+	}
+	w.step(Tick{})
+	w.until(2 * time.Minute)
+	before := w.cstatus("m")
+	if before.State.Waiting == nil || before.State.Waiting.Reason != "CrashLoopBackOff" || before.RestartCount != 4 {
+		t.Fatalf("%+v\n%s", before, w.tail())
+	}
+	w.full = func(*v1.Pod) string { return "no room" }
+	w.step(Desired{Pod: asks(p, 0, resources("100m", "2Mi"))})
+	w.until(121 * time.Second)
+	if st := w.cstatus("m"); st.State.Waiting == nil {
+		t.Fatalf("it runs with what it was not granted: %+v", st)
+	}
+	w.full = nil
+	w.step(w.allocate())
+	w.until(122 * time.Second)
+	if st := w.cstatus("m"); st.State.Running == nil || st.RestartCount != 5 {
+		t.Fatalf("%+v\n%s", st, w.tail())
+	}
+}
+
+// An init container that ended well and was removed does not run again for a kubelet that comes back while a later one runs, and knows of
+// it from nowhere.
+func TestInitContainersBeforeOneThatRunsHavePassed(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i0", "i1", "m"))
+	w.run = func(n string, _ uint32) behaviour {
+		return map[string]behaviour{"i0": {d: time.Second}, "i1": {d: 20 * time.Second}}[n]
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	delete(w.cons, "i0-0")
+	bare := w.state.Pod.DeepCopy()
+	bare.Status = v1.PodStatus{}
+	w.queue = nil
+	w.state = Restore(w.cfg, bare, nil, w.observe(), w.now)
+	w.step(Desired{Pod: bare})
+	w.until(time.Minute)
+	if len(starts(w, "i0")) != 1 || len(starts(w, "i1")) != 1 || w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionTrue {
+		t.Fatalf("i0 at %v, i1 at %v, %s\n%s", starts(w, "i0"), starts(w, "i1"), w.status().Phase, w.tail())
+	}
+}

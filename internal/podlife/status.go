@@ -173,7 +173,7 @@ func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
 	begun := func(c v1.ContainerStatus) bool {
 		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
 	}
-	well := func(t *v1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == 0 }
+	well := func(t *v1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == 0 && t.Reason != reasonOOM }
 	initialized := len(init) == 0 || slices.ContainsFunc(main, begun)
 	if n := len(init); n > 0 {
 		last := init[n-1]
