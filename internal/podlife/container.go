@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // Kind tells containers apart by who waits for whom.
@@ -92,6 +93,12 @@ type Instance struct {
 	User            *v1.ContainerUser
 	Resources       *InstanceResources
 }
+
+// endedWell tells whether an init container has done its work. One of which a process was killed for memory has not, whatever its first
+// process made of that.
+func (in *Instance) endedWell() bool { return in.ExitCode == 0 && in.Reason != reasonOOM }
+
+const reasonOOM = "OOMKilled" // of an instance of which a process was killed for memory
 
 // reasonUnknown is the reason of an instance that nobody saw end.
 const reasonUnknown = "ContainerStatusUnknown"
@@ -198,7 +205,7 @@ func (c *Container) started() bool {
 
 func (c *Container) ready() bool {
 	if c.Kind == Init {
-		return c.Stage == Exited && c.Cur.ExitCode == 0
+		return c.Stage == Exited && c.Cur.endedWell()
 	}
 	return c.started() && c.Kind != Ephemeral && (c.spec.ReadinessProbe == nil || c.Readiness == ProbeOK)
 }
@@ -219,6 +226,8 @@ func (s *State) syncContainers() {
 		c := old[i]
 		if c.spec.Image != spec.Image {
 			c.forgetImage()
+		} else if !equality.Semantic.DeepEqual(c.spec.Resources, spec.Resources) {
+			c.forgetCrashes()
 		}
 		c.spec = spec
 		s.Containers = append(s.Containers, c)
@@ -251,6 +260,14 @@ func (c *Container) forgetImage() {
 		c.until = time.Time{}
 	case c.Stage == Waiting, c.Stage == Pulled, c.Stage == BackOff:
 		c.Stage, c.Reason, c.Message, c.until, c.notice = Waiting, "", "", time.Time{}, time.Time{}
+	}
+}
+
+// forgetCrashes lets a container that crashed with less, or more, run at once with what it has now.
+func (c *Container) forgetCrashes() {
+	c.restart = backoff{}
+	if c.Stage == BackOff && c.Reason == crashLoop {
+		c.until = time.Time{}
 	}
 }
 
