@@ -14,6 +14,7 @@ import (
 	applycore "k8s.io/client-go/applyconfigurations/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -93,9 +94,10 @@ func TestRuntimeClient(t *testing.T) {
 func TestRuntimeManager(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	ctx := within(t, 2*time.Minute)
-	config := start(t).config()
-	m, err := ctrl.NewManager(config, ctrl.Options{
+	server := start(t).config()
+	m, err := ctrl.NewManager(server, ctrl.Options{
 		Metrics: metrics.Options{BindAddress: "0"}, LeaderElection: true, LeaderElectionID: "clients", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
+		Controller: config.Controller{SkipNameValidation: new(true)}, // so that -count has the same name again
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +110,7 @@ func TestRuntimeManager(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- m.Start(running) }()
-	c, err := client.New(config, client.Options{})
+	c, err := client.New(server, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
