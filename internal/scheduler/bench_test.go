@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -228,39 +229,50 @@ func BenchmarkShapes(b *testing.B) {
 						p.Namespace = "ns"
 						a.put(podKind, p)
 					}
-					a.left.Store(int64(pods))
-					sched, err := scheduler.New(scheduler.Config{View: a.view, Client: a, Seed: 1})
-					if err != nil {
-						b.Fatal(err)
-					}
-					ctx, cancel := context.WithCancel(b.Context())
-					ended, cycle := make(chan error, 1), make(chan time.Duration, 1)
-					runtime.GC()
 					b.StartTimer()
-					start, cpu := time.Now(), processorTime(unix.RUSAGE_SELF)
-					go func() {
-						runtime.LockOSThread()
-						var began time.Duration
-						err := sched.Run(ctx, func() { began = processorTime(unix.RUSAGE_THREAD) })
-						cycle <- processorTime(unix.RUSAGE_THREAD) - began
-						ended <- err
-					}()
+					var meanwhile func(context.Context)
 					if l.Churn {
-						go a.churn(ctx)
+						meanwhile = a.churn
 					}
-					<-a.done
-					b.ReportMetric(float64(pods)/time.Since(start).Seconds(), "pods/s")
-					b.ReportMetric(float64((processorTime(unix.RUSAGE_SELF)-cpu).Microseconds())/float64(pods), "cpu-us/pod")
-					b.StopTimer()
-					cancel()
-					b.ReportMetric(float64((<-cycle).Microseconds())/float64(pods), "cycle-us/pod")
-					if err := <-ended; err != nil {
-						b.Fatal(err)
-					}
-					b.StartTimer()
+					a.place(b, pods, meanwhile)
 				}
 			})
 		}
+	}
+}
+
+// place runs a scheduler until so many pods have been bound, and tells what it took.
+func (a *api) place(b *testing.B, pods int, meanwhile func(context.Context)) {
+	b.StopTimer()
+	defer b.StartTimer()
+	a.left.Store(int64(pods))
+	sched, err := scheduler.New(scheduler.Config{View: a.view, Client: a, Seed: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	ended, cycle := make(chan error, 1), make(chan time.Duration, 1)
+	runtime.GC()
+	b.StartTimer()
+	start, cpu := time.Now(), processorTime(unix.RUSAGE_SELF)
+	go func() {
+		runtime.LockOSThread()
+		var began time.Duration
+		err := sched.Run(ctx, func() { began = processorTime(unix.RUSAGE_THREAD) })
+		cycle <- processorTime(unix.RUSAGE_THREAD) - began
+		ended <- err
+	}()
+	if meanwhile != nil {
+		go meanwhile(ctx)
+	}
+	<-a.done
+	b.ReportMetric(float64(pods)/time.Since(start).Seconds(), "pods/s")
+	b.ReportMetric(float64((processorTime(unix.RUSAGE_SELF)-cpu).Microseconds())/float64(pods), "cpu-us/pod")
+	b.StopTimer()
+	cancel()
+	b.ReportMetric(float64((<-cycle).Microseconds())/float64(pods), "cycle-us/pod")
+	if err := <-ended; err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -327,4 +339,50 @@ func (a *api) schedule(b testing.TB) (stop func()) {
 			b.Error(err)
 		}
 	}
+}
+
+// BenchmarkSmallControllers places the pods of a thousand ReplicaSets of five each. No selector is like another, so that none profits from what
+// was counted for the one before. Turns: the pods of each one after the other, or one of each in turn.
+func BenchmarkSmallControllers(b *testing.B) {
+	const controllers, each = 1000, 5
+	for _, nodes := range []int{100, 5000} {
+		for _, turns := range []bool{false, true} {
+			b.Run(fmt.Sprintf("nodes=%d/turns=%t", nodes, turns), func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					a := newAPI(b)
+					a.layOut(&shapes.Load{Label: func(i int) map[string]string {
+						return map[string]string{v1.LabelHostname: fmt.Sprint("host-", i), v1.LabelTopologyZone: fmt.Sprint("zone-", i%3)}
+					}}, nodes)
+					for i := range controllers {
+						a.put(schema.GroupResource{Group: "apps", Resource: "replicasets"}, replicaSet(i))
+					}
+					for i := range controllers * each {
+						of := i / each
+						if turns {
+							of = i % controllers
+						}
+						a.put(podKind, ownedPod(i, of))
+					}
+					b.StartTimer()
+					a.place(b, controllers*each, nil)
+				}
+			})
+		}
+	}
+}
+
+func replicaSet(i int) *appsv1.ReplicaSet {
+	name := fmt.Sprint("rs-", i)
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	rs.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	return rs
+}
+
+func ownedPod(i, of int) *v1.Pod {
+	owner := replicaSet(of)
+	return shapes.Pod(fmt.Sprint("p-", i), func(p *v1.Pod) {
+		p.Namespace, p.Labels = "ns", owner.Spec.Selector.MatchLabels
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
+	})
 }

@@ -170,9 +170,7 @@ func (c *Cluster) readNode(n *Node) {
 	c.Stamps[n.slot].Epoch = c.epoch
 	c.log.changed(n.slot)
 	c.Generation++
-	for t := range c.tallies.all() {
-		t.look(n)
-	}
+	c.tallies.look(n)
 }
 
 func sameLabels(a, b map[string]string) bool { return maps.Equal(a, b) }
@@ -191,9 +189,7 @@ func (c *Cluster) RemoveNode(name string) {
 	c.log.moved()
 	c.haveImages(n, n.Object.Status.Images, nil)
 	n.Object, n.slot = nil, -1
-	for t := range c.tallies.all() {
-		t.drop(n)
-	}
+	c.tallies.look(n)
 	c.Generation++
 	c.dropEmpty(n)
 }
@@ -274,6 +270,7 @@ func (c *Cluster) add(pod *Pod, node string, assumed bool) {
 		c.assumed++
 	}
 	n.Pods[pod.Object.UID] = pod
+	c.tallies.join(n, pod)
 	n.account(pod, 1)
 	c.Generation++
 }
@@ -286,6 +283,7 @@ func (c *Cluster) remove(uid types.UID) *Node {
 	delete(c.pods, uid)
 	delete(p.node.Pods, uid)
 	p.node.account(p.pod, -1)
+	c.tallies.leave(p.node, p.pod)
 	c.tallies.forget(p.pod)
 	c.Generation++
 	c.dropEmpty(p.node)

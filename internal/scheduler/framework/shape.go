@@ -55,6 +55,8 @@ func (p Port) Overlaps(o Port) bool {
 type Pod struct {
 	Object *v1.Pod
 	Shape  *Shape
+
+	like *alike // while it is placed
 }
 
 const (

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"container/list"
 	"iter"
 	"slices"
 
@@ -11,90 +12,72 @@ import (
 // Tally counts placed pods of one kind by the value of a node label, their domains. It is made when it is first asked for and kept up
 // with every change from then on, also with those that are only tried (Node.Lift, Node.Put).
 type Tally struct {
-	topologyKey string
-	of          func(*Pod) int64    // what a pod counts
-	nodes       func(*v1.Node) bool // those whose pods count; nil: all
-	cells       []cell              // by Node.id; those of nodes without the label are empty
-	domains     map[string]*domain  // by the label's value
-	levels      map[int64]int       // how many domains with nodes have this count
-	spread      int                 // how many domains have nodes
-	least       int64               // the smallest level; found anew when there is none of it
-	used, looks uint64
-	nowhere     domain // for Distinct
-}
-
-// cell is what a tally knows of a node.
-type cell struct {
-	at   *domain // nil: the node has not the label
-	in   bool    // its pods count
-	pods int64
-}
-
-type domain struct {
-	pods, nodes int64
-	seen        uint64 // by Distinct
-}
-
-// at finds the cell of a node; nil when it has not the label.
-func (t *Tally) at(n *Node) *cell {
-	if n.id >= len(t.cells) || t.cells[n.id].at == nil {
-		return nil
-	}
-	return &t.cells[n.id]
+	key    string
+	of     func(*kind) bool // what is counted; nil: what holds the key
+	layout *layout
+	on     []int32 // by Node.id, whether or not the node is in a domain
+	pods   []int64 // by domain, of the nodes that count
+	total  int64   // of pods
+	// levels are how many domains have a count. They are made when somebody asks for the least, and anew when nodes have moved.
+	levels map[int64]int
+	least  int64 // the smallest level; found anew when there is none of it
+	used   *list.Element
+	gone   bool
 }
 
 // In is the count of the domain that a node is in; ok is false when it has not the label.
 func (t *Tally) In(n *Node) (count int64, ok bool) {
-	c := t.at(n)
-	if c == nil {
+	s := t.layout.spot(n)
+	if s.domain == 0 {
 		return 0, false
 	}
-	return c.at.pods, true
+	if d := int(s.domain - 1); d < len(t.pods) {
+		return t.pods[d], true
+	}
+	return 0, true
 }
 
-// On is the count of a node by itself, whether or not it counts for its domain.
+// On is the count of a node by itself, whether or not it counts for its domain; 0 when it has not the label.
 func (t *Tally) On(n *Node) int64 {
-	if c := t.at(n); c != nil {
-		return c.pods
+	if n.id >= len(t.on) || t.layout.spot(n).domain == 0 {
+		return 0
 	}
-	return 0
+	return int64(t.on[n.id])
 }
 
 // Counts tells whether a pod is counted.
-func (t *Tally) Counts(p *Pod) bool { return t.of(p) != 0 }
+func (t *Tally) Counts(p *Pod) bool {
+	if t.of == nil {
+		return holds(t.key, p) > 0
+	}
+	k := kindOf(p.Object)
+	return t.of(&k)
+}
 
 // Distinct is in how many domains the nodes are for which left is not true. Those without the label are in one, as if its value were "".
 func (t *Tally) Distinct(nodes []*Node, left []bool) (count int) {
-	t.looks++
-	blank := t.domains[""]
-	if blank == nil {
-		blank = &t.nowhere
-	}
-	for i, n := range nodes {
-		if left[i] {
-			continue
-		}
-		d := blank
-		if c := t.at(n); c != nil {
-			d = c.at
-		}
-		if d.seen != t.looks {
-			d.seen = t.looks
-			count++
-		}
-	}
-	return count
+	return t.layout.distinct(nodes, left)
 }
 
 // Any tells whether anything is counted at all.
-func (t *Tally) Any() bool { return len(t.levels) > 1 || len(t.levels) == 1 && t.levels[0] == 0 }
+func (t *Tally) Any() bool { return t.total > 0 }
 
 // Least is the smallest count of a domain that has nodes, and how many such domains there are.
 func (t *Tally) Least() (count int64, domains int) {
-	if t.spread == 0 {
+	if t.layout.spread == 0 {
 		return 0, 0
 	}
-	if t.levels[t.least] == 0 {
+	anew := t.levels == nil
+	if anew {
+		t.levels = map[int64]int{}
+		t.pods = grown(t.pods, len(t.layout.domains)-1)
+		for d := range t.layout.domains {
+			if t.layout.domains[d].in > 0 {
+				t.levels[t.pods[d]]++
+			}
+		}
+	}
+	if anew || t.levels[t.least] == 0 {
 		first := true
 		for level := range t.levels {
 			if first || level < t.least {
@@ -102,77 +85,47 @@ func (t *Tally) Least() (count int64, domains int) {
 			}
 		}
 	}
-	return t.least, t.spread
+	return t.least, t.layout.spread
 }
 
-// change adds pods and nodes to a domain.
-func (t *Tally) change(d *domain, pods, nodes int64) {
-	if d.nodes > 0 {
-		t.spread--
-		if t.levels[d.pods]--; t.levels[d.pods] == 0 {
-			delete(t.levels, d.pods)
-		}
-	}
-	d.pods += pods
-	d.nodes += nodes
-	if d.nodes > 0 {
-		t.spread++
-		t.levels[d.pods]++
-		if d.pods < t.least {
-			t.least = d.pods
-		}
+// count takes in that pods came to a node, or left it (they are negative).
+func (t *Tally) count(id int, pods int64) {
+	t.on = grown(t.on, id)
+	t.on[id] += int32(pods)
+	if s := t.layout.spotOf(id); s.in {
+		t.change(int(s.domain-1), pods)
 	}
 }
 
-// count takes in that a pod came to a node (1) or left it (-1).
-func (t *Tally) count(n *Node, pod *Pod, sign int64) {
-	c := t.at(n)
-	if c == nil {
+// change adds pods to a domain.
+func (t *Tally) change(d int, pods int64) {
+	t.pods = grown(t.pods, d)
+	was := t.pods[d]
+	t.pods[d] += pods
+	t.total += pods
+	if t.levels == nil || pods == 0 {
 		return
 	}
-	v := sign * t.of(pod)
-	if v == 0 {
-		return
+	if t.levels[was]--; t.levels[was] == 0 {
+		delete(t.levels, was)
 	}
-	if c.pods += v; c.in {
-		t.change(c.at, v, 0)
-	}
+	t.levels[t.pods[d]]++
+	t.least = min(t.least, t.pods[d])
 }
 
-// look takes a node in, or takes in its change.
-func (t *Tally) look(n *Node) {
-	t.drop(n)
-	value, ok := n.Object.Labels[t.topologyKey]
-	if !ok {
-		return
+// moved takes in that a node is in another domain, or counts for it now or no longer.
+func (t *Tally) moved(n *Node, was, is spot) {
+	t.levels = nil
+	var pods int64
+	if n.id < len(t.on) {
+		pods = int64(t.on[n.id])
 	}
-	d := t.domains[value]
-	if d == nil {
-		d = &domain{}
-		t.domains[value] = d
+	if was.in {
+		t.change(int(was.domain-1), -pods)
 	}
-	if n.id >= len(t.cells) {
-		t.cells = append(t.cells, make([]cell, n.id+1-len(t.cells))...)
+	if is.in {
+		t.change(int(is.domain-1), pods)
 	}
-	c := &t.cells[n.id]
-	*c = cell{in: t.nodes == nil || t.nodes(n.Object), at: d}
-	for _, p := range n.Pods {
-		c.pods += t.of(p)
-	}
-	if c.in {
-		t.change(d, c.pods, 1)
-	}
-}
-
-func (t *Tally) drop(n *Node) {
-	c := t.at(n)
-	if c == nil {
-		return
-	}
-	if c.in {
-		t.change(c.at, -c.pods, -1)
-	}
-	*c = cell{}
 }
 
 // maxTallies bounds how many are kept up for pods that wait. The one that was not used for longest goes.
@@ -180,9 +133,11 @@ const maxTallies = 256
 
 // tallies are those of a cluster.
 type tallies struct {
-	nodes func() []*Node
-	byKey map[string]*Tally
-	clock uint64
+	nodes   func() []*Node
+	layouts map[string]*layout
+	alikes  map[string]map[string]*alike // by namespace
+	byKey   map[string]*Tally
+	order   *list.List // of them, the one that was not used for longest first
 	// holders are who of the placed pods asks for or against others.
 	holders    map[string]*Holders
 	namespaces map[string]map[string]string // their labels
@@ -208,63 +163,93 @@ const (
 )
 
 func newTallies(nodes func() []*Node) *tallies {
-	return &tallies{nodes: nodes, byKey: map[string]*Tally{}, holders: map[string]*Holders{}, namespaces: map[string]map[string]string{}}
-}
-
-func (t *tallies) all() iter.Seq[*Tally] {
-	return func(yield func(*Tally) bool) {
-		for _, x := range t.byKey {
-			if !yield(x) {
-				return
-			}
-		}
-		for _, h := range t.holders {
-			if !yield(h.Tally) {
-				return
-			}
-		}
+	return &tallies{
+		nodes: nodes, layouts: map[string]*layout{}, alikes: map[string]map[string]*alike{}, byKey: map[string]*Tally{}, order: list.New(),
+		holders: map[string]*Holders{}, namespaces: map[string]map[string]string{},
 	}
 }
 
-func (t *tallies) make(topologyKey string, of func(*Pod) int64, nodes func(*v1.Node) bool) *Tally {
-	x := &Tally{
-		topologyKey: topologyKey, of: of, nodes: nodes, domains: map[string]*domain{}, levels: map[int64]int{},
+// look takes in a change of a node, or that it has gone.
+func (t *tallies) look(n *Node) {
+	for _, l := range t.layouts {
+		l.look(n)
 	}
-	for _, n := range t.nodes() {
-		x.look(n)
+}
+
+// among is which nodes' pods count, and the label of their domains. Equal keys mean the same.
+type among struct {
+	key         string
+	topologyKey string
+	nodes       func(*v1.Node) bool // nil: all
+}
+
+// everywhere are all nodes that have a label.
+func everywhere(topologyKey string) among {
+	return among{key: topologyKey + "|", topologyKey: topologyKey}
+}
+
+func (t *tallies) make(key string, on among, of func(*kind) bool) *Tally {
+	l := t.layouts[on.key]
+	if l == nil {
+		l = newLayout(on.key, on.topologyKey, on.nodes, t.nodes())
+		t.layouts[on.key] = l
 	}
+	x := &Tally{key: key, of: of, layout: l}
+	l.tallies[x] = struct{}{}
 	return x
 }
 
-// get finds the tally with the key, or makes it.
-func (t *tallies) get(key, topologyKey string, of func(*Pod) int64, nodes func(*v1.Node) bool) *Tally {
-	x := t.byKey[key]
-	if x == nil {
-		if len(t.byKey) >= maxTallies {
-			t.forgetOldest()
-		}
-		x = t.make(topologyKey, of, nodes)
-		t.byKey[key] = x
+// drop ends a tally.
+func (t *tallies) drop(x *Tally) {
+	x.gone, x.on, x.pods, x.levels = true, nil, nil, nil // the alike may have it for a while
+	if delete(x.layout.tallies, x); len(x.layout.tallies) == 0 {
+		delete(t.layouts, x.layout.key)
 	}
-	t.clock++
-	x.used = t.clock
+	x.layout = nil
+	if x.used != nil {
+		t.order.Remove(x.used)
+		delete(t.byKey, x.key)
+	}
+}
+
+// get finds the tally with the key, or makes it. It counts pods of the namespace; "": of any.
+func (t *tallies) get(key string, on among, namespace string, of func(*kind) bool) *Tally {
+	if x := t.byKey[key]; x != nil {
+		t.order.MoveToBack(x.used)
+		return x
+	}
+	if t.order.Len() >= maxTallies {
+		t.drop(t.order.Front().Value.(*Tally))
+	}
+	x := t.make(key, on, of)
+	for a := range t.every(namespace) {
+		if !of(&a.kind) {
+			continue
+		}
+		a.tallies = append(slices.DeleteFunc(a.tallies, func(o *Tally) bool { return o.gone }), x)
+		for id, count := range a.on.all() {
+			x.count(id, int64(count))
+		}
+	}
+	t.byKey[key], x.used = x, t.order.PushBack(x)
 	return x
 }
 
-func (t *tallies) forgetOldest() {
-	oldest := ""
-	for key, x := range t.byKey {
-		if oldest == "" || x.used < t.byKey[oldest].used {
-			oldest = key
-		}
-	}
-	delete(t.byKey, oldest)
-}
-
-// account takes in that a pod came to a node (1), where it is among the node's pods already, or left it (-1).
+// account takes in that a pod came to a node (1) or left it (-1).
 func (t *tallies) account(n *Node, pod *Pod, sign int64) {
-	for _, x := range t.byKey {
-		x.count(n, pod, sign)
+	if pod.like != nil {
+		for _, x := range pod.like.tallies {
+			if !x.gone {
+				x.count(n.id, sign)
+			}
+		}
+	} else { // it is only tried
+		k := kindOf(pod.Object)
+		for _, x := range t.byKey {
+			if x.of(&k) {
+				x.count(n.id, sign)
+			}
+		}
 	}
 	r := pod.Shape.Relations
 	if r == nil {
@@ -274,11 +259,10 @@ func (t *tallies) account(n *Node, pod *Pod, sign int64) {
 		held := &r.held[i]
 		h := t.holders[held.key]
 		if h == nil {
-			h = &Holders{Term: held.term, Kind: held.kind, Weight: held.weight, Tally: t.make(held.term.TopologyKey, holds(held.key), nil)}
+			h = &Holders{Term: held.term, Kind: held.kind, Weight: held.weight, Tally: t.make(held.key, everywhere(held.term.TopologyKey), nil)}
 			t.holders[held.key] = h
-		} else if first(r.held, i) { // the tally asks for all of the key at once
-			h.Tally.count(n, pod, sign)
 		}
+		h.Tally.count(n.id, sign)
 		h.pods += sign
 	}
 }
@@ -288,6 +272,7 @@ func (t *tallies) forget(pod *Pod) {
 	if r := pod.Shape.Relations; r != nil {
 		for _, held := range r.held {
 			if h := t.holders[held.key]; h != nil && h.pods == 0 {
+				t.drop(h.Tally)
 				delete(t.holders, held.key)
 			}
 		}
@@ -302,27 +287,16 @@ type held struct {
 	term   *Term
 }
 
-func first(list []held, i int) bool {
-	for _, h := range list[:i] {
-		if h.key == list[i].key {
-			return false
-		}
-	}
-	return true
-}
-
-// holds counts how often a pod has what the key names.
-func holds(key string) func(*Pod) int64 {
-	return func(p *Pod) (n int64) {
-		if r := p.Shape.Relations; r != nil {
-			for i := range r.held {
-				if r.held[i].key == key {
-					n++
-				}
+// holds is how often a pod has what the key names.
+func holds(key string, p *Pod) (n int64) {
+	if r := p.Shape.Relations; r != nil {
+		for i := range r.held {
+			if r.held[i].key == key {
+				n++
 			}
 		}
-		return n
 	}
+	return n
 }
 
 // SetNamespace takes in a namespace's labels and tells whether they matter anew.
@@ -331,7 +305,9 @@ func (c *Cluster) SetNamespace(name string, labels map[string]string) (changed b
 		return false
 	}
 	c.tallies.namespaces[name] = labels
-	c.tallies.byKey = map[string]*Tally{} // made anew when they are asked for
+	for _, x := range c.tallies.byKey {
+		c.tallies.drop(x) // made anew when they are asked for
+	}
 	c.Generation++
 	return true
 }
@@ -341,29 +317,35 @@ func (c *Cluster) RemoveNamespace(name string) { delete(c.tallies.namespaces, na
 
 // Counted is the tally of a spread constraint of a pod of the shape.
 func (c *Cluster) Counted(x *Spread, s *Shape) *Tally {
-	return c.tallies.get(x.Key, x.TopologyKey, func(p *Pod) int64 { return one(x.meets(p.Object)) }, func(n *v1.Node) bool { return x.counts(s, n) })
+	return c.tallies.get(x.Key, x.among(s), x.namespace, x.meets)
 }
 
 // Meant is the tally of the pods that all terms mean, in the domains of the label.
 func (c *Cluster) Meant(terms []Term, topologyKey string) *Tally {
-	key := "terms|" + topologyKey
+	key, namespace := "terms|"+topologyKey, ""
 	for i := range terms {
 		key += "|" + terms[i].Key
+		if namespace == "" {
+			namespace = terms[i].only()
+		}
 	}
-	return c.tallies.get(key, topologyKey, func(p *Pod) int64 {
+	return c.tallies.get(key, everywhere(topologyKey), namespace, func(k *kind) bool {
 		for i := range terms {
-			if !c.Means(&terms[i], p.Object) {
-				return 0
+			if !c.means(&terms[i], k) {
+				return false
 			}
 		}
-		return 1
-	}, nil)
+		return true
+	})
 }
 
 // Means tells whether a term means a pod.
 func (c *Cluster) Means(t *Term, pod *v1.Pod) bool {
-	return t.Meets(pod, c.tallies.namespaces[pod.Namespace])
+	k := kindOf(pod)
+	return c.means(t, &k)
 }
+
+func (c *Cluster) means(t *Term, k *kind) bool { return t.meets(k, c.tallies.namespaces[k.namespace]) }
 
 // Concerns tells whether where a pod is matters to what a waiting pod of the shape requires.
 func (c *Cluster) Concerns(s *Shape, pod *v1.Pod) bool {
@@ -389,11 +371,4 @@ func (c *Cluster) Holders(pod *v1.Pod) iter.Seq[*Holders] {
 			}
 		}
 	}
-}
-
-func one(yes bool) int64 {
-	if yes {
-		return 1
-	}
-	return 0
 }

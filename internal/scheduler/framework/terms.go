@@ -21,12 +21,20 @@ type Term struct {
 	selector   labels.Selector
 }
 
-// Meets tells whether the term means a pod. namespace are the labels of the pod's.
-func (t *Term) Meets(pod *v1.Pod, namespace map[string]string) bool {
-	if !slices.Contains(t.namespaces, pod.Namespace) && !t.among.Matches(labels.Set(namespace)) {
+// meets tells whether the term means pods. namespace are the labels of theirs.
+func (t *Term) meets(k *kind, namespace map[string]string) bool {
+	if !slices.Contains(t.namespaces, k.namespace) && !t.among.Matches(labels.Set(namespace)) {
 		return false
 	}
-	return t.selector.Matches(labels.Set(pod.Labels))
+	return t.selector.Matches(k.labels)
+}
+
+// only is the one namespace whose pods the term may mean; "" when there may be more, or none.
+func (t *Term) only() string {
+	if _, more := t.among.Requirements(); more || len(t.namespaces) != 1 {
+		return ""
+	}
+	return t.namespaces[0]
 }
 
 // Weighted is a preferred term; a negative weight is anti-affinity.
@@ -219,8 +227,13 @@ func DefaultSpreads(pod *v1.Pod, s *Shape, list []v1.TopologySpreadConstraint, a
 
 // key is what the constraint counts: constraints that count the same share a Tally.
 func (x *Spread) key(s *Shape) string {
-	parts := []string{"spread", x.namespace, text(x.Selector), x.TopologyKey, strings.Join(x.keys, ",")}
-	if x.byAffinity {
+	return strings.Join([]string{"spread", x.namespace, text(x.Selector), x.nodesKey(s)}, "|")
+}
+
+// nodesKey is which nodes' pods count, by which label.
+func (x *Spread) nodesKey(s *Shape) string {
+	parts := []string{x.TopologyKey, strings.Join(x.keys, ",")}
+	if x.byAffinity && s.Required != nil {
 		parts = append(parts, "affinity", s.nodes)
 	}
 	if x.byTaints {
@@ -228,6 +241,10 @@ func (x *Spread) key(s *Shape) string {
 		parts = append(parts, "taints", string(t))
 	}
 	return strings.Join(parts, "|")
+}
+
+func (x *Spread) among(s *Shape) among {
+	return among{key: x.nodesKey(s), topologyKey: x.TopologyKey, nodes: func(n *v1.Node) bool { return x.counts(s, n) }}
 }
 
 // counts tells whether the pods of a node count, and is asked about nodes that have the topology key.
@@ -245,7 +262,7 @@ func (x *Spread) counts(s *Shape, n *v1.Node) bool {
 	return !x.byTaints || Untolerated(s.Tolerations, n) == nil
 }
 
-// meets tells whether the constraint counts a pod: one of the namespace that is not on its way out. A selector of all counts none.
-func (x *Spread) meets(pod *v1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Namespace == x.namespace && !x.Selector.Empty() && x.Selector.Matches(labels.Set(pod.Labels))
+// meets tells whether the constraint counts pods: those of the namespace that are not on their way out. A selector of all counts none.
+func (x *Spread) meets(k *kind) bool {
+	return !k.leaving && k.namespace == x.namespace && !x.Selector.Empty() && x.Selector.Matches(k.labels)
 }
