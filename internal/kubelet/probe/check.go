@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"podo.dev/podo/internal/kubelet/expand"
 )
 
 // maxOutput bounds what is kept of a probe's output, in bytes.
@@ -52,7 +54,7 @@ func (k *checker) Check(ctx context.Context, p *v1.Probe, t Target) (Result, err
 	timeout := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	switch {
 	case p.Exec != nil:
-		return k.exec(ctx, p.Exec.Command, t, timeout)
+		return k.exec(ctx, expanded(p.Exec.Command, t.Container), t, timeout)
 	case p.HTTPGet != nil:
 		return get(ctx, p.HTTPGet, t, timeout)
 	case p.TCPSocket != nil:
@@ -69,6 +71,20 @@ func (k *checker) Check(ctx context.Context, p *v1.Probe, t Target) (Result, err
 		return askHealth(ctx, net.JoinHostPort(t.IP, strconv.Itoa(int(p.GRPC.Port))), service, timeout), nil
 	}
 	return Result{}, fmt.Errorf("missing probe handler for %s:%s", t.Pod.Namespace+"/"+t.Pod.Name, t.Container.Name)
+}
+
+// expanded is a command with the container's variables in it, as far as its spec alone says what they are: one that comes from
+// elsewhere counts as empty, values are taken as they are written.
+func expanded(cmd []string, c *v1.Container) []string {
+	values := make(map[string]string, len(c.Env))
+	for _, v := range c.Env {
+		values[v.Name] = v.Value
+	}
+	out := make([]string, len(cmd))
+	for i, s := range cmd {
+		out[i] = expand.Refs(s, func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+	}
+	return out
 }
 
 func (k *checker) exec(ctx context.Context, cmd []string, t Target, timeout time.Duration) (Result, error) {

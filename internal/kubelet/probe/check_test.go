@@ -61,6 +61,23 @@ func TestExec(t *testing.T) {
 	}
 }
 
+// kubernetes/kubernetes#40846: names of variables are replaced in exec probes, though not where their values come from elsewhere.
+func TestExecExpandsVariables(t *testing.T) {
+	c := &v1.Container{Env: []v1.EnvVar{
+		{Name: "A", Value: "x"},
+		{Name: "B", Value: "$(A)"},
+		{Name: "P", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+	}}
+	var ran []string
+	rt := fakeRuntime(func(cmd []string) (string, int32, error) { ran = cmd; return "", 0, nil })
+	p := &v1.Probe{TimeoutSeconds: 2, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"$(A)/y", "$(B)", "<$(P)>", "$(Z)", "$$(A)"}}}}
+	if _, err := NewChecker(rt).Check(t.Context(), p, Target{Pod: &v1.Pod{}, Container: c, ID: "id"}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "command", strings.Join(ran, " "), "x/y $(A) <> $(Z) $(A)")
+	expect(t, "spec", p.Exec.Command[0], "$(A)/y")
+}
+
 func TestHTTP(t *testing.T) {
 	var seen *http.Request
 	elsewhere := httptest.NewServer(http.NotFoundHandler())

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"podo.dev/podo/internal/kubelet/expand"
 	"podo.dev/podo/internal/kubelet/labels"
 	"podo.dev/podo/internal/kubelet/worker"
 )
@@ -57,6 +58,9 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 	if message != "" {
 		mounts = append(mounts, &runtimev1.Mount{HostPath: message, ContainerPath: absolute(c.TerminationMessagePath)})
 	}
+	if err := b.nest(pod, c, mounts); err != nil {
+		return nil, err
+	}
 	if users := security.NamespaceOptions.UsernsOptions; users != nil {
 		for _, m := range mounts { // what is the host's root's is the container's root's
 			m.UidMappings, m.GidMappings = users.Uids, users.Gids
@@ -88,7 +92,7 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 func expandAll(list []string, env *environment) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = expand(s, env.lookup)
+		out[i] = expand.Refs(s, env.lookup)
 	}
 	return out
 }
@@ -170,6 +174,33 @@ func (b *Builder) mount(pod *v1.Pod, c *v1.Container, i int, env *environment) (
 	}, nil
 }
 
+// nest makes places for what is mounted below a volume that podo fills and that containers only read: the runtime cannot make them
+// there. The first mounts are those of the container's volumes, in their order.
+func (b *Builder) nest(pod *v1.Pod, c *v1.Container, mounts []*runtimev1.Mount) error {
+	for i := range c.VolumeMounts {
+		outer := &c.VolumeMounts[i]
+		if outer.SubPath != "" || outer.SubPathExpr != "" {
+			continue
+		}
+		at := filepath.Clean(mounts[i].ContainerPath) + "/"
+		for _, m := range mounts {
+			path := filepath.Clean(m.ContainerPath)
+			place, below := strings.CutPrefix(path, at)
+			between := func(o *runtimev1.Mount) bool {
+				over := filepath.Clean(o.ContainerPath) + "/"
+				return over != at && strings.HasPrefix(over, at) && strings.HasPrefix(path, over)
+			}
+			if !below || slices.ContainsFunc(mounts, between) {
+				continue
+			}
+			if err := b.c.Volumes.MakePlace(pod, outer.Name, place, m.HostPath); err != nil {
+				return fmt.Errorf("unable to create nested volume mountpoints: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // devices are the block devices that the container is given.
 func (b *Builder) devices(pod *v1.Pod, c *v1.Container) ([]*runtimev1.Device, error) {
 	var out []*runtimev1.Device
@@ -238,7 +269,7 @@ func subPath(vm *v1.VolumeMount, env *environment) (sub string, err error) {
 // expandSubPath is expand where every name must have a value: a path with a hole in it is another path.
 func expandSubPath(expr string, env *environment) (string, error) {
 	missing := map[string]bool{}
-	path := expand(expr, func(name string) (string, bool) {
+	path := expand.Refs(expr, func(name string) (string, bool) {
 		v, ok := env.lookup(name)
 		if v == "" {
 			missing[name] = true

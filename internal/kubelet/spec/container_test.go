@@ -3,6 +3,7 @@ package spec
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -119,5 +120,33 @@ func TestMountFailures(t *testing.T) {
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("%+v: %v, want %s", tc.mount, err, tc.want)
 		}
+	}
+}
+
+// kubernetes/kubernetes#60341: what is mounted below another volume has a place there, what is below that one a place in that one alone.
+func TestNestedMounts(t *testing.T) {
+	n := newTest(t)
+	n.must(t, testPod(func(p *v1.Pod) {
+		for _, name := range []string{"conf", "more", "data", "cut"} {
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name})
+		}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{
+			{Name: "data", MountPath: "/conf/x/more/data"},
+			{Name: "conf", MountPath: "/conf/x/"},
+			{Name: "cut", MountPath: "/conf/x-y", SubPath: "s"},
+			{Name: "more", MountPath: "/conf/x/more"},
+			{Name: "data", MountPath: "/conf/x-y/data"},
+			{Name: "cut", MountPath: "/conf/x/file", SubPath: "s"},
+			{Name: "conf", MountPath: "/dev"},
+		}
+	}))
+	want := []string{"conf|more|/volumes/more", "conf|file|/sub/a/5/cut/s", "more|data|/volumes/data", "conf|termination-log|*"}
+	for i := range n.places {
+		if strings.HasPrefix(n.places[i], "conf|termination-log|/") {
+			n.places[i] = "conf|termination-log|*"
+		}
+	}
+	if !slices.Equal(n.places, want) {
+		t.Errorf("got %q\nwant %q", n.places, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/kubelet/downward"
+	"podo.dev/podo/internal/kubelet/expand"
 )
 
 // environment is a set of variables that remembers the order in which they were declared; one that is declared again keeps its
@@ -66,7 +67,7 @@ func (b *Builder) environment(pod *v1.Pod, c *v1.Container, podIPs []string) (*e
 	for i := range c.Env {
 		v := &c.Env[i]
 		if v.Value != "" || v.ValueFrom == nil {
-			env.set(v.Name, expand(v.Value, env.lookup))
+			env.set(v.Name, expand.Refs(v.Value, env.lookup))
 			continue
 		}
 		value, ok, err := b.single(pod, c, v.ValueFrom, facts)

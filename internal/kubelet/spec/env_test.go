@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"pgregory.net/rapid"
 
 	"podo.dev/podo/internal/podlife"
 )
@@ -36,30 +35,6 @@ func TestExpansionInEnv(t *testing.T) {
 	if got, want := envOf(cfg), "A=x\nB=x-$(Z)\nC=$(D)\nD=y\nE=$(A) $ $$"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-}
-
-func TestExpand(t *testing.T) {
-	vars := map[string]string{"A": "x", "B": "$(A)", "": "empty", "a b": "blank"}
-	lookup := func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
-	for in, want := range map[string]string{
-		"": "", "plain": "plain", "$(A)": "x", "$(B)": "$(A)", "a$(A)b$(A)": "axbx", "$(Z)": "$(Z)", "$": "$", "$$": "$", "$$$": "$$",
-		"$(": "$(", "$(A": "$(A", "$()": "empty", "$(a b)": "blank", "$A": "$A", "$$(A)": "$(A)", "$$$(A)": "$x", "$(A$(A))": "$(A$(A))", ")$(A)": ")x",
-	} {
-		if got := expand(in, lookup); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
-// Doubling every $ keeps any text from being expanded.
-func TestDoublingEscapes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.StringOf(rapid.SampledFrom([]rune("$()Ax"))).Draw(t, "s")
-		got := expand(strings.ReplaceAll(s, "$", "$$"), func(string) (string, bool) { return "!", true })
-		if got != s {
-			t.Fatalf("%q became %q", s, got)
-		}
-	})
 }
 
 func TestEnvSources(t *testing.T) {

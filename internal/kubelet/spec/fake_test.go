@@ -43,7 +43,10 @@ func (a api) Secret(ns, name string) (*v1.Secret, error) {
 }
 
 // volumes are at /volumes/<name>; those named "ro..." are read-only.
-type volumes struct{ root string }
+type volumes struct {
+	root   string
+	places *[]string
+}
 
 func (v volumes) Layout() volume.Layout { return volume.Layout{Root: v.root} }
 
@@ -64,6 +67,11 @@ func (v volumes) SubPath(_ *v1.Pod, container string, index int, volume, sub str
 	return fmt.Sprintf("/sub/%s/%d/%s/%s", container, index, volume, sub), nil
 }
 
+func (v volumes) MakePlace(_ *v1.Pod, volume, at, like string) error {
+	*v.places = append(*v.places, volume+"|"+at+"|"+like)
+	return nil
+}
+
 type images map[string]*runtimev1.Image
 
 func (i images) ImageStatus(_ context.Context, image *runtimev1.ImageSpec) (*runtimev1.Image, error) {
@@ -74,6 +82,7 @@ type testNode struct {
 	*Builder
 	host   *fake.Host
 	events []string
+	places []string // what MakePlace was asked for
 }
 
 func newTest(t *testing.T, change ...func(*Config)) *testNode {
@@ -84,7 +93,7 @@ func newTest(t *testing.T, change ...func(*Config)) *testNode {
 		t.Fatal(err)
 	}
 	c := Config{
-		Node: "n1", LogDir: filepath.Join(root, "logs"), Files: n.host, Volumes: volumes{root}, Logger: slog.New(slog.DiscardHandler),
+		Node: "n1", LogDir: filepath.Join(root, "logs"), Files: n.host, Volumes: volumes{root, &n.places}, Logger: slog.New(slog.DiscardHandler),
 		Machine: cm.Machine{CPUs: 2, Memory: 10 << 30, HugePages: map[string]int64{"2MB": 0}},
 		Objects: api{
 			maps:    map[string]*v1.ConfigMap{"ns/c": {Data: map[string]string{"k": "v", "not an identifier": "x"}}},

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podo.dev/podo/internal/kubelet/expand"
 )
 
 func service(namespace, name, ip string, ports ...v1.ServicePort) *v1.Service {
@@ -47,7 +49,7 @@ func TestServiceVariables(t *testing.T) {
 func TestServiceVariablesAreABackground(t *testing.T) {
 	env := &environment{values: map[string]string{}, services: map[string]string{"A": "told", "B": "told"}}
 	env.set("A", "said")
-	env.set("C", expand("$(A) $(B) $(D)", env.lookup))
+	env.set("C", expand.Refs("$(A) $(B) $(D)", env.lookup))
 	got := map[string]string{}
 	for _, kv := range env.list() {
 		got[kv.Key] += string(kv.Value)

@@ -34,6 +34,7 @@ type Volumes interface {
 	Path(pod *v1.Pod, volume string) (path string, readOnly bool, err error)
 	Device(pod *v1.Pod, volume string) (path string, readOnly bool, err error)
 	SubPath(pod *v1.Pod, container string, index int, volume, subPath string) (string, error)
+	MakePlace(pod *v1.Pod, volume, at, like string) error
 	Layout() volume.Layout
 }
 

@@ -1,10 +1,11 @@
-package spec
+// Package expand is how names of variables are replaced in what containers are given and probes run. It is pure.
+package expand
 
 import "strings"
 
-// expand replaces $(NAME) by what lookup says, and leaves it as it is when lookup knows no such name. $$ is a single $, and
+// Refs replaces $(NAME) by what lookup says, and leaves it as it is when lookup knows no such name. $$ is a single $, and
 // never begins a reference; a $ before anything else, or a reference without its end, stays as it is (case C21).
-func expand(s string, lookup func(name string) (string, bool)) string {
+func Refs(s string, lookup func(name string) (string, bool)) string {
 	var out strings.Builder
 	for {
 		before, after, found := strings.Cut(s, "$")
