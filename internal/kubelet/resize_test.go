@@ -90,3 +90,36 @@ func TestDeferredResize(t *testing.T) {
 		}
 	})
 }
+
+// kubernetes/kubernetes#130801: volumes show what a pod was granted, when it is granted: not before, and not only with the next change of
+// something else.
+func TestResizesReachVolumes(t *testing.T) {
+	node := &v1.Node{}
+	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("10")}
+	synctest.Test(t, func(t *testing.T) {
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) {
+			c.Admission = admit.Checker{Node: func() *v1.Node { return node }, Rules: admit.Rules{OS: "linux"}}
+		})
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		uid := r.API.Create(cpus("p", "1")).UID
+		r.API.Create(cpus("other", "2"))
+		time.Sleep(time.Second)
+		shown := func() string { return r.Volumes.Shown(uid).Spec.Containers[0].Resources.Requests.Cpu().String() }
+		for _, step := range []struct{ ask, show string }{{"1500m", "1500m"}, {"3", "1500m"}} {
+			r.API.Edit("p", func(p *v1.Pod) {
+				p.Generation++
+				p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(step.ask)}
+			})
+			time.Sleep(time.Second)
+			if got := shown(); got != step.show {
+				t.Errorf("asked for %s, volumes show %s", step.ask, got)
+			}
+		}
+		r.API.Delete("other", 0)
+		time.Sleep(10 * time.Second)
+		if got := shown(); got != "3" {
+			t.Errorf("when there is room, volumes show %s", got)
+		}
+	})
+}

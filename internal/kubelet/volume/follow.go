@@ -33,7 +33,7 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// Refresh brings a changed pod's labels and annotations into its volumes.
+// Refresh brings what has changed of a pod itself into its volumes.
 func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) {
 	m.mu.Lock()
 	e := m.pods[pod.UID]

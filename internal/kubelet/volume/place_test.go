@@ -32,6 +32,9 @@ func TestMakePlace(t *testing.T) {
 	place("v", "image", "")
 	place("v", "k", file)
 	place("own", "d/below", file)
+	if own, _, _ := n.Path(p, "own"); exists(filepath.Join(own, "d/below")) {
+		t.Error("a version of what the volume shows has something else in it")
+	}
 	place("e", "dir", file)
 	n.api.set("c", map[string]string{"k": "v2", "image": "late"})
 	n.api.set("c", map[string]string{"k": "v3"})
@@ -46,9 +49,6 @@ func TestMakePlace(t *testing.T) {
 	}
 	if got := n.read(t, p, "v", "k"); got != "v3" {
 		t.Errorf("k is %q", got)
-	}
-	if own, _, _ := n.Path(p, "own"); exists(filepath.Join(own, "d/below")) {
-		t.Error("a version of what the volume shows has something else in it")
 	}
 	if empty, _, _ := n.Path(p, "e"); exists(filepath.Join(empty, "dir")) {
 		t.Error("a place in a volume of the pod's own")

@@ -193,10 +193,10 @@ func (n *pod) step(ev podlife.Event) {
 	n.w.cfg.Metrics.Moved(old, next, now)
 	if next.Stage > podlife.Running {
 		n.cancelEarly()
-	} else if relabelled(old.Pod, next.Pod) {
+	} else if given := next.Given(); shownAnew(old.Given(), given) {
 		n.w.wg.Go(func() {
 			n.bounded(n.early, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
-				n.w.cfg.Volumes.Refresh(ctx, next.Pod)
+				n.w.cfg.Volumes.Refresh(ctx, given)
 				return nil
 			})
 		})
@@ -216,9 +216,10 @@ func (n *pod) step(ev podlife.Event) {
 	}
 }
 
-// relabelled tells whether what volumes may show of a pod itself is another than before.
-func relabelled(old, now *v1.Pod) bool {
-	return old != now && !(maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations))
+// shownAnew tells whether what volumes may show of a pod itself is another than before: labels, annotations, what it was granted.
+func shownAnew(old, now *v1.Pod) bool {
+	return old != now && !(maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations) &&
+		equality.Semantic.DeepEqual(podlife.GrantOf(old), podlife.GrantOf(now)))
 }
 
 func (n *pod) record(old, next podlife.State, now time.Time) {

@@ -87,7 +87,8 @@ type Volumes interface {
 	// Mount returns when every volume is there; a *podlife.Failure names the volumes that are not and why. Later
 	// changes of ConfigMaps and Secrets reach mounted volumes by themselves until Unmount.
 	Mount(ctx context.Context, pod *v1.Pod) error
-	// Refresh brings a pod's labels and annotations, which have changed, into its mounted volumes. Without volumes it does nothing.
+	// Refresh brings what has changed of a pod itself (labels, annotations, resources) into its mounted volumes. Without volumes it does
+	// nothing.
 	Refresh(ctx context.Context, pod *v1.Pod)
 	// Unmount never deletes through a live mount; it returns once nothing of the pod is mounted and its directory is gone.
 	Unmount(ctx context.Context, uid types.UID) error
