@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -78,9 +81,18 @@ func (r *Runtime) becomeReady(ctx context.Context, p *process, notify *notifySoc
 			return err
 		}
 	case <-p.done:
-		return fmt.Errorf("containerd ended before it was ready: %w%s", p.err, lastWords(r.layout.Log))
+		return fmt.Errorf("containerd ended before it was ready: %w%s", p.err, lastWords(r.layout.Log, ""))
 	}
-	return r.check(ctx)
+	err := r.check(ctx)
+	if status.Code(err) == codes.Unimplemented {
+		// It serves what it could load, and the plug-in that pods need is not among that.
+		why := lastWords(r.layout.Log, "io.containerd.grpc.v1.cri")
+		if strings.Contains(why, "inotify") {
+			why += "; the sysctl fs.inotify.max_user_instances says how many inotify instances a user may have"
+		}
+		return fmt.Errorf("containerd runs without its CRI plug-in%s", why)
+	}
+	return err
 }
 
 // takeOver looks for containerds of this data directory, keeps the first that has the right configuration and answers, and ends the
@@ -158,14 +170,19 @@ func (r *Runtime) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// lastWords is the end of the log, where containerd says why it gave up.
-func lastWords(log string) string {
+// lastWords is the last line of the log about something, where containerd says why it gave up.
+func lastWords(log, about string) string {
 	data, err := os.ReadFile(log)
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSpace(string(data[max(0, len(data)-4096):])), "\n")
-	return "; the last it said (" + log + "): " + lines[len(lines)-1]
+	lines := strings.Split(strings.TrimSpace(string(data[max(0, len(data)-64<<10):])), "\n")
+	for _, line := range slices.Backward(lines) {
+		if strings.Contains(line, about) {
+			return "; the last it said (" + log + "): " + line
+		}
+	}
+	return ""
 }
 
 // logLimit bounds containerd's log: past it, the content moves to the one older file.

@@ -24,8 +24,21 @@ import (
 	"podo.dev/podo/test/e2e/badkernel"
 )
 
-// clusterUnder runs a server under a kernel that asks the judge about the calls. judge gets the data directory.
-func clusterUnder(t *testing.T, judge func(dir string) badkernel.Judge, calls ...int) *cluster {
+// clusterUnder runs a server under a kernel that asks the judge about the calls. judge gets the data directory; more are flags of `podo up`.
+func clusterUnder(t *testing.T, judge func(dir string) badkernel.Judge, calls []int, more ...string) *cluster {
+	t.Helper()
+	c, out, err := tryUnder(t, judge, calls, more...)
+	if err != nil {
+		t.Fatalf("podo up: %v\n%s", err, out)
+	}
+	if out, err := c.run("image", "import", "../../bin/images/busybox.tar"); err != nil {
+		t.Fatalf("podo image import: %v\n%s", err, out)
+	}
+	return c
+}
+
+// tryUnder is clusterUnder where the start may fail; it gives what was said.
+func tryUnder(t *testing.T, judge func(dir string) badkernel.Judge, calls []int, more ...string) (*cluster, string, error) {
 	t.Helper()
 	var k *badkernel.Kernel
 	t.Cleanup(func() { // after the server's end, which is the cluster's clean-up
@@ -36,17 +49,14 @@ func clusterUnder(t *testing.T, judge func(dir string) badkernel.Judge, calls ..
 	c := aCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.podo, "up", "--data-dir", c.dir, "--node-name", "node-a", "--https-port", strconv.Itoa(c.https),
-		"--kubelet-port", strconv.Itoa(c.kubelet), "--pod-cidr", c.podCIDR)
+	cmd := exec.CommandContext(ctx, c.podo, append([]string{
+		"up", "--data-dir", c.dir, "--node-name", "node-a", "--https-port", strconv.Itoa(c.https),
+		"--kubelet-port", strconv.Itoa(c.kubelet), "--pod-cidr", c.podCIDR,
+	}, more...)...)
 	var out []byte
 	var err error
-	if k, out, err = badkernel.Run(cmd, judge(c.dir), calls...); err != nil {
-		t.Fatalf("podo up: %v\n%s", err, out)
-	}
-	if out, err := c.run("image", "import", "../../bin/images/busybox.tar"); err != nil {
-		t.Fatalf("podo image import: %v\n%s", err, out)
-	}
-	return c
+	k, out, err = badkernel.Run(cmd, judge(c.dir), calls...)
+	return c, string(out), err
 }
 
 // client is the administrator's.
@@ -84,7 +94,7 @@ func TestSlowDisk(t *testing.T) {
 			syncs.Add(1)
 			return 0
 		}
-	}, unix.SYS_FSYNC, unix.SYS_FDATASYNC)
+	}, []int{unix.SYS_FSYNC, unix.SYS_FDATASYNC})
 	cs := c.client(t)
 	maps := cs.CoreV1().ConfigMaps("default")
 	create := func(ctx context.Context, name string) error {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,11 @@ func FromAPI(o *v1.PodLogOptions, now time.Time) Options {
 }
 
 // Reader reads container logs. Its zero value is ready; all followers of one Reader share an inotify instance.
-type Reader struct{ watches watches }
+type Reader struct {
+	Log *slog.Logger // optional
+
+	watches watches
+}
 
 // errLimit ends reading when the wanted number of bytes has been written.
 var errLimit = errors.New("limit reached")
@@ -67,7 +72,10 @@ func (r *Reader) Read(ctx context.Context, path string, o Options, ended <-chan 
 		// Listen before the first look: a change in between is then seen.
 		var leave func()
 		if changed, leave, err = r.watches.listen(filepath.Dir(path)); err != nil {
-			return fmt.Errorf("failed to watch the directory of log file %q: %w", path, err)
+			if r.Log != nil {
+				r.Log.Warn("a log cannot be watched; it is looked at now and again", "path", path, "every", lookEvery, "err", err)
+			}
+			changed, leave = look()
 		}
 		defer leave()
 	}

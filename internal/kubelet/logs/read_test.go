@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -141,6 +144,36 @@ func TestFollowAcrossRotationsToTheContainersEnd(t *testing.T) {
 	defer r.watches.mu.Unlock()
 	if r.watches.w != nil || len(r.watches.dirs) != 0 {
 		t.Error("the directory is still watched")
+	}
+}
+
+// Where the kernel watches no more folders, a log is followed all the same, across a rotation and to the container's end, and the reason is
+// told.
+func TestFollowWhatCannotBeWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	write(t, path, entry(1, "stdout", "F", "a"))
+	var told bytes.Buffer
+	r, out, ended, done := &Reader{Log: slog.New(slog.NewTextHandler(&told, nil))}, newSink(), make(chan struct{}), make(chan error, 1)
+	r.watches.open = func() (*fsnotify.Watcher, error) { return nil, os.NewSyscallError("inotify_init1", syscall.EMFILE) }
+	go func() {
+		done <- r.Read(t.Context(), path, Options{Follow: true, Tail: -1, Limit: -1}, ended, out, out)
+	}()
+	out.until(t, "a\n")
+	write(t, path, entry(2, "stdout", "F", "b"))
+	out.until(t, "a\nb\n")
+	if err := os.Rename(path, path+".20260102-030405"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, entry(3, "stdout", "F", "c"))
+	out.until(t, "a\nb\nc\n")
+	write(t, path, entry(4, "stdout", "F", "last"))
+	close(ended)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	out.until(t, "a\nb\nc\nlast\n")
+	if !strings.Contains(told.String(), "a log cannot be watched; it is looked at now and again") || !strings.Contains(told.String(), "too many open files") {
+		t.Errorf("told: %s", told.String())
 	}
 }
 

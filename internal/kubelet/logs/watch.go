@@ -3,6 +3,7 @@ package logs
 import (
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -10,6 +11,8 @@ import (
 // watches shares one inotify instance among all followers: the kernel allows few per user. A directory is watched while someone
 // listens to it; a listener is told that something in it changed, not what.
 type watches struct {
+	open func() (*fsnotify.Watcher, error) // nil: a buffered watcher of the kernel's
+
 	mu   sync.Mutex
 	w    *fsnotify.Watcher // nil while nobody listens
 	dirs map[string]map[chan struct{}]struct{}
@@ -21,7 +24,11 @@ func (s *watches) listen(dir string) (<-chan struct{}, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.w == nil {
-		w, err := fsnotify.NewBufferedWatcher(64)
+		open := s.open
+		if open == nil {
+			open = func() (*fsnotify.Watcher, error) { return fsnotify.NewBufferedWatcher(64) }
+		}
+		w, err := open()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -38,6 +45,30 @@ func (s *watches) listen(dir string) (<-chan struct{}, func(), error) {
 	}
 	s.dirs[dir][ch] = struct{}{}
 	return ch, func() { s.leave(dir, ch) }, nil
+}
+
+// lookEvery is how often a directory is looked at that the kernel does not watch, since the user has no inotify instance or watch left.
+const lookEvery = time.Second
+
+// look is listen where there are no events: time stands in for them.
+func look() (<-chan struct{}, func()) {
+	ch, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		t := time.NewTicker(lookEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.C:
+			}
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return ch, func() { close(done) }
 }
 
 func (s *watches) leave(dir string, ch chan struct{}) {

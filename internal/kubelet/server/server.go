@@ -120,6 +120,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, started: time.Now(), health: newHealth(cfg.Healthy), requests: newRequests()}
+	s.logs.Log = cfg.Log
 	mux := s.routes()
 	s.handler = s.requests.counted(mux, "readwrite", s.guard(mux))
 	everybodys := newRouter()

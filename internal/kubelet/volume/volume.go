@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,6 +81,7 @@ type entry struct {
 	pod    *v1.Pod
 	failed bool             // the last Mount did not succeed
 	stale  bool             // an object changed while someone worked
+	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up
 	claims map[string]bound // what claims lead to, by the volume's name
 }
 
@@ -139,17 +141,41 @@ func volumeOf(pod *v1.Pod, name string) *v1.Volume {
 const parallelMounts = 8 // of one pod
 
 // Mount implements worker.Volumes. Volumes that no container mounts are left out.
+//
+// The kernel may keep a mount waiting without end, and nothing can call it back. When ctx ends, Mount says which volumes are not there, and
+// leaves the pod's turn to who waits: nobody else touches the pod's directory before the kernel has answered, and then the pod is woken.
 func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
 	// Announced before the objects are read, so that no change is missed.
 	e := m.announce(pod)
 	select {
 	case <-e.turn:
 	case <-ctx.Done():
-		return ctx.Err()
+		return m.late(ctx, e)
 	}
+	done := make(chan error)
+	go func() {
+		err := m.mount(ctx, e)
+		select {
+		case done <- err:
+		case <-ctx.Done():
+			if m.c.Wake != nil {
+				m.c.Wake(pod.UID)
+			}
+		}
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return m.late(ctx, e)
+	}
+}
+
+// mount works until everything is as the objects say, or has failed. The turn is held, and given back.
+func (m *Manager) mount(ctx context.Context, e *entry) error {
 	for {
 		pod := m.podOf(e)
-		failure := m.mountAll(ctx, pod)
+		failure := m.mountAll(ctx, e, pod)
 		if m.finish(e, failure != nil, ctx.Err() != nil) {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -162,17 +188,42 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
 	}
 }
 
+// late says what is not there when there is no more time for it.
+func (m *Manager) late(ctx context.Context, e *entry) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	absent := slices.Sorted(maps.Keys(e.absent))
+	return &podlife.Failure{Reason: "FailedMount", Unsure: true, Message: fmt.Sprintf(
+		"Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=[]: %v", absent, ctx.Err())}
+}
+
 // mountAll sets up every volume of the pod at once and says which failed.
-func (m *Manager) mountAll(ctx context.Context, pod *v1.Pod) *podlife.Failure {
+func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod) *podlife.Failure {
 	if err := os.MkdirAll(filepath.Join(m.layout.Pod(pod.UID), "volumes"), 0o750); err != nil {
 		return &podlife.Failure{Reason: "FailedMount", Message: err.Error()}
 	}
 	used := usedVolumes(pod)
+	m.mu.Lock()
+	e.absent = map[string]bool{}
+	for _, v := range used {
+		e.absent[v.Name] = true
+	}
+	m.mu.Unlock()
 	errs := make([]error, len(used))
 	var g errgroup.Group
 	g.SetLimit(parallelMounts)
 	for i, v := range used {
-		g.Go(func() error { errs[i] = m.setUp(ctx, pod, v); return nil })
+		g.Go(func() error {
+			if errs[i] = m.setUp(ctx, pod, v); errs[i] == nil {
+				m.mu.Lock()
+				delete(e.absent, v.Name)
+				m.mu.Unlock()
+			}
+			return nil
+		})
 	}
 	g.Wait() //nolint:errcheck // errors are in errs
 	return failure(used, errs)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -297,6 +298,63 @@ func TestMissingObjectWakesThePod(t *testing.T) {
 	n.api.set("c", map[string]string{"k": "v2"})
 	if got := n.read(t, p, "v", "k"); got != "v2" || len(n.woke) != 0 {
 		t.Errorf("sees %q, woke %d", got, len(n.woke))
+	}
+}
+
+// stuck is a host whose mounts in one folder hang until they are released.
+type stuck struct {
+	host.Mounts
+	at      string
+	release chan struct{}
+}
+
+func (s stuck) Mount(source, target, fsType string, options []string) error {
+	if filepath.Base(target) == s.at {
+		<-s.release
+	}
+	return s.Mounts.Mount(source, target, fsType, options)
+}
+
+// A mount that the kernel keeps waiting is told when there is no more time, again and again, and nobody touches the pod's directory meanwhile.
+// When the kernel has answered, the pod is woken.
+func TestAMountThatHangs(t *testing.T) {
+	n := newTest(t)
+	release := make(chan struct{})
+	n.c.Host = stuck{n.c.Host, "stuck", release}
+	memory := v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}
+	p := pod("a", vol("well", memory), vol("stuck", memory))
+	const want = "Unable to attach or mount volumes: unmounted volumes=[stuck], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
+	for i := range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err := n.Mount(ctx, p)
+		cancel()
+		var f *podlife.Failure
+		if !errors.As(err, &f) || f.Reason != "FailedMount" || f.Message != want {
+			t.Fatalf("%d: %#v", i, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := n.Unmount(ctx, p.UID); !errors.Is(err, context.Canceled) {
+		t.Fatalf("unmounted what is being mounted: %v", err)
+	}
+	if err := n.Mount(ctx, p); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a pod that stops: %v", err)
+	}
+	n.mount(t, pod("b", vol("well", memory))) // others are not kept waiting
+	if len(n.woke) > 0 {
+		t.Error("woken while nothing has changed")
+	}
+	close(release)
+	if uid := <-n.woke; uid != "a" {
+		t.Errorf("woke %s", uid)
+	}
+	n.mount(t, p)
+	if err := n.Unmount(context.Background(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := n.OnDisk(); err != nil || len(uids) != 1 {
+		t.Errorf("left: %v %v", uids, err)
 	}
 }
 
