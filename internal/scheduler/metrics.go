@@ -32,6 +32,11 @@ type Metrics struct {
 	flushed       prometheus.Counter
 	inFlight      *prometheus.GaugeVec
 	hints         *prometheus.HistogramVec
+	entities      *prometheus.GaugeVec
+	comers        *prometheus.CounterVec
+	evaluations   *prometheus.CounterVec
+	tellings      *prometheus.CounterVec
+	tellingTook   *prometheus.HistogramVec
 }
 
 // NewMetrics makes them. A profile is what pods name in spec.schedulerName.
@@ -74,7 +79,14 @@ func NewMetrics() *Metrics {
 		inFlight: gauge("inflight_events", "Pods that are being decided on. Nothing that happens meanwhile is kept for later.", "event"),
 		hints: hist("queueing_hint_execution_duration_seconds", "How long a plug-in took to tell whether something that happened may help a pod that it rejected.",
 			exp(0.00001, 1.5, 20), "plugin", "event", "hint"),
-		cache: gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
+		cache:    gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
+		entities: gauge("queued_entities", "What waits, by queue and by what it is: pods only.", "queue", "type"),
+		comers:   counter("queue_incoming_entities_total", "What came to a queue, by what brought it and what it is: pods only.", "queue", "event", "type"),
+		evaluations: counter("plugin_evaluation_total", "How often a plug-in was asked, about a pod or a node: what it has said before is not asked for again.",
+			"plugin", "extension_point", "profile"),
+		tellings: counter("preemption_goroutines_execution_total", "How often the victims of a pod were told to leave, by how it ended.", "result"),
+		tellingTook: hist("preemption_goroutines_duration_seconds", "How long it took to tell all victims of a pod to leave.",
+			exp(0.01, 2, 20), "result"),
 	}
 }
 
@@ -82,6 +94,7 @@ func (m *Metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.attempts, m.attemptTook, m.decided, m.sli, m.tries, m.pending, m.incoming, m.unschedulable, m.preemptions, m.victims, m.cache,
 		m.points, m.plugins, m.events, m.goroutines, m.flushed, m.inFlight, m.hints,
+		m.entities, m.comers, m.evaluations, m.tellings, m.tellingTook,
 	}
 }
 
@@ -169,10 +182,31 @@ func (m *Metrics) preempted(p plan.Preemption) {
 	m.victims.Observe(float64(len(p.Victims)))
 }
 
+// told tells how it ended, and how long it took, to have a pod's victims leave.
+func (m *Metrics) told(err error, took time.Duration) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	m.tellings.WithLabelValues(result).Inc()
+	m.tellingTook.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// evaluated tells how often each plug-in of a profile has been asked since the last time.
+func (m *Metrics) evaluated(profile string, p *plan.Planner) {
+	p.Asked(func(plugin, point string, times int) {
+		m.evaluations.WithLabelValues(plugin, point, profile).Add(float64(times))
+	})
+}
+
+// entity is what waits in the queue; groups of pods do not.
+const entity = "pod"
+
 // events are what upstream calls that by which pods come to a queue.
 func (m *Metrics) moved(to queue.State, event string) {
 	if to != queue.InFlight {
 		m.incoming.WithLabelValues(string(to), event).Inc()
+		m.comers.WithLabelValues(string(to), event, entity).Inc()
 	}
 }
 
@@ -182,6 +216,7 @@ func (m *Metrics) look(q *queue.Queue, c *framework.Cluster, binding, preempting
 	m.goroutines.WithLabelValues("preemption").Set(float64(preempting))
 	for _, s := range []queue.State{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
 		m.pending.WithLabelValues(string(s)).Set(float64(q.Count(s)))
+		m.entities.WithLabelValues(string(s), entity).Set(float64(q.Count(s)))
 	}
 	m.inFlight.WithLabelValues("PodPopped").Set(float64(q.Count(queue.InFlight)))
 	pods, assumed := c.Count()

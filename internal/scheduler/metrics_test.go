@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -61,11 +62,25 @@ scheduler_pod_scheduled_after_flush_total 0
 # HELP scheduler_preemption_attempts_total How often others were made to leave for a pod.
 # TYPE scheduler_preemption_attempts_total counter
 scheduler_preemption_attempts_total 1
+# HELP scheduler_preemption_goroutines_execution_total How often the victims of a pod were told to leave, by how it ended.
+# TYPE scheduler_preemption_goroutines_execution_total counter
+scheduler_preemption_goroutines_execution_total{result="success"} 1
+# HELP scheduler_queue_incoming_entities_total What came to a queue, by what brought it and what it is: pods only.
+# TYPE scheduler_queue_incoming_entities_total counter
+scheduler_queue_incoming_entities_total{event="AssignedPodDelete",queue="backoff",type="pod"} 1
+scheduler_queue_incoming_entities_total{event="ScheduleAttemptFailure",queue="unschedulable",type="pod"} 2
+scheduler_queue_incoming_entities_total{event="UnscheduledPodAdd",queue="active",type="pod"} 3
 # HELP scheduler_queue_incoming_pods_total Pods that came to a queue, by what brought them.
 # TYPE scheduler_queue_incoming_pods_total counter
 scheduler_queue_incoming_pods_total{event="AssignedPodDelete",queue="backoff"} 1
 scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"} 2
 scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"} 3
+# HELP scheduler_queued_entities What waits, by queue and by what it is: pods only.
+# TYPE scheduler_queued_entities gauge
+scheduler_queued_entities{queue="active",type="pod"} 0
+scheduler_queued_entities{queue="backoff",type="pod"} 0
+scheduler_queued_entities{queue="gated",type="pod"} 0
+scheduler_queued_entities{queue="unschedulable",type="pod"} 1
 # HELP scheduler_schedule_attempts_total Attempts to place a pod, by how they ended: scheduled, unschedulable, error.
 # TYPE scheduler_schedule_attempts_total counter
 scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 2
@@ -126,6 +141,11 @@ func (w *world) checkLabels(r prometheus.Gatherer) {
 		"scheduler_inflight_events":                            "GAUGE event",
 		"scheduler_goroutines":                                 "GAUGE operation",
 		"scheduler_pod_scheduled_after_flush_total":            "COUNTER ",
+		"scheduler_queued_entities":                            "GAUGE queue type",
+		"scheduler_queue_incoming_entities_total":              "COUNTER event queue type",
+		"scheduler_plugin_evaluation_total":                    "COUNTER extension_point plugin profile",
+		"scheduler_preemption_goroutines_execution_total":      "COUNTER result",
+		"scheduler_preemption_goroutines_duration_seconds":     "HISTOGRAM result",
 	} {
 		if got[name] != want {
 			w.t.Errorf("%s: %q, want %q", name, got[name], want)
@@ -149,13 +169,32 @@ func (w *world) checkLabels(r prometheus.Gatherer) {
 // counts are how many observations a histogram has, by the values of its labels, in the order of the labels' names.
 func (w *world) counts(name string) map[string]uint64 {
 	w.t.Helper()
+	out := map[string]uint64{}
+	for labels, m := range w.told(name) {
+		out[labels] = m.GetHistogram().GetSampleCount()
+	}
+	return out
+}
+
+// counters are the same of a counter.
+func (w *world) counters(name string) map[string]float64 {
+	w.t.Helper()
+	out := map[string]float64{}
+	for labels, m := range w.told(name) {
+		out[labels] = m.GetCounter().GetValue()
+	}
+	return out
+}
+
+func (w *world) told(name string) map[string]*dto.Metric {
+	w.t.Helper()
 	r := prometheus.NewRegistry()
 	r.MustRegister(w.metrics)
 	families, err := r.Gather()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	out := map[string]uint64{}
+	out := map[string]*dto.Metric{}
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
@@ -165,7 +204,7 @@ func (w *world) counts(name string) map[string]uint64 {
 			for _, l := range m.GetLabel() {
 				values = append(values, l.GetValue())
 			}
-			out[strings.Join(values, " ")] = m.GetHistogram().GetSampleCount()
+			out[strings.Join(values, " ")] = m
 		}
 	}
 	return out
@@ -187,6 +226,14 @@ func TestPluginTimes(t *testing.T) {
 		} {
 			if times[labels] != want {
 				t.Errorf("%s: %d times, want %d, of %v", labels, times[labels], want, times)
+			}
+		}
+		evaluations := w.counters("scheduler_plugin_evaluation_total")
+		for labels, want := range map[string]float64{
+			"Filter NodeName default-scheduler": 2, "Filter NodeResourcesFit default-scheduler": 2, "Score NodeResourcesFit default-scheduler": 1,
+		} {
+			if evaluations[labels] != want {
+				t.Errorf("%s was asked %v times, want %v, of %v", labels, evaluations[labels], want, evaluations)
 			}
 		}
 		for i := range 10 {

@@ -160,6 +160,9 @@ func (r *run) loop(ctx context.Context) error {
 			r.attempt(item, time.Now())
 		}
 		r.config.Metrics.look(r.queue, r.cluster, r.out.inFlight, len(r.preempting))
+		for profile, planner := range r.planner {
+			r.config.Metrics.evaluated(profile, planner)
+		}
 		at, ok := r.queue.Next()
 		if ok && !at.After(time.Now()) && r.out.room() {
 			continue

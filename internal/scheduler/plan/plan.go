@@ -56,12 +56,13 @@ type Planner struct {
 	// at once about all. point is Filter or Score; nothing is rejected by a score.
 	Timed func(plugin, point string, ask func() *framework.Rejection) *framework.Rejection
 
-	set     plugins.Set
-	static  []framework.Filter
-	dynamic []framework.Filter
-	scores  []score
-	rng     *rand.Rand
-	start   int // where the next search begins, so that nodes take turns
+	set       plugins.Set
+	static    []filter
+	dynamic   []filter
+	scores    []score
+	inquiries []asked // of relations, by their index
+	rng       *rand.Rand
+	start     int // where the next search begins, so that nodes take turns
 
 	memos map[*framework.Shape]*memo
 	order []*framework.Shape // of memos, oldest first
@@ -90,11 +91,12 @@ func New(set plugins.Set, seed uint64) *Planner {
 	p := &Planner{Ended: func(string, bool) {}, set: set, rng: rand.New(rand.NewPCG(seed, seed)), memos: map[*framework.Shape]*memo{}}
 	for _, f := range set.Filters {
 		if f.Static() {
-			p.static = append(p.static, f)
+			p.static = append(p.static, filter{plugin: f})
 		} else {
-			p.dynamic = append(p.dynamic, f)
+			p.dynamic = append(p.dynamic, filter{plugin: f})
 		}
 	}
+	p.inquiries = make([]asked, len(set.Relations))
 	raws := 0
 	for _, s := range set.Scores {
 		x := score{Score: s}
@@ -113,7 +115,39 @@ func New(set plugins.Set, seed uint64) *Planner {
 // score is a Score with its place in entry.raw, if it is relative.
 type score struct {
 	plugins.Score
-	raw int
+	raw   int
+	asked int // since Asked was called
+}
+
+// filter is a Filter and how often it has been asked since Asked was called.
+type filter struct {
+	plugin framework.Filter
+	asked  int
+}
+
+// asked is how often a relation has been.
+type asked struct{ filter, score int }
+
+// Asked tells how often plug-ins have been asked about a node since it was last called.
+func (p *Planner) Asked(tell func(plugin, point string, times int)) {
+	one := func(plugin, point string, times *int) {
+		if *times > 0 {
+			tell(plugin, point, *times)
+			*times = 0
+		}
+	}
+	for _, list := range [][]filter{p.static, p.dynamic} {
+		for i := range list {
+			one(list[i].plugin.Name(), "Filter", &list[i].asked)
+		}
+	}
+	for i := range p.scores {
+		one(p.scores[i].Name(), "Score", &p.scores[i].asked)
+	}
+	for i := range p.inquiries {
+		one(p.set.Relations[i].Name(), "Filter", &p.inquiries[i].filter)
+		one(p.set.Relations[i].Name(), "Score", &p.inquiries[i].score)
+	}
 }
 
 // Sample is how many feasible nodes are enough out of n: all up to 100, then percent of them, but at least 100. A percent of 0 stands for a
@@ -299,19 +333,20 @@ func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, at in
 		}
 	}
 	*e = entry{epoch: stamp.Epoch}
-	for _, f := range p.static {
-		if e.rejected = p.ask(f, shape, n); e.rejected != nil {
+	for i := range p.static {
+		if e.rejected = p.ask(&p.static[i], shape, n); e.rejected != nil {
 			return e
 		}
 	}
 	return e
 }
 
-func (p *Planner) ask(f framework.Filter, shape *framework.Shape, n *framework.Node) *framework.Rejection {
+func (p *Planner) ask(f *filter, shape *framework.Shape, n *framework.Node) *framework.Rejection {
+	f.asked++
 	if p.Timed == nil {
-		return f.Filter(shape, n)
+		return f.plugin.Filter(shape, n)
 	}
-	return p.Timed(f.Name(), "Filter", func() *framework.Rejection { return f.Filter(shape, n) })
+	return p.Timed(f.plugin.Name(), "Filter", func() *framework.Rejection { return f.plugin.Filter(shape, n) })
 }
 
 // lookCloser asks the dynamic filters about a node that the static ones passed, and the scores, or remembers. Filters see the node as if
@@ -330,8 +365,8 @@ func (p *Planner) lookCloser(e *entry, pod *framework.Pod, n *framework.Node, st
 }
 
 func (p *Planner) filter(shape *framework.Shape, n *framework.Node) *framework.Rejection {
-	for _, f := range p.dynamic {
-		if r := p.ask(f, shape, n); r != nil {
+	for i := range p.dynamic {
+		if r := p.ask(&p.dynamic[i], shape, n); r != nil {
 			return r
 		}
 	}
@@ -341,8 +376,8 @@ func (p *Planner) filter(shape *framework.Shape, n *framework.Node) *framework.R
 // rank asks the scores about a node.
 func (p *Planner) rank(e *entry, shape *framework.Shape, n *framework.Node) {
 	e.sum = 0
-	for _, s := range p.scores {
-		switch {
+	for i := range p.scores {
+		switch s := &p.scores[i]; {
 		case s.Skip(shape):
 		case s.Absolute():
 			e.sum += s.Weight * p.worth(s, shape, n)
@@ -353,7 +388,8 @@ func (p *Planner) rank(e *entry, shape *framework.Shape, n *framework.Node) {
 }
 
 // worth is what a score says of a node.
-func (p *Planner) worth(s score, shape *framework.Shape, n *framework.Node) int64 {
+func (p *Planner) worth(s *score, shape *framework.Shape, n *framework.Node) int64 {
+	s.asked++
 	if p.Timed == nil {
 		return s.Raw(shape, n)
 	}
@@ -361,7 +397,7 @@ func (p *Planner) worth(s score, shape *framework.Shape, n *framework.Node) int6
 }
 
 // timedWorth is apart so that nothing is allocated where nobody measures.
-func (p *Planner) timedWorth(s score, shape *framework.Shape, n *framework.Node) (raw int64) {
+func (p *Planner) timedWorth(s *score, shape *framework.Shape, n *framework.Node) (raw int64) {
 	p.Timed(s.Name(), "Score", func() *framework.Rejection { raw = s.Raw(shape, n); return nil })
 	return raw
 }
@@ -397,6 +433,7 @@ func (p *Planner) related(n *framework.Node) *framework.Rejection {
 }
 
 func (p *Planner) askRelated(i int, f framework.Related, n *framework.Node) *framework.Rejection {
+	p.inquiries[i].filter++
 	if p.Timed == nil {
 		return f.Filter(n)
 	}
@@ -465,8 +502,8 @@ const (
 // Helps tells what a node can do for a pod; one without an Object stands for any of its shape that does not wait for room there.
 func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.Node) Help {
 	shape := pod.Shape
-	for _, f := range p.static {
-		if f.Filter(shape, n) != nil {
+	for i := range p.static {
+		if p.ask(&p.static[i], shape, n) != nil {
 			return NoHelp
 		}
 	}
@@ -570,6 +607,7 @@ func (p *Planner) choose(c *framework.Cluster, shape *framework.Shape) (*framewo
 
 // scoreRelated fills p.raw, unless the relation has no preference.
 func (p *Planner) scoreRelated(i int, r framework.Related, nodes []*framework.Node) bool {
+	p.inquiries[i].score += len(nodes)
 	if p.Timed == nil {
 		return r.Score(nodes, p.raw)
 	}
