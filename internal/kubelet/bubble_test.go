@@ -167,6 +167,32 @@ func TestOrphansAreEnded(t *testing.T) {
 	})
 }
 
+// What could not be saved while the disk was full is saved when there is room, without anything that happens to the pod; a pod that has
+// gone meanwhile leaves nothing.
+func TestSavedWhenThereIsRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+		r.Checkpoints.Full(errors.New("no space left on device"))
+		r.API.Create(newPod("p", "sleep inf"))
+		r.API.Create(newPod("q", "sleep inf"))
+		time.Sleep(10 * time.Minute)
+		if phase := r.API.Pod("p").Status.Phase; phase != v1.PodRunning || r.Checkpoints.Len() != 0 {
+			t.Fatalf("%s, %d remembered", phase, r.Checkpoints.Len())
+		}
+		r.API.Delete("q", 0)
+		time.Sleep(10 * time.Second)
+		r.Checkpoints.Full(nil)
+		time.Sleep(time.Minute)
+		if n := r.Checkpoints.Len(); n != 1 {
+			t.Errorf("%d are remembered", n)
+		}
+		saves := r.Checkpoints.Saves
+		time.Sleep(time.Hour)
+		if r.Checkpoints.Saves != saves {
+			t.Errorf("at rest it is saved %d times an hour", r.Checkpoints.Saves-saves)
+		}
+	})
+}
+
 // Events that are lost are made up for by relists, and a stream that broke comes back.
 func TestLostEvents(t *testing.T) {
 	bubble(t, func(t *testing.T, r *kubelettest.Rig) {

@@ -216,6 +216,10 @@ func TestBadNode(t *testing.T) {
 		t.Errorf("of the tries to write a volume there are %v: %v", tries, err)
 	}
 
+	if tries, err := filepath.Glob(filepath.Join(kubelet, "state", "*.new")); err != nil || len(tries) > 0 {
+		t.Errorf("of the tries to save there are %v: %v", tries, err)
+	}
+
 	if out, err := c.run("down", "--grace", "1s"); err != nil {
 		t.Fatalf("podo down: %v\n%s", err, out)
 	}

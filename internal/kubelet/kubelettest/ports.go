@@ -212,6 +212,14 @@ type Checkpoints struct {
 	saved map[types.UID][]byte
 	// Durable is how many saves had to be on disk.
 	Saves, Durable int
+	full           error
+}
+
+// Full has all saves fail with err until it is nil.
+func (f *Checkpoints) Full(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = err
 }
 
 // Save implements worker.Checkpoints.
@@ -222,6 +230,9 @@ func (f *Checkpoints) Save(s podlife.Saved, durable bool) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.full != nil {
+		return f.full
+	}
 	if f.saved == nil {
 		f.saved = map[types.UID][]byte{}
 	}

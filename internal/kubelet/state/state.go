@@ -117,6 +117,7 @@ func (s *Store) Save(saved podlife.Saved, durable bool) error {
 	}
 	path := s.path(saved.UID)
 	if err := write(path+".new", b, durable); err != nil {
+		os.Remove(path + ".new") //nolint:errcheck // the first error is the one to tell
 		return fmt.Errorf("kubelet state: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -37,6 +37,7 @@ type pod struct {
 	// Owned by the goroutine (by begin before that runs).
 	state    podlife.State
 	timer    *time.Timer
+	unsaved  unsaved
 	work     work
 	reported bool
 	told     *v1.Pod // the form of the pod that the reporter was last told has ended
@@ -46,6 +47,16 @@ type pod struct {
 
 	configs sync.Map // sandbox attempt -> func() (*runtimev1.PodSandboxConfig, error)
 }
+
+// unsaved is a state that could not be written down, as on a full disk. It is tried again until it can, or there is a newer one.
+type unsaved struct {
+	save podlife.Save
+	wait time.Duration
+	// again is when it is tried again; nil while everything is saved.
+	again <-chan time.Time
+}
+
+const firstSaveWait, maxSaveWait = time.Second, time.Minute
 
 // work is a time in which effects are under way without a pause: what upstream calls one sync. Its beginning is zero while none are.
 type work struct {
@@ -84,6 +95,8 @@ func (n *pod) run() {
 			}
 		case <-n.timer.C:
 			n.step(podlife.Tick{})
+		case <-n.unsaved.again:
+			n.save(n.unsaved.save)
 		}
 		n.rest()
 	}
@@ -276,9 +289,7 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 		n.w.allocate(n)
 	case podlife.Save:
 		defer n.reached(e, "after")
-		if err := n.w.cfg.Checkpoints.Save(x.Saved, x.Durable); err != nil {
-			n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done", "pod", fullName(n.state.Pod), "err", err)
-		}
+		n.save(x)
 	case podlife.Tell:
 		n.w.cfg.Event(n.state.Pod, x.Container, x.Type, x.Reason, x.Message)
 	case podlife.WakeAt:
@@ -309,6 +320,19 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 		}()
 	}
 	return nil
+}
+
+func (n *pod) save(x podlife.Save) {
+	err := n.w.cfg.Checkpoints.Save(x.Saved, x.Durable)
+	if err == nil {
+		n.unsaved = unsaved{}
+		return
+	}
+	wait := min(max(2*n.unsaved.wait, firstSaveWait), maxSaveWait)
+	// A newer state that may be written as it pleases stands for an older one that must be on the disk.
+	x.Durable = x.Durable || n.unsaved.save.Durable
+	n.unsaved = unsaved{save: x, wait: wait, again: time.After(wait)}
+	n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done; it is tried again", "pod", fullName(n.state.Pod), "after", wait, "err", err)
 }
 
 // reached tells of a boundary of an effect, where somebody asked to be told.
