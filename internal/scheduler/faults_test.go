@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -262,5 +264,59 @@ func TestVolumeIsTakenMeanwhile(t *testing.T) {
 			t.Fatal("no volume was chosen")
 		}
 		w.on("p", want)
+	})
+}
+
+// Hours pass at once, as timers have it after a machine has slept: who is unschedulable has been tried every five minutes and not more often, a bind
+// that fails every ten seconds at most, room that is being made is not made again, and the next pod is bound as if nothing had been.
+func TestHoursPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "2"))
+		tried := 0
+		w.client.bind = func(ctx context.Context, b *v1.Binding) error {
+			if b.Name == "fails" {
+				tried++
+				return apierrors.NewConflict(podKind, b.Name, errors.New("not now"))
+			}
+			return w.client.Client.Bind(ctx, b)
+		}
+		w.start()
+		low := ranked("low", "2", 1)
+		low.Finalizers = []string{"example.com/stays"} // it leaves, but not for hours
+		w.create(low)
+		w.on("low", "node-a")
+		w.create(pod("large", "100"))
+		w.create(ranked("high", "2", 100))
+		w.create(pod("fails", "0"))
+		const slept = 6 * time.Hour
+		time.Sleep(slept)
+		attempts, events := map[string]int{}, 0
+		w.mu.Lock()
+		for _, r := range w.records {
+			if r.Stage == timeline.Attempt {
+				attempts[r.Pod.Name]++
+			}
+		}
+		for _, e := range w.events {
+			if strings.HasPrefix(e, "Normal Preempted") {
+				events++
+			}
+		}
+		w.mu.Unlock()
+		rounds := int(slept / (5 * time.Minute))
+		for _, name := range []string{"large", "high"} {
+			if n := attempts[name]; n < rounds || n > rounds+2 {
+				t.Errorf("%s was tried %d times in %v", name, n, slept)
+			}
+		}
+		if most := int(slept / (10 * time.Second)); tried < most-1 || tried > most+5 {
+			t.Errorf("a bind that fails was tried %d times in %v", tried, slept)
+		}
+		if events != 1 {
+			t.Errorf("%d pods were told to leave", events)
+		}
+		w.create(pod("next", "0"))
+		w.on("next", "node-a")
 	})
 }

@@ -162,7 +162,8 @@ type cleared struct {
 }
 
 // doPreempt marks and deletes the victims, all of them also when one fails: those that have been told will leave anyway.
-func (o *outbox) doPreempt(ctx context.Context, p preemption) error {
+func (o *outbox) doPreempt(ctx context.Context, p preemption) (err error) {
+	defer func(began time.Time) { o.config.Metrics.told(err, time.Since(began)) }(time.Now())
 	failed := make([]error, len(p.victims))
 	var told sync.WaitGroup
 	for i, v := range p.victims {
@@ -174,6 +175,7 @@ func (o *outbox) doPreempt(ctx context.Context, p preemption) error {
 			defer func() { <-o.evicting }()
 			switch err := o.evict(ctx, p.pod, v); {
 			case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by now
+			case errors.Is(err, errLeaving):
 			case err != nil:
 				o.config.Logger.Warn("could not preempt a pod", "pod", v.Namespace+"/"+v.Name, "for", p.pod.Namespace+"/"+p.pod.Name, "error", err)
 				failed[i] = err
@@ -186,12 +188,18 @@ func (o *outbox) doPreempt(ctx context.Context, p preemption) error {
 	return errors.Join(failed...)
 }
 
+// errLeaving says that a victim had been told before, which was not known when it was chosen.
+var errLeaving = errors.New("the pod is leaving already")
+
 func (o *outbox) evict(ctx context.Context, by, victim *v1.Pod) error {
 	ref := client.Pods.At(victim.Namespace, victim.Name)
 	_, err := o.config.Client.Mutate(ctx, ref.Sub("status"), func(obj runtime.Object) (bool, error) {
 		pod := obj.(*v1.Pod)
 		if pod.UID != victim.UID {
 			return false, apierrors.NewNotFound(ref.Resource, ref.Name)
+		}
+		if pod.DeletionTimestamp != nil {
+			return false, errLeaving
 		}
 		return setCondition(pod, v1.PodCondition{
 			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,

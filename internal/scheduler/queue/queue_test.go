@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,5 +221,72 @@ func TestClockJumpsBack(t *testing.T) {
 	q.Wake("something", helps(true), before)
 	if q.Pop(before) == nil {
 		t.Error("the pod waits for a time that has been")
+	}
+}
+
+// clockSet is t as a clock tells it that has been set by so much: what has passed since another time that it told is the same.
+func clockSet(t time.Time, by time.Duration) time.Time {
+	const hasMonotonic, nanoseconds = 1 << 63, 30 // of time.Time's first word: a flag, 33 bits of seconds, and so many of nanoseconds
+	wall := (*uint64)(unsafe.Pointer(&t))
+	if *wall&hasMonotonic == 0 {
+		panic("a time without a monotonic part")
+	}
+	*wall += uint64(by/time.Second) << nanoseconds
+	return t
+}
+
+// A clock that is set by hours, forwards or backwards, neither ends a wait before its time nor makes it longer: nothing stalls, and nothing is
+// tried again and again.
+func TestTheClockIsSet(t *testing.T) {
+	for _, by := range []time.Duration{-5 * time.Hour, 5 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			q, shape := newQueue()
+			began := time.Now()
+			if set := clockSet(began, by); set.Sub(began) != 0 || set.Round(0).Sub(began.Round(0)) != by {
+				t.Fatal("the clock was not set")
+			}
+			later := func(d time.Duration) time.Time { return clockSet(began.Add(d), by) }
+			for _, name := range []string{"unschedulable", "failed", "woken"} {
+				q.Set(pod(name, 0), shape, began)
+			}
+			for range 3 {
+				switch i := q.Pop(began); i.Pod.Object.Name {
+				case "failed":
+					q.Retry(i, "bind failed", began)
+				default:
+					q.Rejected(i, began)
+				}
+			}
+			wait := func(want time.Duration, name string) *queue.Item {
+				t.Helper()
+				at, ok := q.Next()
+				if !ok || at.Sub(began) != want {
+					t.Fatalf("next after %v, want %v for %s", at.Sub(began), want, name)
+				}
+				if early := q.Pop(later(want - 1)); early != nil {
+					t.Fatalf("%s is tried too early", early.Pod.Object.Name)
+				}
+				i := q.Pop(later(want))
+				if i == nil || i.Pod.Object.Name != name {
+					t.Fatalf("%v is tried after %v, want %s", i, want, name)
+				}
+				if again := q.Pop(later(want)); again != nil {
+					t.Fatalf("%s is tried besides", again.Pod.Object.Name)
+				}
+				return i
+			}
+			failed := wait(time.Second, "failed")
+			q.Retry(failed, "bind failed", later(time.Second))
+			failed = wait(3*time.Second, "failed")
+			q.Rejected(failed, later(3*time.Second))
+			q.Wake("there is room", func(*framework.Shape) queue.Help {
+				return queue.Help{Of: func(i *queue.Item) bool { return i.Pod.Object.Name == "woken" }}
+			}, later(4*time.Second))
+			if i := q.Pop(later(4 * time.Second)); i == nil || i.Pod.Object.Name != "woken" {
+				t.Fatalf("%v is tried, whose back-off is over: want the one that was woken", i)
+			}
+			wait(5*time.Minute, "unschedulable")
+			wait(5*time.Minute+3*time.Second, "failed")
+		})
 	}
 }
