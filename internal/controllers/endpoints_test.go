@@ -260,8 +260,30 @@ func TestEndpointsAreMirrored(t *testing.T) {
 		is("")
 		change(func(e *v1.Endpoints) { e.Labels = nil })
 		is("x/81: 10.1.2.3 ready, 10.1.2.4")
+		const mirroring = "endpoint_slice_mirroring_controller_"
+		figure := func(name string, want float64, labels ...string) {
+			t.Helper()
+			if got := w.metric(mirroring+name, labels...); got != want {
+				t.Errorf("%s%v is %v, want %v", name, labels, got, want)
+			}
+		}
+		figure("endpoints_desired", 2)
+		figure("num_endpoint_slices", 1)
+		figure("desired_endpoint_slices", 1)
 		w.delete(endpointsOf.At("default", "web"))
 		is("")
+		figure("endpoints_desired", 0)
+		figure("num_endpoint_slices", 0)
+		// Two are made, one of them becomes that of another port, the other goes; both times that there is no slice it goes.
+		figure("changes", 3, "create")
+		figure("changes", 1, "update")
+		figure("changes", 3, "delete")
+		looks := w.metric(mirroring + "endpoints_sync_duration")
+		for _, name := range []string{"endpoints_added_per_sync", "endpoints_updated_per_sync", "endpoints_removed_per_sync", "addresses_skipped_per_sync"} {
+			if n := w.metric(mirroring + name); n == 0 || n >= looks {
+				t.Errorf("%s is told %v times, of %v looks", name, n, looks)
+			}
+		}
 		for len(told.Events) > 0 {
 			t.Error("told: ", <-told.Events)
 		}

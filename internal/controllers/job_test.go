@@ -170,6 +170,55 @@ func TestJob(t *testing.T) {
 	})
 }
 
+// What the controller tells of the pods and indexes of Jobs, under upstream's names.
+func TestJobMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.batch(record.NewFakeRecorder(1000))
+		w.must(w.admin.Create(context.Background(), job.Jobs.At("default", ""), newJob("theirs", func(s *batchv1.JobSpec) { s.ManagedBy = new("example.com/them") })))
+		w.must(w.admin.Create(context.Background(), job.Jobs.At("default", ""), newJob("j", func(s *batchv1.JobSpec) {
+			s.Completions, s.Parallelism, s.CompletionMode = new(int32(3)), new(int32(3)), new(batchv1.IndexedCompletion)
+			s.BackoffLimitPerIndex = new(int32(1))
+			disrupted := []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}
+			s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: disrupted}}}
+		})))
+		time.Sleep(time.Second)
+		failed := w.runs()[0]
+		w.ends(failed, v1.PodFailed)
+		w.ends(w.runs()[0], v1.PodSucceeded)
+		w.must(w.admin.Mutate(context.Background(), client.Pods.At("default", w.runs()[0].Name).Sub("status"), func(o runtime.Object) (bool, error) {
+			s := &o.(*v1.Pod).Status
+			s.Phase = v1.PodFailed
+			s.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			return true, nil
+		}))
+		time.Sleep(15 * time.Second)
+		for _, p := range w.runs() {
+			if p.Annotations[batchv1.JobIndexFailureCountAnnotation] == "1" {
+				w.ends(p, v1.PodFailed)
+			}
+		}
+		for _, c := range []struct {
+			name   string
+			labels []string
+			want   float64
+		}{
+			{"jobs_by_external_controller_total", []string{"example.com/them"}, 1},
+			{"job_pods_creation_total", []string{"new", "succeeded"}, 3},
+			{"job_pods_creation_total", []string{"recreate_failed", "succeeded"}, 2},
+			{"job_finished_indexes_total", []string{"perIndex", "succeeded"}, 1},
+			{"job_finished_indexes_total", []string{"perIndex", "failed"}, 1},
+			{"pod_failures_handled_by_failure_policy_total", []string{"Ignore"}, 1},
+			{"terminated_pods_tracking_finalizer_total", []string{"add"}, 4},
+			{"terminated_pods_tracking_finalizer_total", []string{"delete"}, 4},
+		} {
+			if got := w.metric("job_controller_"+c.name, c.labels...); got != c.want {
+				t.Errorf("%s%v is %v, want %v", c.name, c.labels, got, c.want)
+			}
+		}
+	})
+}
+
 // A Job that is deleted leaves no pod behind that cannot go, orphaned or not.
 func TestJobDeleted(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,39 @@ func (w *world) turnReady(p *v1.Pod) {
 		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 		return true, nil
 	}))
+}
+
+// What is told of the pods that were chosen to be deleted.
+func TestAgesOfTheDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		w.run(replicas.New(replicas.Config{Kind: replicas.ReplicaSets, View: w.view, Client: w.controllers, Events: record.NewFakeRecorder(1000)}))
+		sets := replicas.ReplicaSets.Resource
+		scale := func(n int32) {
+			w.must(w.admin.Mutate(context.Background(), sets.At("default", "web"), func(o runtime.Object) (bool, error) {
+				o.(*appsv1.ReplicaSet).Spec.Replicas = &n
+				return true, nil
+			}))
+			time.Sleep(time.Second)
+		}
+		w.must(w.admin.Create(context.Background(), sets.At("default", ""), &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: webSelector, Template: webTemplate("v1")},
+		}))
+		time.Sleep(time.Second)
+		for _, p := range w.podsOf("web") {
+			w.turnReady(p)
+		}
+		scale(1)
+		if n := w.metric("replicaset_controller_sorting_deletion_age_ratio"); n != 2 {
+			t.Errorf("the ages of %v deleted pods are told", n)
+		}
+		scale(0)
+		if n := w.metric("replicaset_controller_sorting_deletion_age_ratio"); n != 2 {
+			t.Errorf("the ages of %v pods are told, of which one was not chosen", n)
+		}
+	})
 }
 
 func TestReplicationController(t *testing.T) {

@@ -117,7 +117,26 @@ func TestStatefulSet(t *testing.T) {
 		if got := w.images(); got != "web-0=v1" {
 			t.Fatalf("the first comes alone: %s", got)
 		}
+		figures := func() [2]float64 {
+			of := []string{"OrderedReady", "web", "default"}
+			return [2]float64{
+				w.metric("statefulset_controller_statefulset_unavailable_replicas", of...), w.metric("statefulset_controller_statefulset_max_unavailable", of...),
+			}
+		}
+		if got := figures(); got != [2]float64{3, 1} {
+			t.Errorf("%v pods are missing, which may be so, by the metrics", got)
+		}
+		defer func() {
+			w.delete(statefulSets.At("default", "web"))
+			time.Sleep(time.Second)
+			if got := figures(); got != [2]float64{} {
+				t.Errorf("the figures of a set that is gone stay: %v", got)
+			}
+		}()
 		w.kubelets()
+		if got := figures(); got != [2]float64{0, 1} {
+			t.Errorf("%v pods are missing, which may be so, by the metrics", got)
+		}
 		if got := w.images(); got != "web-0=v1 web-1=v1 web-2=v1" {
 			t.Fatal(got)
 		}

@@ -84,12 +84,12 @@ func (m *Machine) mendRuntime() {
 	m.faults = nil
 }
 
-// only says which pods there are: nothing else runs on the machine, and its kubelet is there.
-func (m *Machine) only(alive *sync.Mutex, there map[types.UID]bool) {
+// only says which pods there are: nothing else runs on the machine; and whether its Node is there again.
+func (m *Machine) only(alive *sync.Mutex, there map[types.UID]bool, known bool) {
 	alive.Lock()
 	defer alive.Unlock()
 	maps.DeleteFunc(m.runs, func(uid types.UID, _ string) bool { return !there[uid] })
-	m.disowned = false
+	m.disowned = m.disowned && !known
 	gone := func(uid types.UID, _ time.Time) bool { return !there[uid] }
 	maps.DeleteFunc(m.working, gone)
 	maps.DeleteFunc(m.ending, gone)

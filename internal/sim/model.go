@@ -108,7 +108,7 @@ func (m *model) sync(ctx context.Context) (again time.Duration, err error) {
 			again = min(again, left)
 		}
 	}
-	m.Machine.only(&m.World.alive, there)
+	m.Machine.only(&m.World.alive, there, m.known() == nil)
 	return again, nil
 }
 

@@ -5,6 +5,7 @@ package endpointslicemirroring
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,16 +30,19 @@ var (
 // Config is what the controller is made of. All but Logger are required.
 type Config = loop.Parts
 
-type controller struct{ Config }
+type controller struct {
+	Config
+	meter meter
+}
 
 // New makes the controller. Its keys are Endpoints, which have their Service's name.
 func New(c Config) (*loop.Loop, error) {
 	if err := c.Check("endpointslicemirroring"); err != nil {
 		return nil, err
 	}
-	k := &controller{c}
+	k := &controller{c, newMeter()}
 	return loop.New(loop.Config{
-		Name: "endpoint-slice-mirroring", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
+		Name: "endpoint-slice-mirroring", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Metrics: k.meter.all(),
 		Watches: []loop.Watch{
 			{Resource: services, Keys: serviceKeys},
 			{Resource: allEndpoints, Keys: endpointsKeys},
@@ -83,13 +87,17 @@ func sliceKeys(c view.Change) (out []view.Key) {
 }
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
+	began := time.Now()
+	defer func() { k.meter.took.Observe(time.Since(began).Seconds()) }()
 	have := own(s, key)
 	e, service := s.Get(allEndpoints, key.Namespace, key.Name), s.Get(services, key.Namespace, key.Name)
 	if e == nil || service == nil || !Mirrored(e.Meta) || service.Object.(*v1.Service).Spec.Selector != nil {
+		k.meter.sizes.set(key, size{})
 		return loop.Result{}, k.remove(ctx, key, have)
 	}
 	ep := e.Object.(*v1.Endpoints)
 	p := Decide(ep, have)
+	k.meter.planned(key, p)
 	if len(p.Create)+len(p.Update)+len(p.Delete) > 0 {
 		k.tell(ep, p)
 	}
@@ -126,6 +134,7 @@ func (k *controller) apply(ctx context.Context, e *v1.Endpoints, p Plan) (res lo
 			if err != nil {
 				return res, fmt.Errorf("failed to create EndpointSlice for Endpoints %s/%s: %w", e.Namespace, e.Name, err)
 			}
+			k.meter.changes.WithLabelValues("create").Inc()
 			res.Wrote = max(res.Wrote, loop.Revision(obj))
 		}
 	}
@@ -134,6 +143,7 @@ func (k *controller) apply(ctx context.Context, e *v1.Endpoints, p Plan) (res lo
 		if err != nil {
 			return res, fmt.Errorf("failed to update %s EndpointSlice for Endpoints %s/%s: %w", s.Name, e.Namespace, e.Name, err)
 		}
+		k.meter.changes.WithLabelValues("update").Inc()
 		res.Wrote = max(res.Wrote, loop.Revision(obj))
 	}
 	return res, k.remove(ctx, view.Key{Namespace: e.Namespace, Name: e.Name}, p.Delete)
@@ -145,6 +155,8 @@ func (k *controller) remove(ctx context.Context, key view.Key, list []*discovery
 		o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID}}
 		if err := k.Client.Delete(ctx, allSlices.At(s.Namespace, s.Name), o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			errs = append(errs, err)
+		} else if err == nil {
+			k.meter.changes.WithLabelValues("delete").Inc()
 		}
 	}
 	if len(errs) > 0 {

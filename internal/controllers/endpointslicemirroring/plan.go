@@ -39,6 +39,9 @@ type Plan struct {
 	Create, Update, Delete []*discoveryv1.EndpointSlice
 	Invalid                int // addresses that are none
 	Skipped                int // addresses that are not mirrored, invalid ones included
+
+	Mirrored, Slices        int // how many endpoints there are to be, in how many slices
+	Added, Updated, Removed int // endpoints of slices that stay or come
 }
 
 // group is a slice to be: an address family and ports.
@@ -63,11 +66,14 @@ func Decide(e *v1.Endpoints, have []*discoveryv1.EndpointSlice) Plan {
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(wanted), group.compare) {
 		next := wanted[g]
+		p.Mirrored, p.Slices = p.Mirrored+len(next.Endpoints), p.Slices+1
 		if len(left[g]) == 0 {
+			p.Added += len(next.Endpoints)
 			p.Create = append(p.Create, next)
 			continue
 		}
 		is := left[g][0]
+		p.compare(is, next)
 		left[g] = left[g][1:]
 		if !same(e, is, next) {
 			next.Name, next.GenerateName = is.Name, ""
@@ -79,6 +85,25 @@ func Decide(e *v1.Endpoints, have []*discoveryv1.EndpointSlice) Plan {
 	}
 	p.recycle()
 	return p
+}
+
+// compare counts what a slice gets, loses and changes.
+func (p *Plan) compare(is, next *discoveryv1.EndpointSlice) {
+	set := endpointsliceutil.EndpointSet{}
+	for i := range is.Endpoints {
+		set.Insert(&is.Endpoints[i])
+	}
+	for i := range next.Endpoints {
+		switch was := set.Get(&next.Endpoints[i]); {
+		case was == nil:
+			p.Added++
+			continue
+		case !endpointsliceutil.EndpointsEqualBeyondHash(was, &next.Endpoints[i]):
+			p.Updated++
+		}
+		set.Delete(&next.Endpoints[i])
+	}
+	p.Removed += set.Len()
 }
 
 func (p *Plan) recycle() {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,8 +65,13 @@ func New(c Config) (*loop.Loop, error) {
 			return keys
 		}})
 	}
+	// What upstream counts when its list of kinds or its watches fail. The kinds here are those of the view, which has one watch: it stays 0.
+	unsynced := prometheus.NewCounter(prometheus.CounterOpts{
+		Subsystem: "garbagecollector_controller", Name: "resources_sync_error_total", Help: "How often it could not be found out which kinds there are.",
+	})
 	return loop.New(loop.Config{
 		Name: "garbage-collector", View: c.View, Watches: watches, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
+		Metrics: []prometheus.Collector{unsynced},
 	})
 }
 

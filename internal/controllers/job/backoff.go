@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -13,17 +14,19 @@ const (
 	lastDelay  = 10 * time.Minute
 )
 
-// Backoff is how many pods of a Job have failed since the last one that succeeded, and when the last one did.
+// Backoff is how many pods of a Job have failed since the last one that succeeded, and when the last one did. With a limit for each index,
+// Kept has when the pods ended that wait for their replacement: their failures are counted in their annotations.
 type Backoff struct {
 	Failures int
 	Last     time.Time
+	Kept     map[types.UID]time.Time
 }
 
 // After is the back-off once further pods have ended.
 func (b Backoff) After(succeeded, failed []*v1.Pod) Backoff {
 	if len(succeeded) > 0 {
 		last := ended(slices.MaxFunc(succeeded, byEnd))
-		b = Backoff{}
+		b = Backoff{Kept: b.Kept}
 		failed = slices.DeleteFunc(slices.Clone(failed), func(p *v1.Pod) bool { return !ended(p).After(last) })
 	}
 	if len(failed) > 0 {
@@ -53,6 +56,26 @@ func (b Backoff) by(now time.Time) Backoff {
 		b.Last = now
 	}
 	return b
+}
+
+// keep notes when pods ended, as it can have been at a time, and forgets others. Who is asked first says no later time for good: a node's
+// clock that is ahead costs one wait, not the hours by which it is.
+func (b *Backoff) keep(pods map[int]*v1.Pod, now time.Time) {
+	before := b.Kept
+	b.Kept = nil
+	for _, p := range pods {
+		at, noted := before[p.UID]
+		if !noted {
+			at = ended(p)
+			if at.After(now) {
+				at = now
+			}
+		}
+		if b.Kept == nil {
+			b.Kept = map[types.UID]time.Time{}
+		}
+		b.Kept[p.UID] = at
+	}
 }
 
 // ended is when a pod that has ended did so, by its node's clock. No pod ends before it was made.

@@ -76,7 +76,15 @@ func New(c Config) (*loop.Loop, error) {
 		if ch.New == nil {
 			return []view.Key{ch.Old.Key} // to forget it
 		}
+		if j := ch.New.Object.(*batchv1.Job); ch.Old == nil && !ours(j) {
+			k.meter.others.WithLabelValues(*j.Spec.ManagedBy).Inc()
+		}
 		return []view.Key{ch.New.Key}
+	}
+	podKeys := watches[1].Keys
+	watches[1].Keys = func(ch view.Change) []view.Key {
+		k.meter.saw(ch)
+		return podKeys(ch)
 	}
 	return loop.New(loop.Config{
 		Name: "job-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: watches, Metrics: k.meter.all(),
@@ -145,7 +153,11 @@ func (k *controller) remember(key view.Key, r *remembered) {
 // apply does what the plan says and returns the revision of its last write.
 func (k *controller) apply(ctx context.Context, key view.Key, j *batchv1.Job, p Plan) (int64, error) {
 	w := &writes{}
-	created := podset.Slowly(len(p.Create), func(i int) error { return k.create(ctx, j, p.Create[i], w) })
+	created := podset.Slowly(len(p.Create), func(i int) error {
+		err := k.create(ctx, j, p.Create[i], w)
+		k.meter.made(p.Why, err)
+		return err
+	})
 	removed := k.each(p.Remove, func(pod *v1.Pod) error { return k.remove(ctx, j, pod, w) })
 	managed := errors.Join(created, removed)
 	if managed != nil { // what did not work is as it was; the next look says so
@@ -154,6 +166,7 @@ func (k *controller) apply(ctx context.Context, key view.Key, j *batchv1.Job, p 
 	if err := k.report(ctx, j, p, w); err != nil {
 		return w.rev, errors.Join(managed, err)
 	}
+	k.meter.judged(p.Handled)
 	k.remember(key, &remembered{j.UID, p.Backoff})
 	if err := k.each(p.Untrack, func(pod *v1.Pod) error { return k.untrack(ctx, pod, w) }); err != nil {
 		return w.rev, errors.Join(managed, err)

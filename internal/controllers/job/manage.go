@@ -45,6 +45,18 @@ func (w *work) manage() {
 		}
 	}
 	w.running += int32(len(w.plan.Create))
+	w.plan.Why = w.why()
+}
+
+// why says for upstream's metric why pods are created.
+func (w *work) why() string {
+	switch {
+	case w.failed > 0 && replacesLate(w.job):
+		return "recreate_failed"
+	case w.failed > 0 || w.terminating > 0:
+		return "recreate_terminating_or_failed"
+	}
+	return "new"
 }
 
 func (w *work) wanted() int {
@@ -96,7 +108,7 @@ func (w *work) createIndexes(n int) {
 	for _, i := range busy.missing(n, int(*w.spec.Completions)) {
 		c := Creation{Index: i}
 		if before := w.kept[i]; before != nil {
-			if left := (Backoff{all(before) + 1, ended(before)}).Left(w.now); left > 0 {
+			if left := (Backoff{Failures: all(before) + 1, Last: w.plan.Backoff.Kept[before.UID]}).Left(w.now); left > 0 {
 				if soonest == 0 || left < soonest {
 					soonest = left
 				}

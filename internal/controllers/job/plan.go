@@ -34,11 +34,14 @@ import (
 // Plan is what to do, in this order.
 type Plan struct {
 	Create []Creation
+	Why    string    // pods are created, as upstream's metric calls it
 	Remove []*v1.Pod // too many: they lose the finalizer and go, and are not counted
 	// Status is what is stored then, if all of Create and Remove has worked.
 	Status batchv1.JobStatus
 	// Untrack are pods that need the finalizer no more once that is stored.
 	Untrack []*v1.Pod
+	// Handled is what the pod failure policy has said of the failures that are counted with that, and of those that it ignores.
+	Handled []batchv1.PodFailurePolicyAction
 	// End are pods that go because the Job ends.
 	End  []*v1.Pod
 	Tell []Event // once the status is stored

@@ -98,6 +98,55 @@ func indexed(completions, parallelism int32) batchv1.JobSpec {
 	return batchv1.JobSpec{Completions: &completions, Parallelism: &parallelism, CompletionMode: new(batchv1.IndexedCompletion)}
 }
 
+// The back-off of an index outlives a restart: the failed pod that waits for its replacement says how often it has failed. A node's clock
+// that is ahead does not make it longer, but for the one wait that a restart begins anew.
+func TestBackoffOfAnIndex(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour} {
+		spec := indexed(1, 1)
+		spec.BackoffLimitPerIndex = new(int32(5))
+		w := newWorld(spec)
+		w.settle()
+		for n, delay := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+			began := w.now
+			pod := w.find(0)
+			w.now = w.now.Add(ahead)
+			w.end(pod, v1.PodFailed, 1)
+			w.now = began
+			w.settle()
+			if w.now = began.Add(5 * time.Second); ahead == 0 {
+				w.backoff = nil // the controller starts anew
+			}
+			w.settle()
+			w.now = began.Add(delay - time.Second)
+			w.settle()
+			if w.find(0) != nil {
+				t.Errorf("clock %s ahead: failure %d is replaced within %s", ahead, n+1, delay)
+			}
+			w.now = began.Add(delay)
+			w.settle()
+			if w.find(0) == nil {
+				t.Fatalf("clock %s ahead: failure %d is not replaced after %s", ahead, n+1, delay)
+			}
+			if n := number(w.find(0), batchv1.JobIndexFailureCountAnnotation); n == 0 {
+				t.Error("the replacement does not know of the failure")
+			}
+		}
+		if len(w.backoff.Kept) != 0 {
+			t.Errorf("remembers %v", w.backoff.Kept)
+		}
+		w.end(w.find(0), v1.PodFailed, 1)
+		w.pods[len(w.pods)-1].Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.NewTime(w.now.Add(ahead))
+		w.settle()
+		w.now, w.backoff = w.now.Add(time.Minute), nil
+		w.settle()
+		w.now = w.now.Add(80 * time.Second)
+		w.settle()
+		if w.find(0) == nil {
+			t.Errorf("clock %s ahead: a restart costs more than one wait", ahead)
+		}
+	}
+}
+
 // The documentation's example of a limit for each index: an index that fails too often is lost, the others go on.
 func TestBackoffLimitPerIndex(t *testing.T) {
 	spec := indexed(3, 3)

@@ -93,6 +93,7 @@ func (w *work) countFailedIndexes(n int) {
 			w.kept[i] = p
 		}
 	}
+	w.plan.Backoff.keep(w.kept, w.now)
 }
 
 // all is how often pods of the index have failed before this one, whatever counts.
@@ -127,9 +128,15 @@ func (w *work) track() {
 		case p.Status.Phase == v1.PodSucceeded:
 			u.Succeeded = append(u.Succeeded, p.UID)
 			noted++
-		case (w.failedPod(p) || w.end.fails()) && handle(w.spec.PodFailurePolicy, p).counts():
-			u.Failed = append(u.Failed, p.UID)
-			noted++
+		case w.failedPod(p) || w.end.fails():
+			h := handle(w.spec.PodFailurePolicy, p)
+			if h.action != "" {
+				w.plan.Handled = append(w.plan.Handled, h.action)
+			}
+			if h.counts() {
+				u.Failed = append(u.Failed, p.UID)
+				noted++
+			}
 		}
 	}
 	if indexed {

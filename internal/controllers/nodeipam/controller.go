@@ -36,15 +36,17 @@ func New(c Config) (*loop.Loop, error) {
 		return nil, err
 	}
 	k := &controller{Config: c, waiting: map[string]bool{}}
+	k.meter = newMeter(c.Ranges, k.used)
 	return loop.New(loop.Config{
 		Name: "node-ipam", View: c.View, Logger: c.Logger, Reconcile: k.reconcile,
 		Start:   func(context.Context) error { clear(k.waiting); k.full = false; return nil },
-		Watches: []loop.Watch{{Resource: nodes, Keys: k.keys}},
+		Watches: []loop.Watch{{Resource: nodes, Keys: k.keys}}, Metrics: k.meter.all(),
 	})
 }
 
 type controller struct {
 	Config
+	meter   meter
 	next    int             // where the search for a free range begins
 	waiting map[string]bool // nodes for which there was no range: told once, and tried again when a node goes
 	full    bool            // there was no free range, and no node has gone since: thousands of nodes need not be looked at again for each of them
@@ -54,6 +56,7 @@ type controller struct {
 func (k *controller) keys(c view.Change) []view.Key {
 	switch {
 	case c.New == nil:
+		k.meter.back.WithLabelValues(k.Ranges.Cluster.String()).Add(float64(len(Of(c.Old.Object.(*v1.Node)))))
 		return []view.Key{{Namespace: "", Name: ""}} // a range is free again
 	case len(Of(c.New.Object.(*v1.Node))) == 0 && (c.Old == nil || len(Of(c.Old.Object.(*v1.Node))) != 0):
 		return []view.Key{c.New.Key}
@@ -99,11 +102,7 @@ func (k *controller) give(ctx context.Context, now view.Snapshot, name string) (
 		k.wait(node)
 		return res, nil
 	}
-	taken := k.Reserved[:len(k.Reserved):len(k.Reserved)]
-	for other := range now.All(nodes, "", view.Key{}) {
-		taken = append(taken, Of(other.Object.(*v1.Node))...)
-	}
-	free, next, err := k.Ranges.Free(taken, k.next)
+	free, next, err := k.Ranges.Free(k.taken(now), k.next)
 	if errors.Is(err, ErrFull) {
 		k.full = true
 		k.wait(node)
@@ -123,6 +122,8 @@ func (k *controller) give(ctx context.Context, now view.Snapshot, name string) (
 	if err != nil {
 		return res, err
 	}
+	k.meter.given.WithLabelValues(k.Ranges.Cluster.String()).Inc()
+	k.meter.tries.WithLabelValues(k.Ranges.Cluster.String()).Observe(float64((next - 1 - k.next + 2*k.Ranges.count()) % k.Ranges.count()))
 	k.next = next
 	delete(k.waiting, name)
 	return loop.Result{Wrote: loop.Revision(obj)}, nil

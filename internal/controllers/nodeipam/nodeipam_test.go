@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client/local"
+	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
@@ -65,6 +67,24 @@ func TestFreeIsFree(t *testing.T) {
 	})
 }
 
+// figure is what a controller tells, the number of observations where it is a histogram.
+func figure(t *testing.T, b *loop.Board, name string) float64 {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(b)
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() == "node_ipam_controller_"+name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return 0
+}
+
 func node(name, cidr string) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	if cidr != "" {
@@ -90,7 +110,8 @@ func TestEachNodeHasItsOwn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	done := make(chan error, 1)
-	go func() { done <- k.Run(ctx, func() {}) }()
+	board := loop.NewBoard()
+	go func() { done <- board.Run(ctx, k, func() {}) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -127,6 +148,9 @@ func TestEachNodeHasItsOwn(t *testing.T) {
 	if got, want := <-told.Events, "Normal CIDRNotAvailable Node c status is now: CIDRNotAvailable"; got != want {
 		t.Errorf("told %q", got)
 	}
+	if given, used := figure(t, board, "cidrset_cidrs_allocations_total"), figure(t, board, "cidrset_usage_cidrs"); given != 2 || used != 1 || figure(t, board, "cirdset_max_cidrs") != 4 {
+		t.Errorf("%v ranges were given, %v of all are taken, by the metrics", given, used)
+	}
 	free := cidr("a")
 	viewtest.Delete(t, s, node("a", ""))
 	if got := cidr("c"); got != free {
@@ -149,6 +173,7 @@ func TestOneTooManyCostsNoLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &controller{Config: Config{View: vw, Client: local.Admin(vb), Ranges: ranges}, waiting: map[string]bool{}}
+	k.meter = newMeter(k.Ranges, k.used)
 	give := func(name string) {
 		now, err := vw.Fresh(t.Context())
 		if err != nil {

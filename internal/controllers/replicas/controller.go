@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -52,6 +53,7 @@ type Config struct {
 type controller struct {
 	Config
 	pods podset.Kind
+	ages prometheus.Histogram
 }
 
 // New makes the controller of one kind. Its keys are objects of the kind.
@@ -59,12 +61,18 @@ func New(c Config) (*loop.Loop, error) {
 	if c.View == nil || c.Client == nil || c.Events == nil || c.Kind.Read == nil || c.Kind.Report == nil {
 		return nil, errors.New("replicas: Kind, View, Client and Events are required")
 	}
-	k := &controller{c, podset.Kind{Resource: c.Kind.Resource, GVK: c.Kind.GVK, Selector: func(obj runtime.Object) (labels.Selector, bool) {
+	k := &controller{Config: c, ages: newAges()}
+	k.pods = podset.Kind{Resource: c.Kind.Resource, GVK: c.Kind.GVK, Selector: func(obj runtime.Object) (labels.Selector, bool) {
 		w, ok := c.Kind.Read(obj)
 		return w.Selector, ok
-	}}}
+	}}
+	var metrics []prometheus.Collector
+	if c.Kind.GVK == ReplicaSets.GVK { // upstream has one for both kinds
+		metrics = append(metrics, k.ages)
+	}
 	return loop.New(loop.Config{
 		Name: c.Kind.Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: k.pods.Watches(c.View),
+		Metrics: metrics,
 	})
 }
 
@@ -129,6 +137,9 @@ func (k *controller) apply(ctx context.Context, obj runtime.Object, w Wanted, p 
 	rev = max(rev, last.Load())
 	if err != nil {
 		return rev, &Failure{"FailedCreate", err.Error()}, err
+	}
+	for _, ratio := range p.Ages {
+		k.ages.Observe(ratio)
 	}
 	if err := podset.Slowly(len(p.Delete), func(i int) error { return k.pods.Delete(ctx, k.Client, k.Events, obj, p.Delete[i]) }); err != nil {
 		return rev, &Failure{"FailedDelete", err.Error()}, err

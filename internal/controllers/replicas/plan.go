@@ -39,6 +39,7 @@ type Plan struct {
 	Release []*v1.Pod // ours that do not match any more
 	Create  int
 	Delete  []*v1.Pod
+	Ages    []float64     // of those of Delete that were chosen among others, for the metric
 	Counts  Counts        // before any of it
 	Again   time.Duration // when a ready pod becomes available, or creation goes on; 0 for never
 }
@@ -101,6 +102,7 @@ func Decide(w Wanted, pods, siblings []*v1.Pod, now time.Time) Plan {
 		p.Create = min(diff, burst)
 	case diff < 0:
 		p.Delete = goFirst(mine, siblings, now)[:min(-diff, burst)]
+		p.Ages = ages(p.Delete, mine, now)
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,5 +82,21 @@ func TestAClockThatIsSetBack(t *testing.T) {
 		if got := pause(failed(ago), 1, now); got != want {
 			t.Errorf("made %s ago: %s, want %s", ago, got, want)
 		}
+	}
+}
+
+// The ratio is that to the youngest ready pod; of pods that are not ready nothing is told.
+func TestAges(t *testing.T) {
+	pod := func(age time.Duration, ready v1.ConditionStatus) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-age))}}
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: ready}}
+		return p
+	}
+	all := []*v1.Pod{pod(time.Hour, v1.ConditionTrue), pod(time.Second, v1.ConditionFalse), pod(20*time.Minute, v1.ConditionTrue)}
+	if got := ages(all[:2], all, now); !slices.Equal(got, []float64{3}) {
+		t.Error(got)
+	}
+	if got := ages(all, all, now); got != nil {
+		t.Error(got)
 	}
 }

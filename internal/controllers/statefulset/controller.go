@@ -45,6 +45,7 @@ type Config = loop.Parts
 
 type controller struct {
 	Config
+	meter meter
 	// failures hold back the successors of pods that fail: of a template that cannot run they would never end.
 	failures *flowcontrol.Backoff
 }
@@ -54,10 +55,18 @@ func New(c Config) (*loop.Loop, error) {
 	if err := c.Check("statefulset"); err != nil {
 		return nil, err
 	}
-	k := &controller{Config: c, failures: flowcontrol.NewBackOff(time.Second, longestWait)}
+	k := &controller{Config: c, meter: newMeter(), failures: flowcontrol.NewBackOff(time.Second, longestWait)}
+	watches := kind.Watches(c.View)
+	watches[0].Keys = func(c view.Change) []view.Key {
+		if c.New == nil {
+			return []view.Key{c.Old.Key} // its figures go
+		}
+		return []view.Key{c.New.Key}
+	}
 	return loop.New(loop.Config{
 		Name: Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
-		Watches: append(kind.Watches(c.View), history.Watch(kind.GVK), loop.Watch{Resource: claims, Keys: claimKeys}),
+		Watches: append(watches, history.Watch(kind.GVK), loop.Watch{Resource: claims, Keys: claimKeys}),
+		Metrics: k.meter.all(),
 	})
 }
 
@@ -82,6 +91,7 @@ func claimKeys(c view.Change) (out []view.Key) {
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
 	e := s.Get(schema.GroupResource(kind.Resource), key.Namespace, key.Name)
 	if e == nil {
+		k.meter.forget(key)
 		return loop.Result{}, nil
 	}
 	set := e.Object.(*appsv1.StatefulSet)
@@ -120,6 +130,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 			return nil
 		},
 	})
+	k.meter.looked(set, plan)
 	for _, pod := range plan.Failed {
 		k.failures.Next(failureKey(set, pod), time.Now())
 	}

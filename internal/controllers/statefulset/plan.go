@@ -68,6 +68,8 @@ type Plan struct {
 	Status appsv1.StatefulSetStatus
 	Failed []*v1.Pod     // those that are replaced because they have failed
 	Again  time.Duration // when a pod becomes available, a failed one is replaced, or a rollout counts as stuck; 0 for none
+	// Missing are the pods that are not there or not available, MayMiss those that may be while the set is rolled out.
+	Missing, MayMiss int
 }
 
 // ranks is a set's pods in order while a plan is made.
@@ -85,6 +87,8 @@ func Decide(s State) Plan {
 	r := &ranks{State: s, ordered: s.Set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement}
 	r.rank()
 	r.report()
+	r.plan.Missing = r.missing()
+	_, r.plan.MayMiss = r.allowed()
 	if s.Set.DeletionTimestamp == nil && r.start() && r.keepClaims() && r.shrink() {
 		r.roll()
 	}
@@ -132,6 +136,15 @@ func (r *ranks) again(d time.Duration) {
 
 // unavailable: a pod that is on its way out serves nobody.
 func (r *ranks) unavailable(pod *v1.Pod) bool { return !r.available(pod) || terminating(pod) }
+
+func (r *ranks) missing() (n int) {
+	for _, pod := range r.replicas {
+		if r.unavailable(pod) {
+			n++
+		}
+	}
+	return n
+}
 
 func created(p *v1.Pod) bool     { return p.Status.Phase != "" }
 func terminating(p *v1.Pod) bool { return p.DeletionTimestamp != nil }

@@ -1,6 +1,8 @@
 package statefulset
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -12,16 +14,9 @@ func (r *ranks) roll() {
 		return
 	}
 	partition, most := r.allowed()
-	missing, stuck := 0, 0
-	for _, pod := range r.replicas {
-		if r.unavailable(pod) {
-			missing++
-			if !r.ordered && r.outdated(pod) {
-				stuck++
-			}
-		}
-	}
-	if missing >= most && stuck == 0 {
+	missing := r.missing()
+	stuck := func(pod *v1.Pod) bool { return !r.ordered && r.unavailable(pod) && r.outdated(pod) }
+	if missing >= most && !slices.ContainsFunc(r.replicas, stuck) {
 		return
 	}
 	if !r.ordered {
