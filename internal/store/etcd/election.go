@@ -158,7 +158,11 @@ func (e *Election) withdraw(ctx context.Context, c *clientv3.Client) error {
 			continue
 		}
 		if lease := clientv3.LeaseID(kv.Lease); lease != clientv3.NoLease { // it may last for long
-			if _, err := c.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			_, err := c.Revoke(ctx, lease)
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				return err
 			}
 		}
