@@ -99,6 +99,7 @@ func TestTheSamePodAgainWhileItEnds(t *testing.T) {
 	counted(t, func(r *kubelettest.Rig, m *told) {
 		p := newPod("p", "trap '' TERM; sleep inf")
 		p.UID = "same"
+		p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 		r.API.Create(p)
 		time.Sleep(time.Second)
 		first := r.Runtime.Containers()[0].ID

@@ -443,3 +443,31 @@ func TestInitContainersBeforeOneThatRunsHavePassed(t *testing.T) {
 		t.Fatalf("i0 at %v, i1 at %v, %s\n%s", starts(w, "i0"), starts(w, "i1"), w.status().Phase, w.tail())
 	}
 }
+
+// A phase that somebody else made terminal is final: what runs is stopped with its grace and does not run again, before and after a restart
+// of the kubelet. (PR #102344)
+func TestOthersEndAPod(t *testing.T) {
+	for _, phase := range []v1.PodPhase{v1.PodFailed, v1.PodSucceeded} {
+		p := newPod(v1.RestartPolicyAlways, "s", "m")
+		w := newWorld(t, p)
+		w.run = func(n string, _ uint32) behaviour { return behaviour{deaf: n == "m"} }
+		w.step(Tick{})
+		w.until(time.Second)
+		told := p.DeepCopy()
+		told.Status = w.status()
+		told.Status.Phase, told.Status.Reason = phase, "Mine"
+		w.step(Desired{Pod: told})
+		w.until(25 * time.Second)
+		if st := w.cstatus("m"); st.State.Running == nil {
+			t.Fatalf("it had no grace: %+v", st)
+		}
+		w.until(2 * time.Minute)
+		w.restart(nil)
+		w.until(3 * time.Minute)
+		st := w.status()
+		if w.state.Stage != Finished || w.cstatus("m").State.Terminated == nil || w.cstatus("s").State.Terminated == nil ||
+			len(starts(w, "m")) != 1 || st.Phase != phase || st.Reason != "Mine" {
+			t.Fatalf("%s %s %s\n%s", w.state.Stage, st.Phase, st.Reason, w.tail())
+		}
+	}
+}

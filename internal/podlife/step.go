@@ -48,8 +48,12 @@ func (m *mover) take(ev Event) {
 	switch e := ev.(type) {
 	case Desired:
 		m.takePod(e.Pod)
-		if e.Pod.DeletionTimestamp != nil {
+		switch {
+		case e.Pod.DeletionTimestamp != nil:
 			m.beginStop(Stop{Why: Deleted}, graceOf(e.Pod.DeletionGracePeriodSeconds, m.ownGrace()))
+		case fromAPI(e.Pod) && (e.Pod.Status.Phase == v1.PodFailed || e.Pod.Status.Phase == v1.PodSucceeded):
+			// Somebody else says so, and that is final.
+			m.beginStop(Stop{Why: Ended}, m.ownGrace())
 		}
 	case SourceRemoved:
 		m.Removed = true
