@@ -47,6 +47,8 @@ type Kind struct {
 	Unreadable func(obj runtime.Object) error
 	// Default fills what the client left out; idempotent. The verbs call it on every decoded object, stored ones included.
 	Default func(obj runtime.Object)
+	// Types, when set, gives the objects within one their types: protobuf, in which they are stored, has none for them.
+	Types func(obj runtime.Object)
 	// PrepareForCreate drops what a client may not set on create (status, disabled fields) and sets what only the server says
 	// (generation 1). The verbs have set creationTimestamp, uid and the generated name before.
 	PrepareForCreate func(obj runtime.Object)

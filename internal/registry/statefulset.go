@@ -33,6 +33,7 @@ func statefulSetKind() *Kind {
 		NewList:    func() runtime.Object { return &appsv1.StatefulSetList{} },
 		ValidName:  apivalidation.NameIsDNSLabel,
 		Default:    func(obj runtime.Object) { defaultStatefulSet(of(obj)) },
+		Types:      func(obj runtime.Object) { claimTypes(of(obj)) },
 		PrepareForCreate: func(obj runtime.Object) {
 			of(obj).Status = appsv1.StatefulSetStatus{}
 			of(obj).Generation = 1
@@ -129,9 +130,15 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		s.Spec.RevisionHistoryLimit = new(int32(10))
 	}
 	for i := range s.Spec.VolumeClaimTemplates {
+		storageobject.DefaultClaim(&s.Spec.VolumeClaimTemplates[i])
+	}
+	claimTypes(s)
+}
+
+func claimTypes(s *appsv1.StatefulSet) {
+	for i := range s.Spec.VolumeClaimTemplates {
 		c := &s.Spec.VolumeClaimTemplates[i]
 		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
-		storageobject.DefaultClaim(c)
 	}
 }
 

@@ -57,8 +57,8 @@ func Encode(obj runtime.Object) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Decode makes an object of the kind from a stored value, with TypeMeta set and resourceVersion rev (none when rev is 0). It
-// keeps no reference to value.
+// Decode makes an object of the kind from a stored value, with TypeMeta set, in objects within it too, and resourceVersion rev (none
+// when rev is 0). It keeps no reference to value.
 func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
 	var obj runtime.Object
 	var err error
@@ -80,6 +80,9 @@ func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
 		return nil, err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	if k.Types != nil {
+		k.Types(obj)
+	}
 	m.SetResourceVersion("")
 	if rev > 0 {
 		m.SetResourceVersion(strconv.FormatInt(rev, 10))
