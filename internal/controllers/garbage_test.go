@@ -71,6 +71,38 @@ func (w *world) owners(namespace, name string) (n int) {
 	return len(cm.OwnerReferences)
 }
 
+// Whoever is deleted in the foreground takes along what does not block it too, at once: while a dependent that blocks it is still there.
+func TestForegroundTakesAllAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.namespaces()
+		w.collector()
+		a, z := w.owned("default", "a", false), w.owned("default", "z", false)
+		held := w.owned("default", "held", true, a)
+		w.must(w.admin.Mutate(context.Background(), client.ConfigMaps.At("default", "held"), func(o runtime.Object) (bool, error) {
+			o.(*v1.ConfigMap).Finalizers = []string{"example.com/hold"}
+			return true, nil
+		}))
+		loose := w.owned("default", "loose", false, a)
+		w.owned("default", "deep", false, loose)
+		w.owned("default", "shared", false, a, z)
+		w.end(a, metav1.DeletePropagationForeground)
+		if got := w.there("default", "a", "held", "loose", "deep", "shared"); got != "a held shared" {
+			t.Errorf("left: %s", got)
+		}
+		if n := w.owners("default", "shared"); n != 1 {
+			t.Errorf("what others own too has %d owners", n)
+		}
+		w.must(w.admin.Mutate(context.Background(), client.ConfigMaps.At("default", held.Name), func(o runtime.Object) (bool, error) {
+			o.(*v1.ConfigMap).Finalizers = nil
+			return true, nil
+		}))
+		if got := w.there("default", "a", "held", "shared"); got != "shared" {
+			t.Errorf("left: %s", got)
+		}
+	})
+}
+
 func TestWhatNobodyOwnsGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

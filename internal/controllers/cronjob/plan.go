@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -159,6 +160,9 @@ func (p *Plan) due(c *batchv1.CronJob, now time.Time) (s cron.Schedule, at time.
 	}
 	if c.Spec.Suspend != nil && *c.Spec.Suspend {
 		return nil, at
+	}
+	if strings.Contains(c.Spec.Schedule, "TZ") {
+		p.tell(v1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", c.Spec.Schedule)
 	}
 	parsed, err := schedule(c)
 	if err != nil {

@@ -76,6 +76,7 @@ func TestDecide(t *testing.T) {
 			"in another zone", cronJob("0 10 * * *", func(s *batchv1.CronJobSpec) { s.TimeZone = new("Europe/Berlin") }), nil, nil, 30 * time.Minute,
 			"start " + name(30*time.Minute) + " for 2026-01-05T10:00:00+01:00, again 24h0m0.1s",
 		},
+		{"with a zone in its schedule, as was allowed once", cronJob("TZ=Europe/Berlin 0 11 * * *", nil), nil, nil, time.Minute, "UnsupportedSchedule, again 1h29m0.1s"},
 		{"missed twice, the last one counts", cronJob("0 * * * *", nil), nil, nil, 100 * time.Minute, "start " + name(90*time.Minute) + " for 2026-01-05T10:00:00Z, again 50m0.1s"},
 		{"missed very often", cronJob("* * * * *", nil), nil, nil, 200 * time.Minute, "start " + name(200*time.Minute) + " for 2026-01-05T11:50:00Z, TooManyMissedTimes, again 1m0.1s"},
 		{

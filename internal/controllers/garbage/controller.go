@@ -159,8 +159,7 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 		}
 		return Dangling
 	}
-	if o.Meta.GetDeletionTimestamp() != nil && slices.Contains(o.Meta.GetFinalizers(), metav1.FinalizerDeleteDependents) &&
-		ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
+	if o.Meta.GetDeletionTimestamp() != nil && slices.Contains(o.Meta.GetFinalizers(), metav1.FinalizerDeleteDependents) {
 		return Waiting
 	}
 	return Solid

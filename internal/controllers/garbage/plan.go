@@ -21,7 +21,7 @@ const (
 	Solid OwnerState = iota
 	// Dangling owners are not there under this name with this UID, in the object's own namespace.
 	Dangling
-	// Waiting owners are being deleted in the foreground and wait for this object.
+	// Waiting owners are being deleted in the foreground: this object goes now, whether they wait for it (blockOwnerDeletion) or not.
 	Waiting
 )
 

@@ -32,9 +32,9 @@ type controller struct {
 	Config
 	meter meter
 
-	mu sync.Mutex
-	// since is when pods that are to go later came to that: a taint that changes meanwhile does not begin their time anew.
-	since map[types.UID]time.Time
+	mu    sync.Mutex
+	since map[types.UID]Clock // of pods that are to go
+
 }
 
 // New makes the controller. Its keys are pods.
@@ -42,7 +42,7 @@ func New(c Config) (*loop.Loop, error) {
 	if c.View == nil || c.Client == nil {
 		return nil, errors.New("tainteviction: View and Client are required")
 	}
-	k := &controller{Config: c, meter: newMeter(), since: map[types.UID]time.Time{}}
+	k := &controller{Config: c, meter: newMeter(), since: map[types.UID]Clock{}}
 	return loop.New(loop.Config{
 		Name: "taint-eviction", View: c.View, Reconcile: k.reconcile, Workers: 8, Logger: c.Logger, Metrics: k.meter.all(),
 		Watches: []loop.Watch{{Resource: pods, Keys: k.podKeys}, {Resource: nodes, Keys: k.nodeKeys}},
@@ -100,37 +100,28 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		k.forget(pod.UID)
 		return loop.Result{}, nil
 	}
-	taints := NoExecute(n.Object.(*v1.Node))
-	stay := Stay(taints, pod.Spec.Tolerations)
-	if stay == Never {
+	due, goes := k.due(pod, NoExecute(n.Object.(*v1.Node)))
+	if !goes {
 		if k.forget(pod.UID) {
 			k.tell(pod, "Cancelling deletion of Pod "+pod.Namespace+"/"+pod.Name)
 		}
 		return loop.Result{}, nil
 	}
-	due := k.from(pod.UID, taints).Add(max(stay, 0))
-	if left := time.Until(due); stay > 0 && left > 0 {
+	if left := time.Until(due); left > 0 {
 		return loop.Result{Again: left}, nil
 	}
 	return k.evict(ctx, pod, due)
 }
 
-// from is when a pod's time began: with the youngest taint that says when it came, or else when it was first seen beside one.
-func (k *controller) from(uid types.UID, taints []v1.Taint) time.Time {
+// due is when a pod has to go, if it has to.
+func (k *controller) due(pod *v1.Pod, taints []v1.Taint) (time.Time, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if t, ok := k.since[uid]; ok {
-		return t
+	due, clock, goes := Due(taints, pod.Spec.Tolerations, k.since[pod.UID], time.Now())
+	if goes {
+		k.since[pod.UID] = clock
 	}
-	t := time.Now()
-	if all := slices.IndexFunc(taints, func(t v1.Taint) bool { return t.TimeAdded == nil }) < 0; all && len(taints) > 0 {
-		youngest := slices.MaxFunc(taints, func(a, b v1.Taint) int { return a.TimeAdded.Compare(b.TimeAdded.Time) })
-		if youngest.TimeAdded.Time.Before(t) { // clocks of others are not trusted to be ahead
-			t = youngest.TimeAdded.Time
-		}
-	}
-	k.since[uid] = t
-	return t
+	return due, goes
 }
 
 func (k *controller) forget(uid types.UID) (known bool) {
