@@ -32,8 +32,13 @@ func (k *Kind) CheckCreate(obj runtime.Object) field.ErrorList {
 	if k.Validate != nil {
 		e.Add(k.Validate(obj))
 	}
-	if len(e.List()) == 0 {
+	switch {
+	case len(e.List()) > 0:
+	case k.ValidName == nil:
 		e.Add(apivalidation.ValidateObjectMetaAccessor(m, k.Namespaced, nameInPath, metaPath))
+	default: // the rest of the metadata has been judged
+		e.Each(generateNamePath, m.GetGenerateName(), nameInPath(m.GetGenerateName(), true))
+		e.Each(namePath, m.GetName(), nameInPath(m.GetName(), false))
 	}
 	return unique(e.List())
 }
@@ -68,6 +73,9 @@ func nameInPath(name string, prefix bool) []string {
 
 // unique leaves out findings that were there before: two rules may find the same.
 func unique(list field.ErrorList) field.ErrorList {
+	if len(list) < 2 {
+		return list
+	}
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(err *field.Error) bool {
 		text := err.Error()
@@ -88,6 +96,8 @@ var (
 	metaPath   = field.NewPath("metadata")
 	specPath   = field.NewPath("spec")
 	statusPath = field.NewPath("status")
+
+	namePath, generateNamePath = metaPath.Child("name"), metaPath.Child("generateName")
 )
 
 // accessor is the metadata of an object of the table; all of them have one.
