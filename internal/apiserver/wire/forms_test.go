@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,5 +113,37 @@ func TestScale(t *testing.T) {
 		if e.Manager == "me" && e.Subresource != "scale" {
 			t.Errorf("who scaled owns %s", raw)
 		}
+	}
+}
+
+// What has been read of a header is what reading it again says; headers that clients make up do not fill the memory.
+func TestHeadersThatAreKnown(t *testing.T) {
+	var known accepts
+	const tables = "application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"
+	for range 2 {
+		if f := known.choice(tables, true); f.as != table || f.media != jsonType {
+			t.Errorf("with tables: %v", f)
+		}
+		if f := known.choice(tables, false); f.as != whole || f.media != yamlType {
+			t.Errorf("without: %v", f)
+		}
+		if f := known.choice("image/png", true); f.media != "" {
+			t.Errorf("a picture: %v", f)
+		}
+	}
+	for i := range 2 * maxChoices {
+		known.choice(fmt.Sprintf("application/json;q=0.%d", i+1), true)
+	}
+	known.choice("application/json;x="+strings.Repeat("x", maxAccept), true)
+	n := 0
+	known.known.Range(func(w, _ any) bool {
+		if len(w.(wish).accept) > maxAccept {
+			t.Error("a long header is kept")
+		}
+		n++
+		return true
+	})
+	if n != maxChoices {
+		t.Errorf("%d headers are kept", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +50,43 @@ func negotiate(r *http.Request, tables bool) (form, error) {
 	if accept == "" {
 		return form{media: jsonType, pretty: pretty}, nil
 	}
+	f := choices.choice(accept, tables)
+	if f.media == "" {
+		return form{}, notAcceptable()
+	}
+	f.pretty = f.pretty || pretty
+	return f, nil
+}
+
+// choices are those of headers that have been read: programs say the same with each request.
+var choices accepts
+
+type accepts struct {
+	known sync.Map // of wish -> form
+	count atomic.Int64
+}
+
+type wish struct {
+	accept string
+	tables bool
+}
+
+// Clients may make up headers without end, and long ones.
+const maxChoices, maxAccept = 256, 256
+
+func (a *accepts) choice(accept string, tables bool) form {
+	if f, ok := a.known.Load(wish{accept, tables}); ok {
+		return f.(form)
+	}
+	f := choose(accept, tables)
+	if len(accept) <= maxAccept && a.count.Add(1) <= maxChoices {
+		a.known.Store(wish{strings.Clone(accept), tables}, f)
+	}
+	return f
+}
+
+// choose is the best of what accept names; without a media type when none of it can be served.
+func choose(accept string, tables bool) form {
 	var best form
 	weight := 0.0
 	for clause := range strings.SplitSeq(accept, ",") {
@@ -62,13 +101,10 @@ func negotiate(r *http.Request, tables bool) (form, error) {
 		f, ok := serveable(media, params, tables)
 		if ok && q > weight {
 			best, weight = f, q
-			best.pretty = pretty || params["pretty"] == "1" || params["pretty"] == "true"
+			best.pretty = params["pretty"] == "1" || params["pretty"] == "true"
 		}
 	}
-	if weight == 0 {
-		return form{}, notAcceptable()
-	}
-	return best, nil
+	return best
 }
 
 func serveable(media string, params map[string]string, tables bool) (form, bool) {
