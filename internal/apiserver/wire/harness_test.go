@@ -71,17 +71,38 @@ func serve(t testing.TB, vw *view.View, s store.Store) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := &world{t: t, ctx: t.Context(), verbs: vb, certs: certs}
+	w.run(srv)
+	return w
+}
+
+// run starts a server that is asked from then on; it runs until the test is over.
+func (w *world) run(srv *Server) {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- srv.Run(ctx, func() { close(ready) }) }()
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
 	<-ready
-	return &world{t: t, ctx: t.Context(), verbs: vb, certs: certs, address: "https://" + srv.Addr().String(), server: srv}
+	w.server, w.address = srv, "https://"+srv.Addr().String()
+}
+
+// again starts a second server like the first, changed before it runs.
+func (w *world) again(change func(*Server)) {
+	w.t.Helper()
+	c := w.server.c
+	c.Metrics = nil
+	srv, err := New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(srv)
+	w.run(srv)
 }
 
 // config is that of a client with the named certificate.

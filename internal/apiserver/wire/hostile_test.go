@@ -22,6 +22,8 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/pki"
 )
 
@@ -115,6 +117,67 @@ func TestSlowConnections(t *testing.T) {
 	}
 	if res, b := w.do(w.http(pki.Admin), "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"c"}}`); res.StatusCode != 201 {
 		t.Errorf("%d %s", res.StatusCode, b)
+	}
+}
+
+// A body that does not come is not waited for.
+func TestABodyThatDoesNotCome(t *testing.T) {
+	w := newWorld(t)
+	w.again(func(s *Server) { s.body = time.Second / 2 })
+	slow := w.raw()
+	text := "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+	if _, err := io.WriteString(slow, text); err != nil {
+		t.Fatal(err)
+	}
+	end, never := io.Pipe()
+	req, err := http.NewRequestWithContext(w.ctx, "POST", w.address+"/api/v1/namespaces/default/configmaps", io.MultiReader(strings.NewReader("{"), end))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := w.http(pki.Admin).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	never.Close() // the client waits for it
+	res.Body.Close()
+	if res.StatusCode != 400 || res.ProtoMajor != 2 {
+		t.Errorf("%s: %s", res.Proto, res.Status)
+	}
+	if line, err := bufio.NewReader(slow).ReadString('\n'); err != nil || !strings.Contains(line, " 400 ") {
+		t.Errorf("%q %v", line, err)
+	}
+}
+
+// What bounds the reading and the answering of other requests does not end watches.
+func TestWatchesOutlastOtherRequests(t *testing.T) {
+	const limit = 2 * time.Second
+	w := newWorld(t)
+	w.again(func(s *Server) { s.body, s.answer = limit, limit })
+	began := time.Now()
+	watching, err := w.client(jsonType).CoreV1().ConfigMaps("default").Watch(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	old := w.raw()
+	if _, err := io.WriteString(old, "GET /api/v1/configmaps?watch=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(old)
+	maps, c := client.ConfigMaps.At("default", ""), local.Admin(w.verbs)
+	for i := 0; time.Since(began) < limit+limit/2; i++ {
+		name := fmt.Sprintf("c-%d", i)
+		if _, err := c.Create(w.ctx, maps, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := <-watching.ResultChan(); !ok || e.Type != watch.Added {
+			t.Fatalf("the watch on HTTP/2 ended after %v", time.Since(began))
+		}
+		for lines.Scan() && !strings.Contains(lines.Text(), name) {
+		}
+		if !strings.Contains(lines.Text(), name) {
+			t.Fatalf("the watch on HTTP/1.1 ended after %v: %v", time.Since(began), lines.Err())
+		}
 	}
 }
 

@@ -6,42 +6,56 @@ import (
 )
 
 // patience bounds how long each write of a stream may take, without a word to the connection for those that are in time: HTTP/2 would
-// have to be told of each deadline, and reset a stream whose deadline passes also when nothing waits to be written.
+// have to be told of each deadline, and reset a stream whose deadline passes also when nothing waits to be written. The timer is not
+// stopped after a write either, but looks when it fires whether one is under way, and since when: once in so long, however much is written.
 type patience struct {
 	limit time.Duration
 	cut   func() // ends the write under way; called at most once a write, and never after end
-	timer *time.Timer
 
 	mu    sync.Mutex
-	since time.Time // of the write under way; zero: there is none
+	since time.Time   // of the write under way; zero: there is none
+	timer *time.Timer // nil: does not run
 }
 
-func newPatience(limit time.Duration, cut func()) *patience {
-	p := &patience{limit: limit, cut: cut}
-	p.timer = time.AfterFunc(time.Hour, p.late)
-	p.timer.Stop()
-	return p
-}
+func newPatience(limit time.Duration, cut func()) *patience { return &patience{limit: limit, cut: cut} }
 
 // begin and end are called around each write.
 func (p *patience) begin() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.since = time.Now()
-	p.mu.Unlock()
-	p.timer.Reset(p.limit)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.limit, p.look)
+	}
 }
 
 func (p *patience) end() {
-	p.timer.Stop()
-	p.mu.Lock()
-	p.since = time.Time{}
-	p.mu.Unlock()
-}
-
-func (p *patience) late() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.since.IsZero() && time.Since(p.since) >= p.limit { // else it was the write before this one's
-		p.cut()
+	p.since = time.Time{}
+}
+
+// stop is called when nothing will be written any more.
+func (p *patience) stop() {
+	p.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
 	}
+}
+
+func (p *patience) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() {
+		p.timer = nil // the next write starts another
+		return
+	}
+	left := p.limit - time.Since(p.since)
+	if left <= 0 {
+		p.cut()
+		return
+	}
+	p.timer.Reset(left)
 }

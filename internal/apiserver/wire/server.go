@@ -36,6 +36,10 @@ import (
 const (
 	// requestTimeout bounds every request that is not long by nature.
 	requestTimeout = time.Minute
+	// A client that trickles its body in, or does not read its answer, does not hold a request for ever. The body's time ends after the
+	// request's own, whose end is told to the client.
+	bodyTimeout   = requestTimeout + time.Second
+	answerTimeout = 2 * requestTimeout
 	// stopTimeout is how long requests under way may take to end when the server stops.
 	stopTimeout = 5 * time.Second
 	// concurrentStreams is HTTP/2's bound on requests at once on one connection.
@@ -115,6 +119,8 @@ type Server struct {
 	metrics  *metrics
 	flight   flight
 	patience time.Duration // watchWrite
+	body     time.Duration // bodyTimeout
+	answer   time.Duration // answerTimeout
 
 	impersonator *impersonate.Impersonator
 
@@ -122,7 +128,7 @@ type Server struct {
 	addr net.Addr
 }
 
-// closingKey finds, in a request's context, the channel that is closed when the server stops: it ends watches.
+// closingKey finds, in a request's context, the context that ends when the server stops: it ends watches.
 type closingKey struct{}
 
 // New makes a Server; Run serves.
@@ -157,7 +163,8 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), proxies: proxyTransport(), metrics: m,
-		kinds: map[schema.GroupVersionResource]*registry.Kind{}, flight: make(flight, maxInFlight), patience: watchWrite,
+		kinds: map[schema.GroupVersionResource]*registry.Kind{}, flight: make(flight, maxInFlight),
+		patience: watchWrite, body: bodyTimeout, answer: answerTimeout,
 		impersonator: impersonate.New(c.Verbs.Authorizer()),
 	}
 	for _, k := range c.Kinds {
@@ -187,7 +194,6 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 
 // Serve is Run on a listener that is there already; it closes it.
 func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error {
-	closing := make(chan struct{})
 	s.mu.Lock()
 	s.addr = l.Addr()
 	s.mu.Unlock()
@@ -204,10 +210,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 			DynamicRecordSizingDisabled: true,
 		},
 		ReadHeaderTimeout: 32 * time.Second,
-		IdleTimeout:       3 * time.Minute,
-		MaxHeaderBytes:    1 << 20,
+		// Those of all requests but long ones: on HTTP/2, each that a handler sets is a message to the connection's goroutine.
+		ReadTimeout:    s.body,
+		WriteTimeout:   s.answer,
+		IdleTimeout:    3 * time.Minute,
+		MaxHeaderBytes: 1 << 20,
 		BaseContext: func(net.Listener) context.Context {
-			return context.WithValue(context.Background(), closingKey{}, closing)
+			return context.WithValue(context.Background(), closingKey{}, ctx)
 		},
 		ConnContext: authn.ConnContext,
 		ErrorLog:    log.New(s, "", 0),
@@ -221,7 +230,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 		return fmt.Errorf("serving the API: %w", err)
 	case <-ctx.Done():
 	}
-	close(closing)
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if srv.Shutdown(stop) != nil {
@@ -256,8 +264,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer open.Dec()
 	}
 	defer s.rescue(c)
-	deadlines(rw, r, long)
-	if !long {
+	if long {
+		endless(rw)
+	} else {
 		limit, err := requestTime(r)
 		if err != nil {
 			c.fail(apierrors.NewBadRequest(err.Error()))
@@ -297,19 +306,11 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	c.serve(u)
 }
 
-// deadlines keep a client that trickles its body in, or does not read its answer, from holding a request for ever. A connection
-// keeps what was set for its last request, so both are set for each. Writers that know no deadlines are tests'.
-func deadlines(w http.ResponseWriter, r *http.Request, long bool) {
-	var read, write time.Time
-	if !long {
-		write = time.Now().Add(2 * requestTimeout)
-		if r.ContentLength != 0 {
-			read = time.Now().Add(requestTimeout)
-		}
-	}
+// endless lifts the bounds that the server sets on reading a request and writing its answer. Writers that know no deadlines are tests'.
+func endless(w http.ResponseWriter) {
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(read)   // as above
-	_ = c.SetWriteDeadline(write) // as above
+	_ = c.SetReadDeadline(time.Time{})  // as above
+	_ = c.SetWriteDeadline(time.Time{}) // as above
 }
 
 // rescue answers for a request that panicked.

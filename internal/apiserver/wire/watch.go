@@ -95,29 +95,28 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 	life := lifetime(o)
 	ctx, cancel := context.WithTimeout(c.r.Context(), life)
 	defer cancel()
+	if closing, _ := ctx.Value(closingKey{}).(context.Context); closing != nil {
+		defer context.AfterFunc(closing, cancel)()
+	}
 	out := http.NewResponseController(c.w)
 	_ = out.Flush() // so that the client has its answer before the first event
-	tick := time.NewTicker(bookmarkEvery)
-	defer tick.Stop()
-	last := time.NewTimer(life - min(bookmarkEnd, life/2))
-	defer last.Stop()
-	closing, _ := ctx.Value(closingKey{}).(chan struct{})
+	marks := newMarks(s, life)
+	defer marks.end()
 	// A client that does not read is cut off, so that it holds no more than a buffer for no longer than this.
 	writing := newPatience(c.s.patience, func() { _ = out.SetWriteDeadline(time.Now()) }) // tests' writers know no deadlines
-	defer writing.end()
+	defer writing.stop()
 	var buf []byte
 	var told int64
+	ready := s.Ready()
 	for {
+		// Hundreds of watches of one kind wake for each change: what they wait for costs all of them.
 		select {
 		case <-ctx.Done():
 			return
-		case <-closing:
-			return
-		case <-tick.C:
+		case <-marks.due:
+			marks.next()
 			buf = c.bookmark(s, fr, buf, &told)
-		case <-last.C:
-			buf = c.bookmark(s, fr, buf, &told)
-		case <-s.Ready():
+		case <-ready:
 			var err error
 			if buf, err = c.next(ctx, s, fr, buf); err != nil {
 				if ctx.Err() == nil && !errors.Is(err, errNoList) {
@@ -125,7 +124,8 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 				}
 				return
 			}
-			if len(buf) < flushFrom && ready(s) {
+			ready = s.Ready()
+			if len(buf) < flushFrom && isClosed(ready) {
 				continue
 			}
 		}
@@ -147,12 +147,44 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 	}
 }
 
-func ready(s *verbs.Stream) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.Ready():
+	case <-c:
 		return true
 	default:
 		return false
+	}
+}
+
+// marks are the times at which a watch that wants bookmarks is due one: every so often, and shortly before its end.
+type marks struct {
+	due   <-chan time.Time // nil: never
+	timer *time.Timer
+	last  time.Time
+}
+
+func newMarks(s *verbs.Stream, life time.Duration) *marks {
+	m := &marks{}
+	if s.Bookmarks() {
+		m.last = time.Now().Add(life - min(bookmarkEnd, life/2))
+		m.timer = time.NewTimer(m.pause())
+		m.due = m.timer.C
+	}
+	return m
+}
+
+func (m *marks) pause() time.Duration {
+	if left := time.Until(m.last); left > 0 {
+		return min(bookmarkEvery, left)
+	}
+	return bookmarkEvery // the watch ends before
+}
+
+func (m *marks) next() { m.timer.Reset(m.pause()) }
+
+func (m *marks) end() {
+	if m.timer != nil {
+		m.timer.Stop()
 	}
 }
 
@@ -175,7 +207,7 @@ func (c *call) next(ctx context.Context, s *verbs.Stream, fr *framer, buf []byte
 
 func (c *call) bookmark(s *verbs.Stream, fr *framer, buf []byte, told *int64) []byte {
 	rev := s.Progress()
-	if !s.Bookmarks() || rev <= *told {
+	if rev <= *told {
 		return buf
 	}
 	e := s.Bookmark(rev)
