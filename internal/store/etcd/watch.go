@@ -53,9 +53,13 @@ type wish struct {
 	prev   func(key string) bool
 }
 
+// atHand is how many batches may wait for a watch's reader: what comes in a burst, one commit of many clients' writes, is then taken
+// together, without a change of goroutines for each.
+const atHand = 64
+
 // Watch implements store.Store.
 func (s *Client) Watch(ctx context.Context, prefix string, from int64, prev func(key string) bool) <-chan store.Batch {
-	out := make(chan store.Batch)
+	out := make(chan store.Batch, atHand)
 	c, err := s.connect()
 	if err == nil && from == 0 {
 		if from, err = s.Revision(ctx); err == nil {
