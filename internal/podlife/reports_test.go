@@ -471,3 +471,29 @@ func TestOthersEndAPod(t *testing.T) {
 		}
 	}
 }
+
+// What a container ended with before is told after a restart of the kubelet too, though its instance is gone from the runtime: the API knows
+// it. The next end takes its place.
+func TestLastStateOutlivesItsInstance(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.run = func(_ string, attempt uint32) behaviour {
+		return either(attempt == 0, behaviour{d: time.Second, code: 7}, behaviour{})
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	before := w.cstatus("m").LastTerminationState.Terminated
+	delete(w.cons, "m-0")
+	for range 2 {
+		w.restart(nil)
+		w.until(w.now.Add(10 * time.Second).Sub(epoch))
+		if st := w.cstatus("m"); st.LastTerminationState.Terminated == nil || *st.LastTerminationState.Terminated != *before || before.ExitCode != 7 || st.RestartCount != 1 {
+			t.Fatalf("%+v, before %+v", st, before)
+		}
+	}
+	w.exit("m-1", 9, "")
+	w.step(Observation{Observed: w.observe()})
+	w.until(w.now.Add(time.Minute).Sub(epoch))
+	if st := w.cstatus("m"); st.RestartCount != 2 || st.LastTerminationState.Terminated.ExitCode != 9 {
+		t.Fatalf("%+v\n%s", st, w.tail())
+	}
+}

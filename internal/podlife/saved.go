@@ -221,6 +221,9 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	if c.Prev.isReset() {
 		mine = append(mine, *c.Prev)
 	}
+	if before := s.toldBefore(&mine[0]); before != nil && len(mine) == 1 {
+		mine = append(mine, *before)
+	}
 	c.Cur, c.knownAt = &mine[0], now
 	used[c.Cur.ID] = true
 	if len(mine) > 1 {
@@ -281,6 +284,23 @@ func (s *State) told(c *Container) *Instance {
 			in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message
 			in.StartedAt, in.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
 			return in
+		}
+	}
+	return nil
+}
+
+// toldBefore is what the API knows of the instance before the newest one, for when the runtime has only that.
+func (s *State) toldBefore(newest *Instance) *Instance {
+	for _, list := range [][]v1.ContainerStatus{s.Pod.Status.InitContainerStatuses, s.Pod.Status.ContainerStatuses} {
+		for i := range list {
+			t := list[i].LastTerminationState.Terminated
+			if t == nil || t.ContainerID == "" || newest.Attempt == 0 || bareID(list[i].ContainerID) != newest.ID || bareID(t.ContainerID) == newest.ID {
+				continue
+			}
+			return &Instance{
+				Name: newest.Name, ID: bareID(t.ContainerID), Attempt: newest.Attempt - 1, State: InstanceExited, ExitCode: t.ExitCode,
+				Reason: t.Reason, Message: t.Message, StartedAt: t.StartedAt.Time, FinishedAt: t.FinishedAt.Time,
+			}
 		}
 	}
 	return nil
