@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -36,28 +38,6 @@ func newTimeline() *cobra.Command {
 	return cmd
 }
 
-func newWhy() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "why KIND/NAME",
-		Short: "Say why a pod, or what has pods made, is where it is, and what to do",
-		Long: `Says why a pod is where it is, since when, and what to do about it.
-
-Of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController it tells how that stands, and below it what
-holds its pods up: those that are in the same state for the same reason together.`,
-		Example: "  podo why pod/web\n  podo why deployment/web -n shop",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, ok := strings.Cut(args[0], "/")
-			if !ok {
-				kind, name = "pod", args[0]
-			}
-			return page(cmd, "why", kind, name, nil)
-		},
-	}
-	podFlags(cmd)
-	return cmd
-}
-
 func podFlags(cmd *cobra.Command) {
 	cmd.Flags().StringP("namespace", "n", "default", "the object's namespace")
 	addKubeconfigFlag(cmd)
@@ -74,27 +54,32 @@ func podPage(cmd *cobra.Command, what, arg string, query url.Values) error {
 	if name == "" || strings.Contains(name, "/") {
 		return fmt.Errorf("%q: name a pod, as pod/NAME", arg)
 	}
-	return page(cmd, what, "pods", name, query)
-}
-
-// page prints what the server's /podo/WHAT says of an object.
-func page(cmd *cobra.Command, what, resource, name string, query url.Values) error {
-	if resource == "" || name == "" || strings.Contains(name, "/") {
-		return errors.New("name one object, as pod/NAME or deployment/NAME")
-	}
 	namespace, _ := cmd.Flags().GetString("namespace")
 	cfg, err := cluster(cmd)
 	if err != nil {
 		return err
 	}
-	path := "/podo/" + what + "/namespaces/" + url.PathEscape(namespace) + "/" + url.PathEscape(resource) + "/" + url.PathEscape(name)
-	body, err := get(cmd.Context(), cfg, path, query)
+	body, err := get(cmd.Context(), cfg, "/podo/"+what+"/namespaces/"+url.PathEscape(namespace)+"/pods/"+url.PathEscape(name), query)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	_, err = io.Copy(cmd.OutOrStdout(), body)
 	return err
+}
+
+// refusal is an answer other than 200 as an error: the server's words, which are a Status of the API's or plain text.
+func refusal(status string, text []byte) error {
+	var said metav1.Status
+	if json.Unmarshal(text, &said) == nil && said.Message != "" {
+		return errors.New(said.Message)
+	}
+	if words := strings.TrimSpace(string(text)); words != "" && !strings.HasPrefix(words, "[") { // the lines of /readyz want their status
+		return errors.New(words)
+	} else if words != "" {
+		return fmt.Errorf("%s: %s", status, words)
+	}
+	return errors.New(status)
 }
 
 // get reads a path of the API server; an answer other than 200 is an error with the server's words.
@@ -112,9 +97,9 @@ func get(ctx context.Context, cfg *rest.Config, path string, query url.Values) (
 		return nil, fmt.Errorf("the server does not answer: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		return nil, refusal(resp.Status, text)
 	}
 	return resp.Body, nil
 }

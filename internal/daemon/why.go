@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	"k8s.io/apimachinery/pkg/fields"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -17,133 +20,174 @@ import (
 	"podo.dev/podo/internal/explain"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/timeline"
-	"podo.dev/podo/internal/view"
 )
 
-// whyPrefix is where `podo why` asks: /podo/why/namespaces/NS/RESOURCE/NAME, where RESOURCE is any name that kubectl takes.
+// whyPrefix is where `podo why` asks: /podo/why/[namespaces/NAMESPACE/]RESOURCE[/NAME], where RESOURCE is any name that kubectl takes.
+// Parameters: labelSelector; since, with which pods that went in that time are told of too; format=json.
 const whyPrefix = "/podo/why/"
 
-// whyHandler answers with a diagnosis of a pod, or of what has pods made: objects, timelines and nodes as they are now, explained.
-// Whoever mounts it authorizes.
+// whyHandler answers with diagnoses of what the asker may read: objects, timelines and nodes as they are now, explained. Everybody may
+// come here; each object is read as the one who asks.
 func (s *server) whyHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts := strings.Split(strings.TrimPrefix(r.URL.Path, whyPrefix), "/")
-		if len(parts) != 4 || parts[0] != "namespaces" {
-			http.Error(w, "the path is "+whyPrefix+"namespaces/NAMESPACE/RESOURCE/NAME", http.StatusNotFound)
+		asker, ok := request.UserFrom(r.Context())
+		if !ok {
+			http.Error(w, "who asks is not known", http.StatusUnauthorized)
 			return
 		}
-		k := explained(parts[2])
-		if k == nil {
-			http.Error(w, fmt.Sprintf("%q cannot be explained: name a pod, or what has pods made, such as deployment/NAME", parts[2]), http.StatusNotFound)
-			return
-		}
-		snapshot, err := s.control.view.Fresh(r.Context())
+		q := &why{server: s, ctx: r.Context(), asker: asker, now: time.Now()}
+		reports, err := q.answer(strings.TrimPrefix(r.URL.Path, whyPrefix), r.URL.Query())
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, err.Error(), status(err))
 			return
 		}
-		q := why{server: s, snapshot: snapshot, request: r, now: time.Now()}
-		namespace, name := parts[1], parts[3]
-		e := snapshot.Get(resourceOf(k), namespace, name)
-		switch {
-		case k.Resource == "pods" && k.GVK.Group == "":
-			q.pod(w, e, namespace, name)
-		case e == nil:
-			http.Error(w, fmt.Sprintf("%s %q not found", resourceOf(k), name), http.StatusNotFound)
-		default:
-			fmt.Fprintln(w, q.owner(e).Text())
+		if r.URL.Query().Get("format") == "json" {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"reports": reports})
+			return
+		}
+		for _, report := range reports {
+			fmt.Fprintln(w, report.Text(q.now))
 		}
 	})
 }
 
+func status(err error) int {
+	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code != 0 {
+		return int(s.Status().Code)
+	}
+	return http.StatusBadRequest
+}
+
+func notFound(format string, args ...any) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: fmt.Sprintf(format, args...)}}
+}
+
+// answer explains what a path names.
+func (q *why) answer(path string, params map[string][]string) ([]explain.Report, error) {
+	get := func(name string) string { return strings.Join(params[name], "") }
+	parts := strings.Split(path, "/")
+	namespace := ""
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		namespace, parts = parts[1], parts[2:]
+	}
+	k := explained(parts[0])
+	switch {
+	case k == nil && len(parts) == 1:
+		return q.one(explained("pods"), namespace, parts[0]) // no kind: a pod's name
+	case k == nil:
+		return nil, notFound("%q cannot be explained: name a pod, or what has pods made, such as deployment/NAME, or a node, service, pvc, hpa, pdb or namespace", parts[0])
+	}
+	if !k.Namespaced {
+		namespace = ""
+	}
+	if len(parts) == 2 {
+		return q.one(k, namespace, parts[1])
+	}
+	selector, err := labels.Parse(get("labelSelector"))
+	if err != nil {
+		return nil, err
+	}
+	var since time.Duration
+	if text := get("since"); text != "" {
+		if since, err = time.ParseDuration(text); err != nil {
+			return nil, fmt.Errorf("since=%s: use a duration such as 10m", text)
+		}
+	}
+	return q.many(k, namespace, selector, since)
+}
+
 // explained is the kind that a user calls so, where there is something to be told of it: the resource, its kind in lower case, or a
-// short name.
+// short name, with its group or without.
 func explained(name string) *registry.Kind {
+	name, group, grouped := strings.Cut(strings.ToLower(name), ".")
 	for _, k := range registry.All() {
-		if name != k.Resource && name != k.Singular && !slices.Contains(k.ShortNames, name) {
+		if name != k.Resource && name != k.Singular && !slices.Contains(k.ShortNames, name) || grouped && group != k.GVK.Group {
 			continue
 		}
-		if k.Resource == "pods" && k.GVK.Group == "" || explain.Owns(k.New()) {
+		if isPods(k) || explain.Owns(k.New()) {
 			return k
 		}
 	}
 	return nil
 }
 
+func isPods(k *registry.Kind) bool { return k.Resource == "pods" && k.GVK.Group == "" }
+
 func resourceOf(k *registry.Kind) schema.GroupResource {
 	return schema.GroupResource{Group: k.GVK.Group, Resource: k.Resource}
 }
 
-// why is one question.
-type why struct {
-	server   *server
-	snapshot view.Snapshot
-	request  *http.Request
-	now      time.Time
-
-	nodes []*v1.Node // read once
-}
-
-// pod answers for a pod, and for one that was.
-func (q *why) pod(w http.ResponseWriter, e *view.Entry, namespace, name string) {
-	if e != nil {
-		f := q.facts(e.Object.(*v1.Pod))
-		fmt.Fprintln(w, explain.Diagnose(f.Pod, f.Records, f.Nodes, f.Now))
-		return
+// one explains an object, or one that was, or that should be.
+func (q *why) one(k *registry.Kind, namespace, name string) ([]explain.Report, error) {
+	obj, err := q.get(resourceOf(k), namespace, name)
+	switch {
+	case err == nil && isPods(k):
+		return []explain.Report{explain.Pod(q.facts(obj.(*v1.Pod)))}, nil
+	case err == nil:
+		return []explain.Report{explain.Of(q.owner(obj))}, nil
+	case !apierrors.IsNotFound(err):
+		return nil, err
 	}
-	records := q.server.timeline.Records(timeline.Query{Namespace: namespace, Name: name})
-	if len(records) == 0 {
-		http.Error(w, fmt.Sprintf("pods %q not found", name), http.StatusNotFound)
-		return
-	}
-	last := records[len(records)-1]
-	fmt.Fprintf(w, "Pod %s/%s does not exist any more: %s %s at %s. Its story: podo timeline -n %s pod/%s\n",
-		namespace, name, last.Stage, last.Cause, last.At.Format(time.RFC3339), namespace, name)
-}
-
-func (q *why) facts(pod *v1.Pod) explain.Facts {
-	if q.nodes == nil {
-		q.nodes = []*v1.Node{}
-		for e := range q.snapshot.All(schema.GroupResource(client.Nodes), "", view.Key{}) {
-			q.nodes = append(q.nodes, e.Object.(*v1.Node))
+	if isPods(k) {
+		if records := q.records(timeline.Query{Namespace: namespace, Name: name}); len(records) > 0 {
+			return []explain.Report{explain.Gone(records, q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}}), q.now)}, nil
 		}
 	}
-	records := q.server.timeline.Records(timeline.Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)})
-	return explain.Facts{Pod: pod, Records: records, Nodes: q.nodes, Now: q.now}
+	if made := q.nearby(k, namespace, name); len(made) > 0 {
+		return made, nil
+	}
+	if isPods(k) {
+		err = notFound("pod %q not found in namespace %s, and none is remembered: it was never created there, or refused when it was to be. `podo why pods -n %s` tells of those that there are",
+			name, namespace, namespace)
+	}
+	return nil, err
 }
 
-// owner gathers an object, what it controls, and what those control.
-func (q *why) owner(e *view.Entry) explain.Owner {
-	out := explain.Owner{Object: e.Object, Warnings: q.warnings(e), Now: q.now}
-	uid := string(e.Meta.GetUID())
-	for _, k := range registry.All() {
-		if k.Indexes[registry.ControllerIndex] == nil || !explain.Owns(k.New()) {
-			continue
-		}
-		for child := range q.snapshot.By(resourceOf(k), registry.ControllerIndex, uid) {
-			out.Children = append(out.Children, q.owner(child))
-		}
-	}
-	for e := range q.snapshot.By(schema.GroupResource(client.Pods), registry.ControllerIndex, uid) {
-		out.Pods = append(out.Pods, q.facts(e.Object.(*v1.Pod)))
-	}
-	return out
-}
-
-// warnings are an object's events, as far as the asker may list them.
-func (q *why) warnings(e *view.Entry) (out []*v1.Event) {
-	asker, ok := request.UserFrom(q.request.Context())
-	if !ok {
-		return nil
-	}
-	list, err := q.server.control.verbs.List(q.request.Context(), asker, client.Events.At(e.Key.Namespace, ""), &internalversion.ListOptions{
-		FieldSelector: fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(e.Meta.GetUID()), "type": v1.EventTypeWarning}),
-	})
+// many explain all objects of a kind that a selector takes, those first that are not as they should be.
+func (q *why) many(k *registry.Kind, namespace string, selector labels.Selector, since time.Duration) ([]explain.Report, error) {
+	list, err := q.server.control.verbs.List(q.ctx, q.asker, client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	for _, item := range list.Items {
-		out = append(out, item.Object.(*v1.Event))
+	var out []explain.Report
+	if isPods(k) {
+		var pods []explain.Facts
+		there := map[string]bool{}
+		for _, e := range list.Items {
+			pod := e.Object.(*v1.Pod)
+			there[string(pod.UID)] = true
+			pods = append(pods, q.facts(pod))
+		}
+		out = explain.Pods(pods)
+		if since > 0 && selector.Empty() { // records know no labels
+			out = append(out, q.gone(namespace, since, there)...)
+		}
+		return out, nil
+	}
+	for _, e := range list.Items {
+		out = append(out, explain.Of(q.owner(e.Object)))
+	}
+	slices.SortStableFunc(out, func(a, b explain.Report) int {
+		switch {
+		case a.Fine == b.Fine:
+			return 0
+		case b.Fine:
+			return -1
+		}
+		return 1
+	})
+	return out, nil
+}
+
+// gone are the pods that were deleted lately.
+func (q *why) gone(namespace string, since time.Duration, there map[string]bool) (out []explain.Report) {
+	attempts := q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}})
+	for _, g := range timeline.Group(q.records(timeline.Query{Namespace: namespace})) {
+		last, deleted := timeline.Last(g.Records, timeline.Deleted)
+		if deleted && !there[g.Pod.UID] && q.now.Sub(last.At) <= since {
+			out = append(out, explain.Gone(g.Records, attempts, q.now))
+		}
 	}
 	return out
 }

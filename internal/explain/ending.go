@@ -19,8 +19,8 @@ func (f Facts) terminating() Finding {
 	}
 	// deletionTimestamp is when the grace is over, not when deletion was asked for.
 	out := Finding{State: "is terminating", Since: p.DeletionTimestamp.Add(-grace)}
-	if r, ok := f.last(timeline.Deleting, nil); ok && r.Cause != "" {
-		out.Why = "Deletion was asked for by " + r.Cause + ". "
+	if r, ok := f.last(timeline.Deleting, nil); ok && r.Get("by") != "" {
+		out.Why = "Deletion was asked for by " + asker(r) + because(r) + ". "
 	}
 	var alive []string
 	for _, s := range f.statuses() {
@@ -69,7 +69,10 @@ func (f Facts) ended() Finding {
 	if p.Status.Phase == v1.PodFailed {
 		out.State = "has failed"
 	}
-	var bad []string
+	if p.Status.Reason != "" {
+		out.State += " (" + p.Status.Reason + ")"
+	}
+	out.Why = p.Status.Message
 	for _, s := range f.statuses() {
 		t := s.State.Terminated
 		if t == nil {
@@ -79,24 +82,30 @@ func (f Facts) ended() Finding {
 			out.Since = t.FinishedAt.Time
 		}
 		if t.ExitCode != 0 {
-			bad = append(bad, fmt.Sprintf("Container %s ended with %s", s.Name, exit(t)))
+			end := Finding{}
+			f.end(&end, s.Name, t, false)
+			out.Why, out.Do, out.Log = joined(out.Why, end.Why), end.Do, end.Log
 		}
 	}
-	if p.Status.Reason != "" {
-		out.State += " (" + p.Status.Reason + ")"
-	}
-	out.Why = strings.TrimSpace(strings.Join(append([]string{p.Status.Message}, bad...), " "))
-	switch reason := p.Status.Reason; {
-	case reason == "Evicted":
-		out.Do = "It is not started again; whatever made it makes a new one. Lower what it uses, or raise its requests"
-	case reason == "DeadlineExceeded":
-		out.Do = "It ran longer than activeDeadlineSeconds allows"
-	case strings.HasPrefix(reason, "OutOf"):
-		out.Do = "The node it named has not enough left: leave spec.nodeName to the scheduler, lower its requests, or end other pods"
-	case reason == "NodeAffinity" || reason == "NodeName" || reason == "UnexpectedAdmissionError":
-		out.Do = "The kubelet refused it; a new pod is needed"
-	case len(bad) > 0:
-		out.Do = fmt.Sprintf("Read its log: `podo kubectl logs -n %s %s`", p.Namespace, p.Name)
+	if do := refused(p.Status.Reason); do != "" {
+		out.Do = do
 	}
 	return out
+}
+
+// refused tells what to do about a pod that the kubelet would not have, or ended by itself.
+func refused(reason string) string {
+	switch {
+	case reason == "Evicted":
+		return "It is not started again; whatever made it makes a new one. Lower what it uses, or raise its requests so that others are chosen first"
+	case reason == "DeadlineExceeded":
+		return "It ran longer than activeDeadlineSeconds allows: raise that, or find what keeps it"
+	case reason == "Preempting" || reason == v1.PodReasonPreemptionByScheduler:
+		return "A pod of higher priority took its room: raise its priorityClassName, or add a node"
+	case strings.HasPrefix(reason, "OutOf"):
+		return "The node it named has not enough left: leave spec.nodeName to the scheduler, lower its requests, or end other pods"
+	case reason == "NodeAffinity" || reason == "NodeName" || reason == "UnexpectedAdmissionError":
+		return "The kubelet refused it; a new pod is needed"
+	}
+	return ""
 }

@@ -1,14 +1,20 @@
-// Package explain tells in words why a pod is as it is: what state it is in, since when, why, and what to do about it; and the same of
-// what has pods made, a Deployment or a Job, by its own status and by its pods. It is pure: everything it knows is handed in. It is the
-// mind behind `podo why`.
+// Package explain tells in words why a pod is as it is: what state it is in, since when, why, what to do about it, and how it got there;
+// and the same of what pods depend on or come from: a Deployment, a Job, a claim, a node, a budget, a namespace that does not end. It
+// follows causes from object to object. It is pure: everything it knows is handed in. It is the mind behind `podo why`.
+//
+//	Of       an object and what stands below it -> Report        (owner.go, others.go)
+//	Find     a pod -> Finding, in the order of its journey        (below)
+//	Gone     a pod that was, from its timeline alone -> Report    (gone.go)
+//
+// Its sentences for people come last: a Report is data, Report.Text prints it.
 package explain
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"podo.dev/podo/internal/timeline"
 )
@@ -19,58 +25,58 @@ type Finding struct {
 	Since time.Time // since when; zero when it is not known
 	Why   string
 	Do    string
+	Log   *Log // whose words tell more
 }
+
+// Cluster is what else there is, as far as whoever asks may see it.
+type Cluster interface {
+	// Get is an object, nil when there is none. known is false where it cannot be told: the asker may not see it.
+	Get(resource, namespace, name string) (obj runtime.Object, known bool)
+	// List are objects of a resource; namespace "" means all.
+	List(resource, namespace string) []runtime.Object
+}
+
+// blind is a Cluster of which nothing is known.
+type blind struct{}
+
+func (blind) Get(string, string, string) (runtime.Object, bool) { return nil, false }
+func (blind) List(string, string) []runtime.Object              { return nil }
 
 // Facts are what a diagnosis is made of. Pod is required.
 type Facts struct {
 	Pod     *v1.Pod
 	Records []timeline.Record // the pod's
 	Nodes   []*v1.Node
+	Cluster Cluster // nil: nothing else is known
 	Now     time.Time
 }
 
-// Diagnose is the diagnosis in one paragraph.
-func Diagnose(pod *v1.Pod, records []timeline.Record, nodes []*v1.Node, now time.Time) string {
-	return Find(Facts{Pod: pod, Records: records, Nodes: nodes, Now: now}).Text(pod.Namespace+"/"+pod.Name, now)
+func (f Facts) cluster() Cluster {
+	if f.Cluster == nil {
+		return blind{}
+	}
+	return f.Cluster
 }
 
-// Text makes a paragraph of a Finding about a pod.
-func (f Finding) Text(pod string, now time.Time) string { return f.paragraph("Pod "+pod, now) }
-
-func (f Finding) paragraph(subject string, now time.Time) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", subject, f.State)
-	if !f.Since.IsZero() {
-		fmt.Fprintf(&b, " since %s (%s)", f.Since.UTC().Format("15:04:05"), ago(now.Sub(f.Since)))
-	}
-	b.WriteByte('.')
-	for _, part := range []string{f.Why, f.Do} {
-		if part = strings.TrimSpace(part); part != "" {
-			b.WriteByte(' ')
-			b.WriteString(sentence(part))
-		}
-	}
-	return b.String()
+// Pod is the report of one pod, with how it got there.
+func Pod(f Facts) Report {
+	r := f.report()
+	r.How = journey(f.Records)
+	return r
 }
 
-func sentence(s string) string {
-	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "`") {
-		return s
+func (f Facts) report() Report {
+	found := Find(f)
+	return Report{
+		Kind: "Pod", Namespace: f.Pod.Namespace, Name: f.Pod.Name, Fine: f.fine() && found.Do == "",
+		State: found.State, Since: found.Since, Why: found.Why, Do: found.Do, Log: found.Log,
 	}
-	return s + "."
 }
 
-// ago rounds a duration to what a person says.
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "just now"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s ago", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	}
-	return fmt.Sprintf("%d h ago", int(d.Hours()))
+// fine says whether the pod is as it should be.
+func (f Facts) fine() bool {
+	c := f.condition(v1.PodReady)
+	return f.Pod.DeletionTimestamp == nil && (f.Pod.Status.Phase == v1.PodSucceeded || c != nil && c.Status == v1.ConditionTrue)
 }
 
 // Find goes through what can hold a pod up in the order of its journey, last things first: a pod that is going away is not
@@ -85,14 +91,10 @@ func Find(f Facts) Finding {
 	case p.Spec.NodeName == "":
 		return f.unscheduled()
 	}
-	if out, ok := f.notTaken(); ok {
-		return out
-	}
-	if out, ok := f.waiting(); ok {
-		return out
-	}
-	if out, ok := f.preparing(); ok {
-		return out
+	for _, ask := range []func() (Finding, bool){f.notTaken, f.waiting, f.restarting, f.preparing} {
+		if out, ok := ask(); ok {
+			return out
+		}
 	}
 	return f.running()
 }
@@ -125,12 +127,38 @@ func (f Facts) condition(kind v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
+// container is a container's specification, of whatever kind it is.
+func (f Facts) container(name string) *v1.Container {
+	for _, list := range [][]v1.Container{f.Pod.Spec.InitContainers, f.Pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return &v1.Container{Name: name}
+}
+
 // last is the newest record of a stage that keep accepts.
 func (f Facts) last(stage timeline.Stage, keep func(timeline.Record) bool) (timeline.Record, bool) {
-	for i := len(f.Records) - 1; i >= 0; i-- {
-		if r := f.Records[i]; r.Stage == stage && (keep == nil || keep(r)) {
+	for _, r := range slices.Backward(f.Records) {
+		if r.Stage == stage && (keep == nil || keep(r)) {
 			return r, true
 		}
 	}
 	return timeline.Record{}, false
+}
+
+// run is the oldest of the newest records of a stage about a subject that are all bad: since when it has been so.
+func (f Facts) run(stage timeline.Stage, subject string, bad func(timeline.Record) bool) (since time.Time) {
+	for _, r := range slices.Backward(f.Records) {
+		if r.Stage != stage || subject != "" && r.Subject != subject {
+			continue
+		}
+		if !bad(r) {
+			break
+		}
+		since = r.At
+	}
+	return since
 }

@@ -14,48 +14,74 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Owner is an object that has pods made, and what a diagnosis of it is made of. Object is required.
+// Owner is an object of which something is to be told, and what stands below it. Object is required.
 type Owner struct {
-	Object   runtime.Object // a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController
-	Children []Owner        // of those kinds, which it controls
-	Pods     []Facts        // which it controls itself
+	Object   runtime.Object // what has pods made (a Deployment, a Job), or what they depend on (a node, a claim, a budget)
+	Children []Owner        // those that it controls or, with an autoscaler, scales
+	Pods     []Facts        // which it controls itself, selects, or has
 	Warnings []*v1.Event    // about itself
+	Cluster  Cluster        // nil: nothing else is known
 	Now      time.Time
 }
 
-// Owns says whether Find can tell something of objects of this type.
+// Owns says whether Of can tell something of objects of this type.
 func Owns(obj runtime.Object) bool {
-	_, ok := standing(obj)
+	_, ok := Owner{Object: obj}.standing()
 	return ok
 }
 
-// Text is the diagnosis: a paragraph of the object itself, and indented below it one of each child and one of each group of pods that
-// are in the same state for the same reason, those first that are not as they should be.
-func (o Owner) Text() string {
-	var b strings.Builder
-	o.write(&b, "")
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-func (o Owner) write(b *strings.Builder, indent string) {
-	f, ok := standing(o.Object)
+// Of is the report of the object itself, and below it one of each child and one of each group of pods that are in the same state for the
+// same reason, those first that are not as they should be. What a child says of why it has no pods is not said again above it.
+func Of(o Owner) Report {
+	f, ok := o.standing()
 	m, isObject := o.Object.(metav1.Object)
 	if !ok || !isObject {
-		return
+		return Report{}
 	}
-	if w := o.newest(); w != nil && !f.fine {
-		f.Why = joined(f.Why, "Its controller said "+w.LastTimestamp.UTC().Format("15:04:05")+": "+w.Message)
-	}
-	fmt.Fprintf(b, "%s%s\n", indent, f.paragraph(kindOf(o.Object)+" "+m.GetNamespace()+"/"+m.GetName(), o.Now))
-	indent += "  "
+	r := Report{Kind: kindOf(o.Object), Namespace: m.GetNamespace(), Name: m.GetName(), Fine: f.fine, State: f.State, Since: f.Since, Why: f.Why, Do: f.Do}
 	for _, child := range o.Children {
-		if s, ok := standing(child.Object); ok && (s.wanted > 0 || len(child.Pods) > 0 || len(child.Children) > 0) {
-			child.write(b, indent)
+		if s, ok := child.standing(); ok && (s.wanted > 0 || !s.fine || len(child.Pods) > 0 || len(child.Children) > 0) {
+			r.Below = append(r.Below, Of(child))
 		}
 	}
-	for _, g := range grouped(o.Pods) {
-		fmt.Fprintf(b, "%s%s\n", indent, g.text(o.Now))
+	slices.SortStableFunc(r.Below, sickFirst)
+	r.Below = append(r.Below, Pods(o.Pods)...)
+	if w := o.newest(); w != nil && !f.fine && !same(w.Message, f.Why) {
+		r.Why = joined(r.Why, "Its controller said at "+clock(w.LastTimestamp.Time, o.Now)+": "+w.Message)
+		if f.refusal == "" && w.Reason == "FailedCreate" {
+			f.refusal = w.Message
+		}
 	}
+	for i := range r.Below {
+		below := &r.Below[i]
+		switch {
+		case f.refusal != "" && strings.Contains(below.Why, f.refusal):
+			r.Why = strings.TrimPrefix(strings.Replace(r.Why, f.refusal, below.Kind+" "+below.Name+" may not create its pods", 1), ". ")
+			return r
+		case f.Why != "" && strings.Contains(strings.ToLower(below.Why), strings.ToLower(f.Why)):
+			below.Why, below.Do = "", "" // as above it
+		}
+	}
+	if f.refusal != "" {
+		r.Do = mendRefusal(f.refusal, m.GetNamespace())
+	}
+	return r
+}
+
+// same says whether one of two texts has all of the other.
+func same(a, b string) bool {
+	return a != "" && b != "" && (strings.Contains(a, b) || strings.Contains(b, a))
+}
+
+// sickFirst orders what is not as it should be before what is.
+func sickFirst(a, b Report) int {
+	switch {
+	case a.Fine == b.Fine:
+		return 0
+	case b.Fine:
+		return -1
+	}
+	return 1
 }
 
 // newest is the last warning of the last quarter of an hour.
@@ -68,91 +94,54 @@ func (o Owner) newest() (last *v1.Event) {
 	return last
 }
 
-// joined is two sentences, or the second one.
-func joined(first, second string) string {
-	if first == "" {
-		return second
-	}
-	return sentence(first) + " " + second
-}
-
 func kindOf(obj runtime.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
-// group is pods of one state and reason.
-type group struct {
-	Finding
-	first   *v1.Pod
-	others  []string
-	healthy bool
-}
-
-// grouped puts pods together whose findings are the same but for their names and times.
-func grouped(pods []Facts) []*group {
-	groups := map[string]*group{}
+// Pods are reports of pods, those together whose findings are the same but for their names and times.
+func Pods(pods []Facts) []Report {
+	groups := map[string]*Report{}
 	pods = slices.Clone(pods)
-	slices.SortFunc(pods, func(a, b Facts) int { return cmp.Compare(a.Pod.Name, b.Pod.Name) })
+	slices.SortFunc(pods, func(a, b Facts) int {
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
+	})
 	for _, p := range pods {
-		f := Find(p)
-		c := p.condition(v1.PodReady)
-		healthy := p.Pod.DeletionTimestamp == nil && (p.Pod.Status.Phase == v1.PodSucceeded || c != nil && c.Status == v1.ConditionTrue)
-		key := strings.ReplaceAll(f.State+"\n"+f.Why+"\n"+f.Do, p.Pod.Name, "")
-		if healthy {
-			key = "healthy " + f.State
+		r := p.report()
+		key := strings.ReplaceAll(r.State+"\n"+r.Why+"\n"+r.Do, p.Pod.Name, "")
+		if r.Fine {
+			key, r.Why = "fine "+r.State, ""
 		}
+		key = p.Pod.Namespace + "\n" + key
 		if g := groups[key]; g != nil {
-			g.others = append(g.others, p.Pod.Name)
-			if f.Since.Before(g.Since) {
-				g.Since = f.Since
+			g.Same = append(g.Same, p.Pod.Name)
+			if r.Since.Before(g.Since) {
+				g.Since = r.Since
 			}
 			continue
 		}
-		groups[key] = &group{Finding: f, first: p.Pod, healthy: healthy}
+		groups[key] = &r
 	}
-	var out []*group
+	var out []Report
 	for _, g := range groups {
-		out = append(out, g)
+		out = append(out, *g)
 	}
-	slices.SortFunc(out, func(a, b *group) int {
-		if a.healthy != b.healthy {
-			if b.healthy {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(len(b.others), len(a.others)), cmp.Compare(a.first.Name, b.first.Name))
+	slices.SortFunc(out, func(a, b Report) int {
+		return cmp.Or(sickFirst(a, b), cmp.Compare(len(b.Same), len(a.Same)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return out
-}
-
-// named is how many of a group's other pods are called by their names.
-const named = 5
-
-func (g *group) text(now time.Time) string {
-	text := g.Text(g.first.Namespace+"/"+g.first.Name, now)
-	if len(g.others) == 0 {
-		return text
-	}
-	more := g.others
-	rest := ""
-	if len(more) > named {
-		rest = fmt.Sprintf(" and %d more", len(more)-named)
-		more = more[:named]
-	}
-	return fmt.Sprintf("%s It is the same with %s%s.", text, strings.Join(more, ", "), rest)
 }
 
 // stand is how an owner stands as its own status tells it.
 type stand struct {
 	Finding
-	wanted int32 // pods
-	fine   bool  // nothing is to be explained
+	wanted  int32  // pods
+	fine    bool   // nothing is to be explained
+	refusal string // what the API server said when it refused to create one of its pods
 }
 
 // standing reads an owner; false is an object of another kind.
-func standing(obj runtime.Object) (stand, bool) {
-	switch o := obj.(type) {
+func (own Owner) standing() (stand, bool) {
+	switch o := own.Object.(type) {
 	case *appsv1.Deployment:
-		return deployment(o), true
+		return deployment(o, len(own.Children) > 1), true
 	case *appsv1.ReplicaSet:
 		s := o.Status
 		return replicas(o.Spec.Replicas, s.ReadyReplicas, o.Generation, s.ObservedGeneration, replicaSetFailure(s.Conditions)), true
@@ -168,7 +157,7 @@ func standing(obj runtime.Object) (stand, bool) {
 	case *batchv1.CronJob:
 		return cronJob(o), true
 	}
-	return stand{}, false
+	return own.others()
 }
 
 func want(n *int32) int32 {
@@ -193,14 +182,14 @@ func replicas(n *int32, ready int32, generation, observed int64, failure string)
 	}
 	s := stand{wanted: wanted, fine: ready == wanted && failure == ""}
 	s.State = fmt.Sprintf("has %d of %s ready", ready, count(wanted, "pod"))
-	s.Why = failure
+	s.Why, s.refusal = failure, failure
 	return s
 }
 
 func replicaSetFailure(all []appsv1.ReplicaSetCondition) string {
 	for _, c := range all {
 		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == v1.ConditionTrue {
-			return c.Reason + ": " + c.Message
+			return c.Message
 		}
 	}
 	return ""
@@ -209,13 +198,14 @@ func replicaSetFailure(all []appsv1.ReplicaSetCondition) string {
 func controllerFailure(all []v1.ReplicationControllerCondition) string {
 	for _, c := range all {
 		if c.Type == v1.ReplicationControllerReplicaFailure && c.Status == v1.ConditionTrue {
-			return c.Reason + ": " + c.Message
+			return c.Message
 		}
 	}
 	return ""
 }
 
-func deployment(d *appsv1.Deployment) stand {
+// deployment reads one; earlier says that there are ReplicaSets of earlier templates to go back to.
+func deployment(d *appsv1.Deployment, earlier bool) stand {
 	s, wanted := d.Status, want(d.Spec.Replicas)
 	if s.ObservedGeneration < d.Generation {
 		return unseen(wanted)
@@ -232,9 +222,12 @@ func deployment(d *appsv1.Deployment) stand {
 			out.Since = c.LastTransitionTime.Time
 		case c.Type == appsv1.DeploymentProgressing && c.Status == v1.ConditionFalse:
 			out.Why = joined(out.Why, c.Message)
-			out.Do = fmt.Sprintf("What keeps it is below. Back to what ran before: `podo kubectl rollout undo -n %s %s`", d.Namespace, name)
+			out.Do = "What keeps it is below"
+			if earlier {
+				out.Do += fmt.Sprintf(". Back to what ran before: `podo kubectl rollout undo -n %s %s`", d.Namespace, name)
+			}
 		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == v1.ConditionTrue:
-			out.Why = joined(out.Why, c.Message)
+			out.Why, out.refusal = joined(out.Why, c.Message), c.Message
 		}
 	}
 	if d.Spec.Paused {
@@ -319,11 +312,4 @@ func cronJob(o *batchv1.CronJob) stand {
 		out.Why = fmt.Sprintf("It started the last one at %s; its schedule is %q", o.Status.LastScheduleTime.UTC().Format(time.RFC3339), o.Spec.Schedule)
 	}
 	return out
-}
-
-func count(n int32, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

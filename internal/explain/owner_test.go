@@ -55,11 +55,11 @@ func TestAStuckRollout(t *testing.T) {
 		{Object: set("web-1", 3, 3), Now: now, Pods: []explain.Facts{named("web-1-c", pod(isReady)), named("web-1-a", pod(isReady)), named("web-1-b", pod(isReady))}},
 		{Object: set("web-2", 2, 0), Now: now, Pods: []explain.Facts{named("web-2-y", pod(hasNoImage)), named("web-2-x", pod(hasNoImage))}},
 	}}
-	got := o.Text()
+	got := explain.Of(o).Text(now)
 	inOrder(t, got,
-		"Deployment ns/web has 3 of 3 replicas available, 2 of the newest template. ReplicaSet \"web-2\" has timed out progressing.", "rollout undo -n ns deployment/web",
-		"\n  ReplicaSet ns/web-1 has 3 of 3 pods ready.", "\n    Pod ns/web-1-a", "It is the same with web-1-b, web-1-c.",
-		"\n  ReplicaSet ns/web-2 has 0 of 2 pods ready.", "\n    Pod ns/web-2-x", "nowhere:1", "It is the same with web-2-y.",
+		"Deployment ns/web has 3 of 3 replicas available, 2 of the newest template.", "ReplicaSet \"web-2\" has timed out progressing.", "rollout undo -n ns deployment/web",
+		"\n  ReplicaSet ns/web-2 has 0 of 2 pods ready.", "\n    Pod ns/web-2-x", "nowhere:1", "Same web-2-y",
+		"\n  ReplicaSet ns/web-1 has 3 of 3 pods ready.", "\n    Pod ns/web-1-a", "Same web-1-b, web-1-c",
 	)
 	if strings.Contains(got, "web-0") {
 		t.Errorf("an old set without pods is told of:\n%s", got)
@@ -76,7 +76,7 @@ func TestTheSickComeFirst(t *testing.T) {
 		o.Pods = append(o.Pods, named(name, pod(isReady)))
 	}
 	o.Pods = append(o.Pods, named("z", pod(hasNoImage)))
-	inOrder(t, o.Text(), "7 of 8 pods ready", "Pod ns/z", "Pod ns/a", "It is the same with b, c, d, e, f and 1 more.")
+	inOrder(t, explain.Of(o).Text(now), "7 of 8 pods ready", "Pod ns/z", "Pod ns/a", "Same b, c, d, e, f and 1 more")
 }
 
 func TestOwners(t *testing.T) {
@@ -96,11 +96,11 @@ func TestOwners(t *testing.T) {
 			"quota", &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &three}, Status: appsv1.ReplicaSetStatus{ObservedGeneration: 2, Conditions: []appsv1.ReplicaSetCondition{
 				{Type: appsv1.ReplicaSetReplicaFailure, Status: v1.ConditionTrue, Reason: "FailedCreate", Message: "exceeded quota: q"},
 			}}},
-			[]string{"has 0 of 3 pods ready. FailedCreate: exceeded quota: q"},
+			[]string{"has 0 of 3 pods ready.", "exceeded quota: q", "podo kubectl edit quota -n ns q"},
 		},
 		{
 			"told by an event alone", &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{ObservedGeneration: 2}},
-			[]string{"has 0 of 3 pods ready", "one after the other", "Its controller said 03:08:05: Error creating"},
+			[]string{"has 0 of 3 pods ready", "one after the other", "Its controller said at 03:08:05: Error creating"},
 		},
 		{"no node", &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{ObservedGeneration: 2}}, []string{"is for no node there is"}},
 		{
@@ -116,7 +116,7 @@ func TestOwners(t *testing.T) {
 			m.SetNamespace("ns")
 			m.SetName("w")
 			m.SetGeneration(2)
-			inOrder(t, explain.Owner{Object: c.obj, Warnings: []*v1.Event{warning}, Now: now}.Text(), c.want...)
+			inOrder(t, explain.Of(explain.Owner{Object: c.obj, Warnings: []*v1.Event{warning}, Now: now}).Text(now), c.want...)
 		})
 	}
 	if explain.Owns(&v1.ConfigMap{}) {
@@ -152,11 +152,11 @@ func TestAStuckStatefulSet(t *testing.T) {
 		Type: "Progressing", Status: v1.ConditionFalse, Reason: "RolloutStuck", Message: `Pod "db-2" of revision "new" has not been available for 10m0s.`,
 	}
 	o := explain.Owner{Object: set(stuck), Now: now, Pods: []explain.Facts{named("db-0", pod(isReady)), named("db-1", pod(isReady)), named("db-2", pod(hasNoImage))}}
-	inOrder(t, o.Text(), "StatefulSet ns/db has 2 of 3 pods ready", `Pod "db-2" of revision "new" has not been available for 10m0s.`,
+	inOrder(t, explain.Of(o).Text(now), "StatefulSet ns/db has 2 of 3 pods ready", `Pod "db-2" of revision "new" has not been available for 10m0s.`,
 		"rollout undo -n ns statefulset/db", "\n  Pod ns/db-2", "nowhere:1", "\n  Pod ns/db-0")
 
 	first := set()
 	first.Status.ReadyReplicas, first.Status.CurrentRevision = 0, "new"
 	o = explain.Owner{Object: first, Now: now, Pods: []explain.Facts{named("db-0", pod(hasNoImage))}}
-	inOrder(t, o.Text(), "StatefulSet ns/db has 0 of 3 pods ready", "one after the other", "\n  Pod ns/db-0", "nowhere:1")
+	inOrder(t, explain.Of(o).Text(now), "StatefulSet ns/db has 0 of 3 pods ready", "one after the other", "\n  Pod ns/db-0", "nowhere:1")
 }

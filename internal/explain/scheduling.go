@@ -2,9 +2,12 @@ package explain
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podo.dev/podo/internal/timeline"
 )
@@ -28,6 +31,10 @@ func (f Facts) unscheduled() Finding {
 		out.Since = c.LastTransitionTime.Time
 		out.Why = "The scheduler says: " + c.Message
 	}
+	if claims, mend := f.claims(); claims != "" && (tried || c != nil) {
+		out.State, out.Why, out.Do = "waits for its storage", claims, mend
+		return out
+	}
 	switch {
 	case tried && attempt.Get("nominated") != "" && p.Status.NominatedNodeName != "":
 		out.State = "waits for room on " + attempt.Get("nominated")
@@ -35,11 +42,11 @@ func (f Facts) unscheduled() Finding {
 		out.Do = "It is bound once they have ended, at the latest when their grace is over"
 	case tried:
 		out.Why = rejections(attempt)
-		out.Do = advice(out.Why+strings.Join(keys(attempt), " "), f)
+		out.Do = f.advice(out.Why + strings.Join(keys(attempt), " "))
 	case c != nil && c.Reason == v1.PodReasonSchedulerError:
 		out.Do = "The scheduler tries again by itself; its log tells more"
 	case c != nil:
-		out.Do = advice(c.Message, f)
+		out.Do = f.advice(c.Message)
 	case p.Spec.SchedulerName != "" && p.Spec.SchedulerName != v1.DefaultSchedulerName:
 		out.Why = fmt.Sprintf("It asks for the scheduler %q, and none of that name has looked at it", p.Spec.SchedulerName)
 		out.Do = "Start that scheduler, or leave spec.schedulerName out"
@@ -70,33 +77,104 @@ func rejections(r timeline.Record) string {
 	if len(parts) == 0 {
 		return "There is no node at all"
 	}
-	return fmt.Sprintf("No node takes it (tried %s times, %s nodes): %s", r.Get("try"), r.Get("nodes"), strings.Join(parts, "; "))
+	if r.Get("nodes") == "1" {
+		return "The only node does not take it: " + strings.Join(parts, "; ")
+	}
+	return fmt.Sprintf("None of %s nodes takes it: %s", r.Get("nodes"), strings.Join(parts, "; "))
 }
 
 // advice follows from the words of a rejection.
-func advice(words string, f Facts) string {
+func (f Facts) advice(words string) string {
 	var out []string
 	add := func(when, what string) {
 		if strings.Contains(words, when) {
 			out = append(out, what)
 		}
 	}
-	add("Insufficient", "lower the pod's requests, end other pods, or add a node with more")
+	add("Insufficient", f.room())
 	add("Too many pods", "the node's number of pods is used up: end some, or raise the kubelet's maxPods")
 	add("untolerated taint", "add a toleration, or remove the taint: "+taints(f.Nodes))
-	add("node affinity/selector", "label a node so that the pod's node selector or affinity matches")
-	add("were unschedulable", "uncordon the node: `podo kubectl uncordon NODE`")
-	add("free ports", "the host port is taken: choose another one, or end the pod that has it")
-	add("pod anti-affinity rules", "the pod that is named, or another one of the same kind, has to go, or its anti-affinity to be preferred instead of required")
-	add("existing pods anti-affinity", "the anti-affinity of the pod that is named keeps this one away")
+	add("node affinity/selector", f.labels())
+	add("were unschedulable", "uncordon the node: "+cordoned(f.Nodes))
+	add("free ports", "choose another hostPort, leave it out, or end the pod that has it")
+	add("pod anti-affinity rules", "the pod that is named, or another one of the same kind, has to go, its anti-affinity to be preferred instead of required, or a node to be added")
+	add("existing pods anti-affinity", "the anti-affinity of the pod that is named keeps this one away: change that, or add a node")
 	add("pod affinity rules", "start a pod that it wants to be with, in a domain with room")
 	add("topology spread constraints", "raise maxSkew, or add room in the domains that have least")
 	add("no nodes available", "no node has registered: see `podo status`")
 	add("no node at all", "no node has registered: see `podo status`")
-	if len(out) == 0 {
-		return ""
+	return capital(strings.Join(out, "; or "))
+}
+
+// room tells whether any node could ever be enough.
+func (f Facts) room() string {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
+		asked := requested(f.Pod, name)
+		var most *resource.Quantity
+		where := ""
+		for _, n := range f.Nodes {
+			if q, ok := n.Status.Allocatable[name]; ok && (most == nil || q.Cmp(*most) > 0) {
+				most, where = &q, n.Name
+			}
+		}
+		if most != nil && asked.Cmp(*most) > 0 {
+			return fmt.Sprintf("lower resources.requests.%s (%s in all): the largest node, %s, has %s even when it is empty; or add a larger one", name, asked.String(), where, most.String())
+		}
 	}
-	return "To do: " + strings.Join(out, "; or ")
+	return "lower the pod's resources.requests, end other pods, or add a node: it starts by itself once there is room"
+}
+
+// requested is what a pod's containers ask for together, or its largest init container, whichever is more.
+func requested(p *v1.Pod, name v1.ResourceName) resource.Quantity {
+	var sum resource.Quantity
+	for _, c := range p.Spec.Containers {
+		sum.Add(c.Resources.Requests[name])
+	}
+	for _, c := range p.Spec.InitContainers {
+		if q := c.Resources.Requests[name]; q.Cmp(sum) > 0 {
+			sum = q
+		}
+	}
+	return sum
+}
+
+// labels tells which labels the pod's nodes must have.
+func (f Facts) labels() string {
+	example := "NODE"
+	if len(f.Nodes) > 0 {
+		example = f.Nodes[0].Name
+	}
+	var wanted []string
+	for _, k := range slices.Sorted(maps.Keys(f.Pod.Spec.NodeSelector)) {
+		wanted = append(wanted, k+"="+f.Pod.Spec.NodeSelector[k])
+	}
+	if len(wanted) > 0 {
+		return fmt.Sprintf("its nodeSelector wants %s: correct it, or label a node: `podo kubectl label node %s %s`", strings.Join(wanted, " and "), example, strings.Join(wanted, " "))
+	}
+	if a := f.Pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			var all []string
+			for _, e := range append(slices.Clone(t.MatchExpressions), t.MatchFields...) {
+				all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ","))))
+			}
+			wanted = append(wanted, strings.Join(all, " and "))
+		}
+		return fmt.Sprintf("its node affinity wants %s: correct it, or label a node: `podo kubectl label node %s KEY=VALUE`", strings.Join(wanted, ", or "), example)
+	}
+	return "a volume of the pod's may be on other nodes only; or label a node so that its affinity matches"
+}
+
+func cordoned(nodes []*v1.Node) string {
+	var names []string
+	for _, n := range nodes {
+		if n.Spec.Unschedulable {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "it has been by now"
+	}
+	return "`podo kubectl uncordon " + strings.Join(names, " ") + "`"
 }
 
 func taints(nodes []*v1.Node) string {
@@ -111,7 +189,7 @@ func taints(nodes []*v1.Node) string {
 	if len(out) == 0 {
 		return "no node has one any more"
 	}
-	return strings.Join(out, ", ")
+	return listed(out) + " (`podo kubectl taint node NODE KEY-`)"
 }
 
 // notTaken explains a pod that has a node but of which no kubelet has said anything.
@@ -132,13 +210,36 @@ func (f Facts) notTaken() (Finding, bool) {
 		return Finding{}, false
 	}
 	if ok, words := ready(n); !ok {
-		return Finding{
-			State: "is on node " + n.Name + ", which is not ready,", Since: since, Why: "The node says " + words,
-			Do: "What the pod's status tells may be out of date. See why the kubelet of " + n.Name + " does not run: `podo status`",
-		}, true
+		out := Finding{State: "is on node " + n.Name + ", which is not ready,", Since: since, Why: "The node says " + words}
+		for _, c := range n.Status.Conditions {
+			if c.Type == v1.NodeReady {
+				out.Since = c.LastTransitionTime.Time
+			}
+		}
+		out.Why = joined(out.Why, "What the pod's status tells may be out of date")
+		out.Do = joined("See whether the machine "+n.Name+" runs, and its kubelet: `podo status` there", f.givenUp(n))
+		return out, true
 	}
 	if _, taken := f.last(timeline.Taken, nil); taken || p.Status.StartTime != nil || len(p.Status.ContainerStatuses) > 0 {
 		return Finding{}, false
 	}
 	return Finding{State: "has been given to node " + n.Name + ", whose kubelet has not begun with it,", Since: since}, true
+}
+
+// givenUp tells what becomes of the pod when its node stays away.
+func (f Facts) givenUp(n *v1.Node) string {
+	for _, t := range n.Spec.Taints {
+		if t.Effect != v1.TaintEffectNoExecute || t.TimeAdded == nil {
+			continue
+		}
+		for _, tol := range f.Pod.Spec.Tolerations {
+			if tol.Key == t.Key && tol.TolerationSeconds != nil {
+				wait := t.TimeAdded.Unix() + *tol.TolerationSeconds - f.Now.Unix()
+				if wait > 0 {
+					return fmt.Sprintf("It is given up in %d s, %d s after the node was lost; its owner makes another one elsewhere", wait, *tol.TolerationSeconds)
+				}
+			}
+		}
+	}
+	return ""
 }

@@ -19,9 +19,10 @@
 //	timeline POD                    prints the timeline of a pod
 //	status POD                      prints its status in short
 //	events POD                      prints what users were told about it
+//	why POD                         prints what is to be said of it: why it is as it is, what to do, how it got there
 //	left                            prints what the node holds of pods that have gone
 //
-// The last four are followed by a line of four dashes and the expected text, up to an empty line.
+// The last five are followed by a line of four dashes and the expected text, up to an empty line.
 package scripts
 
 import (
@@ -42,6 +43,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podo.dev/podo/internal/cri/fake"
+	"podo.dev/podo/internal/explain"
 	"podo.dev/podo/internal/kubelet/kubelettest"
 	"podo.dev/podo/internal/timeline"
 )
@@ -189,6 +191,14 @@ func (s *script) do(args []string, block string) (output string, prints bool) {
 			}
 		}
 		return b.String(), true
+	case "why":
+		if p := s.rig.API.Pod(args[1]); p != nil {
+			p = p.DeepCopy()
+			p.Spec.NodeName = "here" // there is no scheduler
+			return explain.Pod(explain.Facts{Pod: p, Records: s.rig.Records(args[1]), Now: time.Now()}).Text(time.Now()) + "\n", true
+		}
+		records := s.rig.Records(args[1])
+		return explain.Gone(records, records, time.Now()).Text(time.Now()) + "\n", true
 	case "left":
 		r := s.rig
 		return fmt.Sprintf("  containers=%d sandboxes=%d volumes=%d cgroups=%d remembered=%d workers=%d\n", len(rt.Containers()), len(rt.Sandboxes()),

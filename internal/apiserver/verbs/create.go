@@ -142,7 +142,7 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 	if k.Warnings != nil {
 		o.warn(k.Warnings(obj))
 	}
-	v.record(timeline.Accepted, obj)
+	v.recordNew(obj, who(u, o))
 	out, err := v.storeNew(ctx, k, a, o)
 	if isTooLarge(err) && m.GetManagedFields() != nil {
 		m.SetManagedFields(nil) // it may fit without

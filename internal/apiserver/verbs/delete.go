@@ -84,7 +84,7 @@ func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref c
 		if err != nil || w.same || o.DryRun {
 			return w.obj, w.remove, err
 		}
-		out, found, err := v.commit(ctx, k, cur, w)
+		out, found, err := v.commit(ctx, k, cur, w, who(u, o))
 		if err != nil || out != nil {
 			return out, w.remove, err
 		}

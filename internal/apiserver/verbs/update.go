@@ -172,7 +172,7 @@ func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		if w.same || g.DryRun {
 			return w.obj, nil
 		}
-		out, found, err := v.commit(ctx, k, cur, w)
+		out, found, err := v.commit(ctx, k, cur, w, who(u, g.Options))
 		if isTooLarge(err) && g.owns == changed {
 			g.owns = dropped
 			continue
@@ -352,8 +352,8 @@ func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
 	return nil
 }
 
-// commit writes. A nil object without an error means that another writer was first; found is then what is there.
-func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w wanted) (runtime.Object, store.KV, error) {
+// commit writes, for the one named so. A nil object without an error means that another writer was first; found is then what is there.
+func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w wanted, by string) (runtime.Object, store.KV, error) {
 	key := k.Key(cur.Key.Namespace, cur.Key.Name)
 	op := store.Op{Key: key, Value: w.value}
 	if w.remove {
@@ -377,9 +377,9 @@ func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w
 	m.SetResourceVersion(formatRev(res.Revision))
 	switch {
 	case w.remove:
-		v.record(timeline.Deleted, w.obj)
+		v.record(timeline.Deleted, w.obj, timeline.Field{Key: "by", Value: by})
 	case w.stage == timeline.Deleting:
-		v.record(timeline.Deleting, w.obj, timeline.Field{Key: "grace", Value: strconv.FormatInt(grace(m), 10)})
+		v.record(timeline.Deleting, w.obj, timeline.Field{Key: "by", Value: by}, timeline.Field{Key: "grace", Value: strconv.FormatInt(grace(m), 10)})
 	}
 	return w.obj, store.KV{}, nil
 }

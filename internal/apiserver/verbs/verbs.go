@@ -93,6 +93,8 @@ type Options struct {
 	DryRun bool
 	// Manager is who comes to own the fields that the write sets, in metadata.managedFields: the program, not its user.
 	Manager string
+	// Part is which of several parts of a program asks, where they share a user: the timeline tells it instead of that.
+	Part string
 	// Warn takes what the client should be told although the write succeeds; nil drops it.
 	Warn func(text string)
 }
@@ -257,6 +259,14 @@ func accessor(obj runtime.Object) metav1.Object {
 
 func formatRev(rev int64) string { return strconv.FormatInt(rev, 10) }
 
+// who asks, as the timeline tells it.
+func who(u user.Info, o Options) string {
+	if o.Part != "" {
+		return o.Part
+	}
+	return u.GetName()
+}
+
 // record appends a timeline record when obj is a pod.
 func (v *Verbs) record(stage timeline.Stage, obj runtime.Object, fields ...timeline.Field) {
 	pod, ok := obj.(*v1.Pod)
@@ -267,6 +277,33 @@ func (v *Verbs) record(stage timeline.Stage, obj runtime.Object, fields ...timel
 		At:     v.c.Now(),
 		Pod:    timeline.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
 		Stage:  stage,
+		Cause:  leaves(stage, pod),
 		Fields: fields,
 	})
+}
+
+// recordNew appends what stands at the beginning of a pod's story: who made it, and for which owner.
+func (v *Verbs) recordNew(obj runtime.Object, by string) {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return
+	}
+	fields := []timeline.Field{{Key: "by", Value: by}}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		fields = append(fields, timeline.Field{Key: "owner", Value: owner.Kind + "/" + owner.Name})
+	}
+	v.record(timeline.Accepted, obj, fields...)
+}
+
+// leaves is why a pod is deleted, where whoever deletes it has said so before in its status: a budget's eviction, preemption, a taint.
+func leaves(stage timeline.Stage, pod *v1.Pod) string {
+	if stage != timeline.Deleting && stage != timeline.Deleted {
+		return ""
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
+			return c.Reason
+		}
+	}
+	return ""
 }

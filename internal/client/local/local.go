@@ -21,6 +21,7 @@ type Client struct {
 	verbs   *verbs.Verbs
 	user    user.Info
 	manager string
+	part    string
 }
 
 var _ client.Client = (*Client)(nil)
@@ -33,10 +34,14 @@ func New(v *verbs.Verbs, name string, groups ...string) *Client {
 
 // As is the client whose writes are managed by the named program, in metadata.managedFields.
 func (c *Client) As(manager string) *Client {
-	return &Client{verbs: c.verbs, user: c.user, manager: manager}
+	return &Client{verbs: c.verbs, user: c.user, manager: manager, part: c.part}
 }
 
-func (c *Client) options() verbs.Options { return verbs.Options{Manager: c.manager} }
+// Be says which part of its user's program the client is: timelines name it as who created and deleted pods. It is said before the
+// client is used.
+func (c *Client) Be(part string) { c.part = part }
+
+func (c *Client) options() verbs.Options { return verbs.Options{Manager: c.manager, Part: c.part} }
 
 // The users that a server's own parts act as. Their fields are managed under upstream's names, which tools know.
 

@@ -1,0 +1,246 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/explain"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/timeline"
+)
+
+// why is one question. It reads everything as the one who asks, and is the explain.Cluster of its own answer.
+type why struct {
+	server *server
+	ctx    context.Context
+	asker  user.Info
+	now    time.Time
+
+	nodes []*v1.Node // read once
+	wide  *bool      // whether the asker may see all pods
+}
+
+func (q *why) get(r schema.GroupResource, namespace, name string) (runtime.Object, error) {
+	e, err := q.server.control.verbs.Get(q.ctx, q.asker, client.Ref{Resource: r, Namespace: namespace, Name: name}, "")
+	if err != nil {
+		return nil, err
+	}
+	return e.Object, nil
+}
+
+func (q *why) list(ref client.Ref, o *internalversion.ListOptions) (out []runtime.Object) {
+	list, err := q.server.control.verbs.List(q.ctx, q.asker, ref, o)
+	if err != nil {
+		return nil // what the asker may not see is not told
+	}
+	for _, e := range list.Items {
+		out = append(out, e.Object)
+	}
+	return out
+}
+
+// may says whether the asker may read something, whether it is there or not.
+func (q *why) may(verb string, ref client.Ref) error {
+	var err error
+	if verb == "get" {
+		if _, err = q.get(ref.Resource, ref.Namespace, ref.Name); apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	_, err = q.server.control.verbs.List(q.ctx, q.asker, ref, &internalversion.ListOptions{Limit: 1})
+	return err
+}
+
+// Get implements explain.Cluster.
+func (q *why) Get(resource, namespace, name string) (runtime.Object, bool) {
+	obj, err := q.get(schema.ParseGroupResource(groupOf(resource)), namespace, name)
+	switch {
+	case err == nil:
+		return obj, true
+	case apierrors.IsNotFound(err):
+		return nil, true
+	}
+	return nil, false
+}
+
+// List implements explain.Cluster.
+func (q *why) List(resource, namespace string) []runtime.Object {
+	return q.list(client.Ref{Resource: schema.ParseGroupResource(groupOf(resource)), Namespace: namespace}, &internalversion.ListOptions{})
+}
+
+// groupOf is a resource with its group, "storageclasses.storage.k8s.io".
+func groupOf(resource string) string {
+	if strings.Contains(resource, ".") {
+		return resource
+	}
+	for _, k := range registry.All() {
+		if k.Resource == resource {
+			gr := resourceOf(k)
+			return gr.String()
+		}
+	}
+	return resource
+}
+
+// records are what the timeline has. Whoever may not see all pods is not told the names of others in them.
+func (q *why) records(of timeline.Query) []timeline.Record {
+	records := q.server.timeline.Records(of)
+	if q.wide == nil {
+		wide := q.may("list", client.Ref{Resource: schema.GroupResource(client.Pods)}) == nil
+		q.wide = &wide
+	}
+	if *q.wide {
+		return records
+	}
+	for i, r := range records {
+		if r.Stage != timeline.Attempt {
+			continue
+		}
+		var told []timeline.Field
+		for _, f := range r.Fields {
+			if f.Key != "victims" {
+				f.Value, _, _ = strings.Cut(f.Value, " (")
+				told = append(told, f)
+			}
+		}
+		records[i].Fields = told
+	}
+	return records
+}
+
+func (q *why) facts(pod *v1.Pod) explain.Facts {
+	if q.nodes == nil {
+		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Nodes)}, &internalversion.ListOptions{}) {
+			q.nodes = append(q.nodes, obj.(*v1.Node))
+		}
+	}
+	records := q.records(timeline.Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)})
+	return explain.Facts{Pod: pod, Records: records, Nodes: q.nodes, Cluster: q, Now: q.now}
+}
+
+// owner gathers an object and what stands below it.
+func (q *why) owner(obj runtime.Object) explain.Owner {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return explain.Owner{Object: obj, Now: q.now}
+	}
+	out := explain.Owner{Object: obj, Warnings: q.warnings(m), Cluster: q, Now: q.now}
+	namespace := m.GetNamespace()
+	switch o := obj.(type) {
+	case *v1.Namespace:
+		return out
+	case *v1.Node:
+		out.Pods = q.pods("", fields.OneTermEqualSelector("spec.nodeName", o.Name), nil)
+	case *v1.Service:
+		if len(o.Spec.Selector) > 0 {
+			out.Pods = q.pods(namespace, nil, labels.SelectorFromSet(o.Spec.Selector))
+		}
+	case *policyv1.PodDisruptionBudget:
+		if selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector); err == nil {
+			out.Pods = q.pods(namespace, nil, selector)
+		}
+	case *v1.PersistentVolumeClaim:
+		for _, p := range q.pods(namespace, nil, nil) {
+			if uses(p.Pod, o.Name) {
+				out.Pods = append(out.Pods, p)
+			}
+		}
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		if k := explained(strings.ToLower(o.Spec.ScaleTargetRef.Kind)); k != nil {
+			if target, err := q.get(resourceOf(k), namespace, o.Spec.ScaleTargetRef.Name); err == nil {
+				out.Children = append(out.Children, q.owner(target))
+			}
+		}
+	default:
+		q.controlled(&out, m)
+	}
+	return out
+}
+
+// controlled gathers what an object has made.
+func (q *why) controlled(out *explain.Owner, m metav1.Object) {
+	is := func(obj runtime.Object) bool {
+		c, err := meta.Accessor(obj)
+		return err == nil && metav1.IsControlledBy(c, m)
+	}
+	for _, k := range registry.All() {
+		if k.Indexes[registry.ControllerIndex] == nil || !explain.Owns(k.New()) {
+			continue
+		}
+		for _, child := range q.list(client.Ref{Resource: resourceOf(k), Namespace: m.GetNamespace()}, &internalversion.ListOptions{}) {
+			if is(child) {
+				out.Children = append(out.Children, q.owner(child))
+			}
+		}
+	}
+	for _, p := range q.pods(m.GetNamespace(), nil, nil) {
+		if is(p.Pod) {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+}
+
+func (q *why) pods(namespace string, field fields.Selector, label labels.Selector) (out []explain.Facts) {
+	for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: namespace}, &internalversion.ListOptions{FieldSelector: field, LabelSelector: label}) {
+		out = append(out, q.facts(obj.(*v1.Pod)))
+	}
+	return out
+}
+
+func uses(pod *v1.Pod, claim string) bool {
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim {
+			return true
+		}
+	}
+	return false
+}
+
+// nearby explains an object that is not there by those that should have made it or that it should have made: for a pod that was never
+// created the owner whose creations are refused, for a Deployment that is gone the pods that are remembered of it.
+func (q *why) nearby(k *registry.Kind, namespace, name string) (out []explain.Report) {
+	if isPods(k) {
+		for _, owner := range []string{"StatefulSet", "ReplicaSet", "DaemonSet", "Job", "ReplicationController"} {
+			kind := explained(strings.ToLower(owner))
+			for _, obj := range q.list(client.Ref{Resource: resourceOf(kind), Namespace: namespace}, &internalversion.ListOptions{}) {
+				m, err := meta.Accessor(obj)
+				if err != nil || !strings.HasPrefix(name, m.GetName()+"-") {
+					continue
+				}
+				r := explain.Report{Kind: "Pod", Namespace: namespace, Name: name, State: "does not exist", Why: "What would make it is " + owner + " " + m.GetName() + ", below"}
+				r.Below = append(r.Below, explain.Of(q.owner(obj)))
+				return []explain.Report{r}
+			}
+		}
+		return nil
+	}
+	if q.may("list", client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: namespace}) != nil {
+		return nil
+	}
+	return explain.Lost(k.GVK.Kind, namespace, name, q.records(timeline.Query{Namespace: namespace}), q.now)
+}
+
+// warnings are an object's events, as far as the asker may list them.
+func (q *why) warnings(m metav1.Object) (out []*v1.Event) {
+	of := fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(m.GetUID()), "type": v1.EventTypeWarning})
+	for _, obj := range q.list(client.Events.At(m.GetNamespace(), ""), &internalversion.ListOptions{FieldSelector: of}) {
+		out = append(out, obj.(*v1.Event))
+	}
+	return out
+}

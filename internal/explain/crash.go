@@ -1,0 +1,193 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/timeline"
+)
+
+// lately is how long a restart is told of as trouble, when the container runs again.
+const lately = 10 * time.Minute
+
+// crash explains a container that ends again and again.
+func (f Facts) crash(s v1.ContainerStatus) Finding {
+	out := Finding{State: fmt.Sprintf("restarts container %s again and again (CrashLoopBackOff, %s)", s.Name, count(s.RestartCount, "restart"))}
+	f.lastEnd(&out, s)
+	if back := between(s.State.Waiting.Message, "back-off ", " restarting"); back != "" {
+		out.Why = joined(out.Why, "It is started again after a back-off of "+back)
+	}
+	return out
+}
+
+// restarting explains a container that runs, but has ended lately.
+func (f Facts) restarting() (Finding, bool) {
+	for _, s := range f.statuses() {
+		t := s.LastTerminationState.Terminated
+		if s.State.Running == nil || t == nil || f.Now.Sub(t.FinishedAt.Time) > lately {
+			continue
+		}
+		is := "is running"
+		if !s.Ready {
+			is = "is running, but not ready"
+		}
+		out := Finding{State: fmt.Sprintf("%s; its container %s has been restarted %s, last %s,", is, s.Name, times(s.RestartCount), ago(f.Now.Sub(t.FinishedAt.Time)))}
+		f.lastEnd(&out, s)
+		return out, true
+	}
+	return Finding{}, false
+}
+
+func times(n int32) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// lastEnd tells how a container's last run ended, who ended it, and what to do.
+func (f Facts) lastEnd(out *Finding, s v1.ContainerStatus) {
+	out.Since = f.ending(s.Name)
+	t := s.LastTerminationState.Terminated
+	if t == nil {
+		out.Log = &Log{Pod: f.Pod.Name, Container: s.Name, Previous: true}
+		out.Do = f.readLog(s.Name, true)
+		return
+	}
+	if out.Since.IsZero() {
+		out.Since = t.FinishedAt.Time
+	}
+	f.end(out, s.Name, t, s.RestartCount > 0)
+}
+
+// end tells how a run ended and what to do about it.
+func (f Facts) end(out *Finding, container string, t *v1.ContainerStateTerminated, again bool) {
+	out.Why = fmt.Sprintf("Container %s ended with %s", container, exit(t))
+	if t.Reason == "StartError" || t.Reason == "ContainerCannotRun" {
+		out.Why = fmt.Sprintf("Container %s never ran: %s", container, short(t.Message))
+		out.Do = f.start(container, t.Message)
+		return
+	}
+	out.Why += lived(t)
+	logs := f.readLog(container, again)
+	out.Log = &Log{Pod: f.Pod.Name, Container: container, Previous: again}
+	by := f.killedFor(container)
+	spec := f.container(container)
+	switch {
+	case t.Reason == "OOMKilled":
+		limit := "It has no memory limit of its own, so that the pod's or the node's was reached"
+		if q, ok := spec.Resources.Limits[v1.ResourceMemory]; ok {
+			limit = "Its memory limit is " + q.String()
+		}
+		out.Why = joined(out.Why, limit)
+		out.Do = joined(fmt.Sprintf("Raise resources.limits.memory of container %s, or find what needs so much", container), logs)
+		return
+	case strings.Contains(by, "failed liveness probe"):
+		f.killedByProbe(out, container, "liveness", spec.LivenessProbe)
+		return
+	case strings.Contains(by, "failed startup probe"):
+		f.killedByProbe(out, container, "startup", spec.StartupProbe)
+		return
+	case by == "FailedPostStartHook":
+		var hook *v1.LifecycleHandler
+		if spec.Lifecycle != nil {
+			hook = spec.Lifecycle.PostStart
+		}
+		out.Why = fmt.Sprintf("The kubelet ended container %s because its postStart hook%s failed", container, hookWords(hook))
+		out.Do = joined(fmt.Sprintf("Correct lifecycle.postStart of container %s: try what it does with `podo kubectl exec -n %s %s -c %s -- …` while the container runs", container, f.Pod.Namespace, f.Pod.Name, container), logs)
+		return
+	case t.ExitCode == 0:
+		out.Do = "A container that ends well is started again because restartPolicy is Always: let it run on, use OnFailure, or make it a Job"
+		return
+	}
+	out.Do = logs
+}
+
+func hookWords(h *v1.LifecycleHandler) string {
+	switch {
+	case h == nil:
+	case h.Exec != nil:
+		return fmt.Sprintf(" (exec %s)", strings.Join(h.Exec.Command, " "))
+	case h.HTTPGet != nil:
+		return fmt.Sprintf(" (GET :%s%s)", h.HTTPGet.Port.String(), h.HTTPGet.Path)
+	}
+	return ""
+}
+
+func (f Facts) readLog(container string, previous bool) string {
+	flag := ""
+	if previous {
+		flag = " --previous"
+	}
+	return fmt.Sprintf("Its log: `podo kubectl logs -n %s %s -c %s%s`", f.Pod.Namespace, f.Pod.Name, container, flag)
+}
+
+// ending is since when a container ends again and again: the first of its ends of which each came within ten minutes of the next.
+func (f Facts) ending(container string) (since time.Time) {
+	for _, r := range slices.Backward(f.Records) {
+		if r.Stage != timeline.Container || r.Subject != container || r.To != "Exited" {
+			continue
+		}
+		if !since.IsZero() && since.Sub(r.At) > lately {
+			break
+		}
+		since = r.At
+	}
+	return since
+}
+
+// killedFor is why the kubelet stopped a container's last ended run, "" when it ended by itself.
+func (f Facts) killedFor(container string) string {
+	ended := false
+	for _, r := range slices.Backward(f.Records) {
+		if r.Stage != timeline.Container || r.Subject != container {
+			continue
+		}
+		switch {
+		case !ended:
+			ended = r.To == "Exited"
+		case r.To == "Stopping":
+			return r.Cause
+		case r.To == "Running" || r.To == "Exited":
+			return ""
+		}
+	}
+	return ""
+}
+
+func lived(t *v1.ContainerStateTerminated) string {
+	if t.StartedAt.IsZero() || t.FinishedAt.Before(&t.StartedAt) {
+		return ""
+	}
+	after := t.FinishedAt.Sub(t.StartedAt.Time)
+	if after < time.Second { // the API's times are whole seconds
+		return ", right after it had started"
+	}
+	return fmt.Sprintf(", %s after it had started", long(after))
+}
+
+// exit tells an end in words.
+func exit(t *v1.ContainerStateTerminated) string {
+	out := fmt.Sprintf("exit code %d", t.ExitCode)
+	switch {
+	case t.Reason == "OOMKilled":
+		out += ", killed because it was out of memory"
+	case t.ExitCode == 126:
+		out += ", which means that its command cannot be executed"
+	case t.ExitCode == 127:
+		out += ", which means that its command was not found"
+	case t.ExitCode == 128 && (t.Reason == "StartError" || t.Reason == "ContainerCannotRun"):
+		out += ", before its command ran at all"
+	case t.ExitCode > 128 && t.ExitCode < 128+65:
+		out += fmt.Sprintf(" (signal %d, %v)", t.ExitCode-128, syscall.Signal(t.ExitCode-128))
+	}
+	if t.Message != "" {
+		out += fmt.Sprintf(", saying %q", short(t.Message))
+	}
+	return out
+}

@@ -1,0 +1,245 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// others are the kinds that make no pods, but hold them up.
+func (own Owner) others() (stand, bool) {
+	c := own.Cluster
+	if c == nil {
+		c = blind{}
+	}
+	switch o := own.Object.(type) {
+	case *v1.PersistentVolumeClaim:
+		return own.claim(c, o), true
+	case *v1.Namespace:
+		return namespace(c, o), true
+	case *v1.Node:
+		return own.node(o), true
+	case *v1.Service:
+		return own.service(o), true
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		return autoscaler(o), true
+	case *policyv1.PodDisruptionBudget:
+		return budget(o), true
+	}
+	return stand{}, false
+}
+
+func (own Owner) claim(c Cluster, o *v1.PersistentVolumeClaim) stand {
+	if o.DeletionTimestamp != nil {
+		out := stand{}
+		out.State, out.Since = "is being deleted", o.DeletionTimestamp.Time
+		out.Why = "It goes when no pod uses it any more"
+		if len(own.Pods) > 0 {
+			var names []string
+			for _, p := range own.Pods {
+				names = append(names, p.Pod.Name)
+			}
+			out.Why += ", and these do: " + listed(names)
+			out.Do = fmt.Sprintf("End them: `podo kubectl delete pod -n %s %s`, or scale down what made them", o.Namespace, names[0])
+		}
+		return out
+	}
+	s := claimed(c, o)
+	return stand{Finding: s.Finding, fine: s.fine}
+}
+
+// namespace explains a namespace; what matters is one that does not end.
+func namespace(c Cluster, o *v1.Namespace) stand {
+	out := stand{fine: true}
+	out.State = "is active"
+	if o.DeletionTimestamp == nil {
+		return out
+	}
+	out.State, out.Since, out.fine = "is being deleted", o.DeletionTimestamp.Time, false
+	for _, cond := range o.Status.Conditions {
+		if cond.Status != v1.ConditionTrue {
+			continue
+		}
+		switch cond.Type {
+		case v1.NamespaceFinalizersRemaining:
+			out.Why = joined(out.Why, cond.Message)
+		case v1.NamespaceContentRemaining:
+			var names string
+			names, out.Do = held(c, o.Name, cond.Message)
+			out.Why = joined(joined(names, out.Why), cond.Message)
+		case v1.NamespaceDeletionContentFailure, v1.NamespaceDeletionDiscoveryFailure, v1.NamespaceDeletionGVParsingFailure:
+			out.Why = joined(out.Why, cond.Message)
+		}
+	}
+	if out.Why == "" {
+		out.Why = "What is in it is being deleted"
+	}
+	return out
+}
+
+// held names the objects that a namespace's condition counts, with their finalizers: "configmaps. has 1 resource instances, ...".
+func held(c Cluster, namespace, message string) (names, do string) {
+	_, list, _ := strings.Cut(message, "remaining: ")
+	var all []string
+	for part := range strings.SplitSeq(list, ", ") {
+		resource, _, ok := strings.Cut(part, " has ")
+		if !ok {
+			continue
+		}
+		resource = strings.TrimSuffix(resource, ".")
+		for _, obj := range c.List(resource, namespace) {
+			m, ok := obj.(metav1.Object)
+			if !ok || len(m.GetFinalizers()) == 0 {
+				continue
+			}
+			all = append(all, fmt.Sprintf("%s/%s, which is held by the finalizer %s", resource, m.GetName(), strings.Join(m.GetFinalizers(), " and ")))
+			if do == "" {
+				do = fmt.Sprintf("See that whoever set the finalizer runs and removes it. Only if that program is gone for good: `podo kubectl patch %s -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", resource, namespace, m.GetName())
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "", ""
+	}
+	return "It waits for " + listed(all), do
+}
+
+func (own Owner) node(n *v1.Node) stand {
+	out := stand{fine: true}
+	ok, words := ready(n)
+	out.State = "is ready"
+	for _, c := range n.Status.Conditions {
+		switch {
+		case c.Type == v1.NodeReady:
+			out.Since = c.LastTransitionTime.Time
+		case c.Status == v1.ConditionTrue:
+			out.fine, out.Why = false, joined(out.Why, c.Reason+": "+c.Message)
+			out.Do = joined(out.Do, pressure(c.Type))
+		}
+	}
+	if !ok {
+		out.State, out.fine = "is not ready", false
+		out.Why = joined(words, out.Why)
+		out.Do = joined(fmt.Sprintf("See whether the machine runs, and its podo: `podo status` there. If it is off for good: `podo kubectl delete node %s`, and what is left of its pods goes", n.Name), out.Do)
+	}
+	if n.Spec.Unschedulable {
+		out.State += ", but takes no new pods (cordoned)"
+		out.Do = joined(out.Do, fmt.Sprintf("`podo kubectl uncordon %s` ends that", n.Name))
+		out.fine = false
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Key != v1.TaintNodeUnschedulable {
+			out.Why = joined(out.Why, "It has the taint "+t.ToString())
+		}
+	}
+	return out
+}
+
+func pressure(t v1.NodeConditionType) string {
+	switch t {
+	case v1.NodeDiskPressure:
+		return "Give it disk: remove images and old logs, or pods that write much; until then pods are evicted and no new ones come"
+	case v1.NodeMemoryPressure:
+		return "End pods that use much memory, or give them limits; until then those that exceed their requests are evicted first"
+	case v1.NodePIDPressure:
+		return "End what makes so many processes"
+	}
+	return ""
+}
+
+func (own Owner) service(o *v1.Service) stand {
+	out := stand{fine: true}
+	if len(o.Spec.Selector) == 0 {
+		out.State = "selects no pods: it leads where its EndpointSlices say"
+		return out
+	}
+	ready := 0
+	for _, p := range own.Pods {
+		if p.fine() {
+			ready++
+		}
+	}
+	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Spec.Selector})
+	out.State = fmt.Sprintf("leads to %s of the %d that it selects", count(ready, "ready pod"), len(own.Pods))
+	switch {
+	case len(own.Pods) == 0:
+		out.State, out.fine = "leads nowhere", false
+		out.Why = fmt.Sprintf("No pod in namespace %s has the labels that it selects: %s", o.Namespace, selector)
+		out.Do = fmt.Sprintf("Correct spec.selector or the pods' labels: `podo kubectl get pods -n %s --show-labels`", o.Namespace)
+	case ready == 0:
+		out.fine = false
+		out.Why = "None of its pods is ready; what keeps them is below"
+	}
+	return out
+}
+
+func autoscaler(o *autoscalingv2.HorizontalPodAutoscaler) stand {
+	lowest := want(o.Spec.MinReplicas)
+	target := o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name
+	out := stand{fine: true}
+	out.State = fmt.Sprintf("keeps %s at %s (between %d and %d)", target, count(o.Status.DesiredReplicas, "replica"), lowest, o.Spec.MaxReplicas)
+	for _, c := range o.Status.Conditions {
+		switch {
+		case c.Status == v1.ConditionFalse && (c.Type == autoscalingv2.ScalingActive || c.Type == autoscalingv2.AbleToScale):
+			out.fine = false
+			out.State = fmt.Sprintf("does not scale %s, which has %s (between %d and %d)", target, count(o.Status.CurrentReplicas, "replica"), lowest, o.Spec.MaxReplicas)
+			out.Since, out.Why = c.LastTransitionTime.Time, c.Message
+			out.Do = mendAutoscaler(c.Message, o)
+		case c.Type == autoscalingv2.ScalingLimited && c.Status == v1.ConditionTrue && c.Reason == "TooManyReplicas":
+			out.Why = joined(out.Why, fmt.Sprintf("It would want more than maxReplicas (%d) allows", o.Spec.MaxReplicas))
+		}
+	}
+	return out
+}
+
+func mendAutoscaler(said string, o *autoscalingv2.HorizontalPodAutoscaler) string {
+	target := strings.ToLower(o.Spec.ScaleTargetRef.Kind) + "/" + o.Spec.ScaleTargetRef.Name
+	switch {
+	case strings.Contains(said, "missing request for "):
+		name := between(said, "missing request for ", " ")
+		container := between(said, "in container ", " ")
+		return fmt.Sprintf("A utilization is a share of what is requested: give container %s of the template resources.requests.%s, such as `podo kubectl set resources -n %s %s -c %s --requests=%s=100m`", container, name, o.Namespace, target, container, name)
+	case strings.Contains(said, "not found"):
+		return fmt.Sprintf("Create %s, or correct spec.scaleTargetRef", target)
+	case strings.Contains(said, "no metrics returned"), strings.Contains(said, "did not receive metrics"):
+		return "Its pods have not been measured yet: wait until one has been ready for half a minute. `podo kubectl top pods` shows what is known"
+	case strings.Contains(said, "replicas") && strings.Contains(said, "disabled"):
+		return fmt.Sprintf("It rests while the target has 0 replicas: `podo kubectl scale -n %s %s --replicas=1`", o.Namespace, target)
+	}
+	return ""
+}
+
+func budget(o *policyv1.PodDisruptionBudget) stand {
+	s := o.Status
+	out := stand{fine: s.DisruptionsAllowed > 0}
+	out.State = fmt.Sprintf("allows %s now", count(s.DisruptionsAllowed, "eviction"))
+	rule := ""
+	switch {
+	case o.Spec.MinAvailable != nil:
+		rule = "minAvailable " + o.Spec.MinAvailable.String()
+	case o.Spec.MaxUnavailable != nil:
+		rule = "maxUnavailable " + o.Spec.MaxUnavailable.String()
+	}
+	switch {
+	case s.ObservedGeneration < o.Generation:
+		return unseen(0)
+	case s.ExpectedPods == 0:
+		out.fine = true
+		out.Why = "It selects no pods: correct spec.selector if it should"
+	case s.DisruptionsAllowed == 0:
+		out.State = "allows no eviction now, so that a drain waits"
+		out.Why = fmt.Sprintf("%d of its %s are healthy, and %d have to be (%s)", s.CurrentHealthy, count(s.ExpectedPods, "pod"), s.DesiredHealthy, rule)
+		out.Do = fmt.Sprintf("Scale up what has made the pods, or let the budget allow one: `podo kubectl edit pdb -n %s %s`", o.Namespace, o.Name)
+		if s.CurrentHealthy < s.DesiredHealthy {
+			out.Do = "Get its pods healthy first; what keeps them is below"
+		}
+		if s.DesiredHealthy >= s.ExpectedPods && s.CurrentHealthy >= s.DesiredHealthy {
+			out.Why += ": no number of healthy pods leaves one to spare"
+		}
+	}
+	return out
+}

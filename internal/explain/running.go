@@ -1,0 +1,147 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/timeline"
+)
+
+// preparing explains a pod whose containers are not created yet: volumes, sandbox, init containers.
+func (f Facts) preparing() (Finding, bool) {
+	p := f.Pod
+	if out, ok := f.initializing(); ok {
+		return out, true
+	}
+	creating := len(p.Status.ContainerStatuses) == 0
+	for _, s := range p.Status.ContainerStatuses {
+		creating = creating || s.State.Waiting != nil
+	}
+	if !creating {
+		return Finding{}, false
+	}
+	out := Finding{State: "is being prepared on node " + p.Spec.NodeName}
+	if p.Status.StartTime != nil {
+		out.Since = p.Status.StartTime.Time
+	}
+	newest := timeline.Record{}
+	for _, stage := range []timeline.Stage{timeline.Volumes, timeline.Sandbox, timeline.Image} {
+		if r, ok := f.last(stage, nil); ok && r.At.After(newest.At) {
+			newest = r
+		}
+	}
+	because := newest.Cause
+	if m := newest.Get("message"); m != "" {
+		because = strings.TrimPrefix(because+": "+m, ": ")
+	}
+	troubled := func(r timeline.Record) bool { return r.Cause != "" || r.To == "acquiring" || r.To == "creating" }
+	switch {
+	case newest.Stage == timeline.Volumes && because != "":
+		out.State, out.Since, out.Why = "waits for its volumes", f.run(timeline.Volumes, "", troubled), because
+		out.Do = f.mendVolume(because)
+	case newest.Stage == timeline.Sandbox && because != "":
+		out.State, out.Since, out.Why = "gets no sandbox", f.run(timeline.Sandbox, "", troubled), short(because)
+		out.Do = "The runtime or the pod network refuses it; it is tried again by itself. `podo status` tells whether the runtime is well"
+	case newest.Stage == timeline.Image && newest.To == "pulling":
+		out.State, out.Since, out.Why = "is pulling its image", newest.At, newest.Subject
+	}
+	return out, true
+}
+
+// initializing explains a pod whose init containers have not all done their part.
+func (f Facts) initializing() (Finding, bool) {
+	p := f.Pod
+	for i, s := range p.Status.InitContainerStatuses {
+		if s.State.Running == nil {
+			continue
+		}
+		nth := fmt.Sprintf("%s (%d of %d)", s.Name, i+1, len(p.Status.InitContainerStatuses))
+		since := s.State.Running.StartedAt.Time
+		switch {
+		case !restarts(p, s.Name):
+			return Finding{
+				State: "is running its init container " + nth, Since: since,
+				Why: "The main containers start when it has ended well",
+				Do:  fmt.Sprintf("See what it does: `podo kubectl logs -n %s %s -c %s`", p.Namespace, p.Name, s.Name),
+			}, true
+		case s.Started == nil || !*s.Started:
+			why, do := f.notReady(s)
+			return Finding{
+				State: "waits for its sidecar " + nth, Since: since, Why: joined(why, "The containers after it start when it has started"), Do: do,
+			}, true
+		}
+	}
+	return Finding{}, false
+}
+
+// mendVolume tells what to do about a volume that cannot be mounted.
+func (f Facts) mendVolume(words string) string {
+	if strings.Contains(words, "hostPath type check failed") {
+		return "The path of the hostPath volume is not there on the node, or something else: correct its path or type, or type: DirectoryOrCreate"
+	}
+	return joined(f.missing(words), "The pod then goes on by itself")
+}
+
+// restarts tells whether an init container is a sidecar.
+func restarts(p *v1.Pod, name string) bool {
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == name {
+			return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}
+
+// running explains a pod whose containers run.
+func (f Facts) running() Finding {
+	p := f.Pod
+	out := Finding{State: "is running"}
+	if c := f.condition(v1.PodReady); c != nil {
+		out.Since = c.LastTransitionTime.Time
+		if c.Status == v1.ConditionTrue {
+			out.State = "is running and ready"
+		}
+	}
+	var notReady []string
+	for _, s := range f.statuses() {
+		switch {
+		case s.State.Terminated != nil && !f.initializes(s.Name):
+			notReady = append(notReady, fmt.Sprintf("Container %s has ended with %s", s.Name, exit(s.State.Terminated)))
+		case s.State.Running != nil && !s.Ready:
+			why, do := f.notReady(s)
+			notReady = append(notReady, why)
+			out.Do = joined(out.Do, do)
+		case s.RestartCount > 0 && s.LastTerminationState.Terminated != nil:
+			t := s.LastTerminationState.Terminated
+			out.Why = joined(out.Why, fmt.Sprintf("Container %s has been restarted %s; it last ended %s with %s", s.Name, times(s.RestartCount), ago(f.Now.Sub(t.FinishedAt.Time)), exit(t)))
+		}
+	}
+	if len(notReady) > 0 {
+		out.State = "is running, but not ready,"
+		out.Why = joined(strings.Join(notReady, ". "), out.Why)
+		out.Do = joined(out.Do, "Services lead no traffic to it until it is ready")
+		return out
+	}
+	for _, g := range p.Spec.ReadinessGates {
+		if c := f.condition(g.ConditionType); c == nil || c.Status != v1.ConditionTrue {
+			out.State, out.Why = "is running, but not ready,", "Its readiness gate "+string(g.ConditionType)+" is not True"
+			out.Do = "Whoever sets the condition " + string(g.ConditionType) + " in the pod's status has to set it to True"
+			if c != nil && c.Message != "" {
+				out.Why += ": " + c.Message
+			}
+		}
+	}
+	return out
+}
+
+// initializes says whether a container is one that runs to its end before the others start.
+func (f Facts) initializes(name string) bool {
+	for _, c := range f.Pod.Spec.InitContainers {
+		if c.Name == name {
+			return !restarts(f.Pod, name)
+		}
+	}
+	return false
+}
