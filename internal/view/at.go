@@ -51,9 +51,11 @@ func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snaps
 // Retain keeps the snapshot for At some longer: for who hands out a continue token. As many as Config.Retained are kept.
 func (s Snapshot) Retain() { s.v.retained.keep(s.st) }
 
-// retained are past states, both lists in order of revision.
+// retained are past states, both lists in order of revision. Each holds all objects as they were: under load 64 states can be tens of thousands
+// of changes apart, and would keep as many objects that nobody asks for any more.
 type retained struct {
-	max int
+	max  int   // of each list
+	span int64 // of revisions, between the newest and the oldest that has just been published
 
 	mu     sync.Mutex
 	newest []*state // the last ones published
@@ -64,6 +66,10 @@ func (r *retained) recent(st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.newest = r.bound(append(r.newest, st))
+	for st.rev-r.newest[0].rev > r.span {
+		r.newest[0] = nil
+		r.newest = r.newest[1:]
+	}
 }
 
 func (r *retained) keep(st *state) {

@@ -53,7 +53,8 @@ type Config struct {
 	HistoryChanges int
 	HistoryBytes   int64
 	HistoryAge     time.Duration
-	// Retained bounds the past snapshots from which At answers: the newest (64) and as many kept by Snapshot.Retain.
+	// Retained bounds the past snapshots from which At answers: the newest (64, of the last HistoryChanges revisions) and as many kept by
+	// Snapshot.Retain.
 	Retained int
 	// PastAge (5 min) is for how long a revision that is no longer the newest can be read by At.
 	PastAge time.Duration
@@ -140,7 +141,7 @@ func New(c Config) (*View, error) {
 		byDir:      map[string]*table{},
 		encCache:   &encodingCache{max: c.EncodingBytes},
 	}
-	v.retained.max, v.ages.max = c.Retained, c.PastAge
+	v.retained.max, v.retained.span, v.ages.max = c.Retained, int64(c.HistoryChanges), c.PastAge
 	first := &state{}
 	for _, k := range c.Kinds {
 		if k.Unstored || k.Served != nil { // nothing is stored, or by another row

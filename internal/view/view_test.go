@@ -322,6 +322,26 @@ func TestAt(t *testing.T) {
 	})
 }
 
+// However few states there have been, what is more than HistoryChanges ago is not held for At: it is read from the store.
+func TestAtHoldsNoMoreThanTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		var lists atomic.Int64
+		v := viewtest.Start(t, view.Config{Store: listCounter{s, &lists}, Retained: 64, HistoryChanges: 10})
+		var revs []int64
+		for i := range 20 {
+			revs = append(revs, viewtest.Put(t, s, pod("a", fmt.Sprint(i), "")))
+			wait(t, v, revs[i])
+		}
+		for i, want := range map[int]int{19: 0, 9: 0, 8: 1} {
+			lists.Store(0)
+			if at, err := v.At(t.Context(), pods, revs[i]); err != nil || at.Len(pods) != i+1 || int(lists.Load()) != want {
+				t.Errorf("at the %dth write: %d pods, %v; %d lists of the store, want %d", i, at.Len(pods), err, lists.Load(), want)
+			}
+		}
+	})
+}
+
 // A past revision can be read for a while and then not any more, whatever memory holds and whether or not its kind has changed.
 func TestPastExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
