@@ -153,6 +153,8 @@ func TestNumber(t *testing.T) {
 		}
 		return out
 	}
+	leaving := podOf("old", v1.PodRunning, true, "gone")
+	leaving.DeletionTimestamp = &metav1.Time{Time: now}
 	number, percent := intstr.FromInt32, intstr.FromString
 	for _, c := range []struct {
 		name        string
@@ -171,6 +173,12 @@ func TestNumber(t *testing.T) {
 		{"at most one", nil, new(number(1)), ready(7, "r"), sevens, "7 of 7, 6 wanted, 1 allowed"},
 		{"at most more than there are", nil, new(number(9)), ready(7, "r"), sevens, "7 of 7, 0 wanted, 7 allowed"},
 		{"nobody's", nil, new(number(1)), ready(2, ""), sevens, "2 of 0, 0 wanted, 0 allowed, unmanaged 0 1"},
+		{"on its way out, of what is gone, beside others", nil, new(number(1)), append(ready(2, "r"), leaving), func(p *v1.Pod, ref *metav1.OwnerReference) (budget.Scale, error) {
+			if ref.Name == "gone" {
+				return budget.Scale{}, nil
+			}
+			return budget.Scale{UID: "r", Replicas: 2}, nil
+		}, "2 of 2, 1 wanted, 1 allowed"},
 		{"of what is gone", nil, new(number(1)), ready(1, "r"), func(*v1.Pod, *metav1.OwnerReference) (budget.Scale, error) { return budget.Scale{}, nil }, `Error: found no controllers for pod "r0"`},
 	} {
 		b := budgetOf("b", policyv1.PodDisruptionBudgetStatus{})

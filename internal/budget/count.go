@@ -156,6 +156,9 @@ func scaleOf(pods []*v1.Pod, scales Scales) (sum int32, unmanaged []string, err 
 		if err != nil {
 			return 0, nil, err
 		}
+		if s.UID == "" && pod.DeletionTimestamp != nil {
+			continue // the rest of a revision that nobody keeps: it says nothing of how many there should be
+		}
 		if s.UID == "" {
 			return 0, nil, fmt.Errorf("found no controllers for pod %q", pod.Name)
 		}

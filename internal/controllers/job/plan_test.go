@@ -254,6 +254,19 @@ func TestSuspension(t *testing.T) {
 	}
 }
 
+// An older controller left the time of its start to a suspended Job: its deadline begins when it is resumed all the same.
+func TestResumeAfterATakeOver(t *testing.T) {
+	w := newWorld(batchv1.JobSpec{Suspend: new(true), ActiveDeadlineSeconds: new(int64(60))})
+	w.settle()
+	w.job.Status.StartTime = new(metav1.NewTime(w.now))
+	w.now = w.now.Add(time.Hour)
+	w.job.Spec.Suspend = new(false)
+	expect(t, w, "active 1 ready 0 terminating 0 succeeded 0 failed 0 Suspended=False:JobResumed")
+	if !w.job.Status.StartTime.Time.Equal(w.now) {
+		t.Errorf("it has started at %s", w.job.Status.StartTime)
+	}
+}
+
 // A pod that is asked to end is replaced at once, or only when it has ended.
 func TestReplacement(t *testing.T) {
 	for _, policy := range []batchv1.PodReplacementPolicy{batchv1.TerminatingOrFailed, batchv1.Failed} {

@@ -40,7 +40,11 @@ func (w *work) verdict() *end {
 		return fails(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	}
 	if d := w.spec.ActiveDeadlineSeconds; d != nil && !suspended(w.job) {
-		left := w.plan.Status.StartTime.Add(time.Duration(*d) * time.Second).Sub(w.now)
+		since := w.plan.Status.StartTime.Time
+		if batchobject.Has(w.job, batchv1.JobSuspended) {
+			since = w.now // it is resumed now: what time it had before its rest counts no more, though an older controller left it there
+		}
+		left := since.Add(time.Duration(*d) * time.Second).Sub(w.now)
 		if left <= 0 {
 			return fails(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 		}

@@ -165,6 +165,50 @@ func TestGuarantees(t *testing.T) {
 	s.expect(t, "+web-1=v3")
 }
 
+// What has been reported of sets elsewhere.
+func TestKnownReports(t *testing.T) {
+	parallel := func(replicas int32, versions ...string) *sea {
+		s := newSea(replicas)
+		s.set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+		s.current, s.update = versions[0], versions[0]
+		s.settle(t)
+		return s
+	}
+	// A first template that never works is replaced, although its pods are missing already.
+	s := parallel(1, "broken")
+	s.update = "v2"
+	s.expect(t, "-web-0 +web-0=v2")
+	// Those that do not work go first, whatever their number, and cost nothing of what may be missing.
+	s = parallel(4, "v1")
+	for _, name := range []string{"web-0", "web-1"} {
+		pod := s.pods[name].DeepCopy()
+		pod.Status.Conditions[0].Status = v1.ConditionFalse
+		s.pods[name] = pod
+	}
+	s.update = "v2"
+	if got := strings.Join(s.apply(t, s.decide()), " "); got != "-web-1 -web-0" {
+		t.Error(got)
+	}
+	// The first number is another: what has none of the numbers goes, the rest stays.
+	s = newSea(2)
+	s.set.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3}
+	s.expect(t, "+web-3=v1 +web-4=v1")
+	s.set.Spec.Ordinals.Start = 2
+	s.expect(t, "+web-2=v1 -web-4")
+	// A pod that is ready and not available yet holds the next one, also without order.
+	s = parallel(3, "v1")
+	s.set.Spec.MinReadySeconds = 10
+	s.update = "v2"
+	s.apply(t, s.decide())
+	s.kubelet("web-2")
+	s.apply(t, s.decide())
+	s.kubelet("web-2")
+	s.pods["web-2"].Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+	if p := s.decide(); len(p.Groups) != 0 || p.Again != 10*time.Second {
+		t.Errorf("%d groups, again after %s", len(p.Groups), p.Again)
+	}
+}
+
 // Before anything else happens, all pods before it are running and ready.
 func TestOrderWaits(t *testing.T) {
 	s := newSea(3)

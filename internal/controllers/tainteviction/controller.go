@@ -34,7 +34,6 @@ type controller struct {
 
 	mu    sync.Mutex
 	since map[types.UID]Clock // of pods that are to go
-
 }
 
 // New makes the controller. Its keys are pods.
