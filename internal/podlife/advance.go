@@ -71,6 +71,9 @@ func (m *mover) keep() {
 		m.do(MountVolumes{})
 	}
 	if m.Sandbox == SandboxLost {
+		if m.lostUntold {
+			m.tellLost()
+		}
 		m.leaveSandbox()
 	}
 	if m.Sandbox == SandboxNone && m.held() && m.sandboxRetry.due(m.now) && !m.unsureSandbox && !m.sandboxInTheWay() {
@@ -98,6 +101,11 @@ func (s *State) deadline() time.Time {
 		return time.Time{}
 	}
 	return s.Start.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
+func (m *mover) tellLost() {
+	m.lostUntold = false
+	m.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 }
 
 // leaveSandbox ends what still runs in a lost sandbox, and lets go of it once nothing does.

@@ -2,6 +2,7 @@ package podlife
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -78,6 +79,34 @@ type (
 	// WakeAt asks for a Tick; it replaces the one before. Zero cancels.
 	WakeAt struct{ At time.Time }
 )
+
+// Effects is one of each kind. Tests that end the process at every boundary of an effect take their list from here.
+var Effects = []Effect{
+	Admit{},
+	EnsureCgroup{},
+	RemoveCgroup{},
+	MountVolumes{},
+	UnmountVolumes{},
+	Allocate{},
+	ResizePod{},
+	CreateSandbox{},
+	StopSandbox{},
+	RemoveSandbox{},
+	PullImage{},
+	CreateContainer{},
+	StartContainer{},
+	StopContainer{},
+	RemoveContainer{},
+	RunHook{},
+	SetProbes{},
+	Observe{},
+	Save{},
+	Tell{},
+	WakeAt{},
+}
+
+// Name is what an effect's kind is called.
+func Name(e Effect) string { return strings.TrimPrefix(fmt.Sprintf("%T", e), "podlife.") }
 
 // ProbeSet says which probes run.
 type ProbeSet uint8

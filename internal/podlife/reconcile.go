@@ -3,8 +3,6 @@ package podlife
 import (
 	"slices"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // reconcile takes in everything that the runtime has of the pod. What became known after the question was asked is not
@@ -74,7 +72,7 @@ func (m *mover) reconcileSandboxes(o Observed) {
 	}
 	if m.Sandbox == SandboxUp && !seen && o.At.After(m.knownAt) && m.Stage <= Running {
 		m.Sandbox = SandboxLost
-		m.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+		m.tellLost()
 	}
 	if o.At.IsZero() {
 		return

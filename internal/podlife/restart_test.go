@@ -118,3 +118,67 @@ func TestResizedAcrossARestart(t *testing.T) {
 		}
 	}
 }
+
+// A start that is cut off because the kubelet is killed is no failure of the container's, whether the runtime has given it up when the
+// kubelet is back or does so then: it is started once more, under Never too, and without a back-off.
+func TestAStartThatItsCallerLeft(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure, v1.RestartPolicyAlways} {
+		for _, first := range []string{"i", "m"} {
+			for _, late := range []bool{false, true} {
+				w := newWorld(t, newPod(policy, slices.Compact([]string{first, "m"})...))
+				w.delay = func(e Effect) time.Duration {
+					x, ok := e.(StartContainer)
+					return either(ok && x.ID == first+"-0", time.Second, 0)
+				}
+				w.run = func(n string, _ uint32) behaviour { return either(n == "i", behaviour{d: time.Second}, behaviour{}) }
+				w.step(Tick{})
+				w.until(500 * time.Millisecond)
+				if c := w.state.Container(first); c.Stage != Launching {
+					t.Fatalf("%s is %s", first, c.Stage)
+				}
+				w.queue = slices.DeleteFunc(w.queue, func(p pending) bool { _, ok := p.effect.(StartContainer); return ok })
+				give := func() {
+					w.exit(first+"-0", 128, "StartError")
+					cp := *w.cons[first+"-0"]
+					cp.Message = "failed to create containerd task: context canceled"
+					w.cons[cp.ID] = &cp
+				}
+				if !late {
+					give()
+				}
+				w.restart(nil)
+				if late {
+					give()
+					w.step(Observation{Observed: w.observe()})
+				}
+				w.until(5 * time.Second)
+				st := w.cstatus("m")
+				if w.status().Phase != v1.PodRunning || st.State.Running == nil || st.LastTerminationState.Terminated != nil {
+					t.Fatalf("%s, %s, late %v: %s %+v\n%s", policy, first, late, w.status().Phase, st, w.tail())
+				}
+			}
+		}
+	}
+}
+
+// A sandbox that was lost while no kubelet looked, with the machine for one, is told as any other, once; not of a pod that ends with it.
+func TestSandboxLostWhileAway(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+		w := newWorld(t, newPod(policy, "m"))
+		w.step(Tick{})
+		w.until(time.Second)
+		for _, b := range w.boxes {
+			b.Ready = false
+			w.killIn(b.ID)
+		}
+		w.restart(nil)
+		w.until(time.Minute)
+		n := 0
+		for _, e := range w.events {
+			n += either(e.Reason == "SandboxChanged", 1, 0)
+		}
+		if want := either(policy == v1.RestartPolicyAlways, 1, 0); n != want {
+			t.Errorf("%s: told %d times, want %d: %s", policy, n, want, w.tail())
+		}
+	}
+}

@@ -188,7 +188,7 @@ func (s *State) restoreSandboxes(o Observed, now time.Time) {
 		s.IPs = newest.IPs
 	}
 	if !newest.Ready {
-		s.Sandbox = SandboxLost
+		s.Sandbox, s.lostUntold = SandboxLost, true
 	}
 	for _, sb := range o.Sandboxes {
 		if sb.ID != newest.ID || s.Stage >= Finished {
@@ -246,7 +246,12 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		}
 		c.Stage = Created
 	case InstanceExited:
-		if !begun && c.Stage != BackOff {
+		switch {
+		case c.Cur.abandoned():
+			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
+			c.Attempt = max(c.Attempt, c.Cur.Attempt+1)
+			c.Cur, c.Prev = c.Prev, nil
+		case !begun && c.Stage != BackOff:
 			c.Stage = Exited
 		}
 	default:

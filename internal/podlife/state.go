@@ -209,6 +209,7 @@ type State struct {
 	cgroupRetry, volumesRetry, sandboxRetry retry
 	sweeps                                  []sweep
 	unsureSandbox                           bool      // a sandbox may exist that we were not told of
+	lostUntold                              bool      // the sandbox was lost while nobody looked: users do not know it yet
 	observing                               bool      // an Observe is in flight
 	observeRetry                            retry     // after a failed one
 	observeAfter                            time.Time // when the last reason for an observation arose; zero: none wanted

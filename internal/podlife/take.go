@@ -1,6 +1,7 @@
 package podlife
 
 import (
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -262,7 +263,18 @@ func (m *mover) apply(c *Container, inst *Instance) {
 	}
 }
 
+// abandoned tells whether an instance never ran because whoever had it started went away meanwhile, as a kubelet that is killed does. That
+// is no failure of the container's. Runtimes say it in the words of Go's context.
+func (in *Instance) abandoned() bool {
+	return in.State == InstanceExited && in.StartedAt.IsZero() && strings.HasSuffix(in.Message, "context canceled")
+}
+
 func (m *mover) exited(c *Container, inst *Instance) {
+	if inst.abandoned() {
+		m.setProbes(c, NoProbes)
+		m.neverStart(c)
+		return
+	}
 	if c.StopWhy == "" && c.Reason != "PostStartHookError" {
 		c.Reason, c.Message = "", ""
 	}
