@@ -75,11 +75,10 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		children = append(children, j.Object.(*batchv1.Job))
 	}
 	p := Decide(c, children, time.Now())
-	for _, j := range p.Delete {
+	for _, j := range p.Replace {
 		if err := k.remove(ctx, c, j); err != nil {
 			return loop.Result{}, err
 		}
-		p.drop(j.UID)
 	}
 	var rev int64
 	if p.Start != nil {
@@ -106,6 +105,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 			return loop.Result{Wrote: rev}, err
 		}
 		rev = max(rev, loop.Revision(out))
+	}
+	for _, j := range p.Delete {
+		_ = k.remove(ctx, c, j) // what cannot be deleted is told, tried at the next look, and keeps no Job from its start
 	}
 	return loop.Result{Wrote: rev, Again: p.Again}, nil
 }

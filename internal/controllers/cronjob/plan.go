@@ -29,12 +29,13 @@ var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
 
 // Plan is what to do, in this order.
 type Plan struct {
-	Delete []*batchv1.Job // more history than is kept, or replaced by the next one
-	Start  *batchv1.Job   // nil for none
-	At     time.Time      // the start that Start is for
-	Status batchv1.CronJobStatus
-	Tell   []Event
-	Again  time.Duration // until the next start; 0 for when something changes
+	Replace []*batchv1.Job // run still, and go before Start comes
+	Start   *batchv1.Job   // nil for none
+	At      time.Time      // the start that Start is for
+	Delete  []*batchv1.Job // more history than is kept
+	Status  batchv1.CronJobStatus
+	Tell    []Event
+	Again   time.Duration // until the next start; 0 for when something changes
 }
 
 // Event is what users are told.
@@ -213,7 +214,7 @@ func (p *Plan) start(c *batchv1.CronJob, jobs []*batchv1.Job, at, now time.Time)
 	case c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
 		for _, j := range jobs {
 			if slices.ContainsFunc(p.Status.Active, func(r v1.ObjectReference) bool { return r.UID == j.UID }) {
-				p.Delete = append(p.Delete, j)
+				p.Replace = append(p.Replace, j)
 				p.drop(j.UID)
 			}
 		}

@@ -2,6 +2,7 @@ package cronjob
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func child(name string, started time.Time, end batchv1.JobConditionType) *batchv
 // text is a plan in a line.
 func text(p Plan) string {
 	var out []string
-	for _, j := range p.Delete {
+	for _, j := range slices.Concat(p.Replace, p.Delete) {
 		out = append(out, "delete "+j.Name)
 	}
 	if p.Start != nil {

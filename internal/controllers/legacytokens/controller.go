@@ -2,6 +2,7 @@ package legacytokens
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -75,14 +76,13 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	if !Tracked(e.Object.(*v1.ConfigMap), now, k.period) {
 		return res, nil
 	}
+	var failed []error
 	for e := range s.All(secrets, "", view.Key{}) {
 		wrote, err := k.secret(ctx, s, e, now)
-		if err != nil {
-			return res, err
-		}
+		failed = append(failed, err) // one that cannot be written keeps no other
 		res.Wrote = max(res.Wrote, wrote)
 	}
-	return res, nil
+	return res, errors.Join(failed...)
 }
 
 // track notes that uses are noted from today.

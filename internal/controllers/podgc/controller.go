@@ -2,6 +2,7 @@ package podgc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -159,42 +160,51 @@ func (k *controller) since(name string, missing bool) time.Time {
 	return t
 }
 
-// remove marks pods failed and deletes them without grace.
+// remove marks pods failed and deletes them without grace. One that cannot be removed keeps no other.
 func (k *controller) remove(ctx context.Context, reason string, verdicts []Verdict) (res loop.Result, err error) {
+	var failed []error
 	for _, v := range verdicts {
-		p := v.Pod
-		k.meter.removed.WithLabelValues(p.Namespace, reason).Inc()
-		if !Ended(p) {
-			obj, err := k.client.Mutate(ctx, client.Pods.At(p.Namespace, p.Name).Sub("status"), func(o runtime.Object) (bool, error) {
-				fresh := o.(*v1.Pod)
-				if fresh.UID != p.UID || Ended(fresh) {
-					return false, nil
-				}
-				fresh.Status.Phase, fresh.Status.ObservedGeneration = v1.PodFailed, fresh.Generation
-				if v.Condition != nil {
-					setCondition(fresh, *v.Condition)
-				}
-				return true, nil
-			})
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
-				k.meter.failed.WithLabelValues(p.Namespace, reason).Inc()
-				return res, err
-			}
-			res.Wrote = max(res.Wrote, loop.Revision(obj))
-		}
-		zero := int64(0)
-		err := k.client.Delete(ctx, client.Pods.At(p.Namespace, p.Name), metav1.DeleteOptions{
-			GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID},
-		})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			k.meter.failed.WithLabelValues(p.Namespace, reason).Inc()
-			return res, err
+		k.meter.removed.WithLabelValues(v.Pod.Namespace, reason).Inc()
+		wrote, err := k.removeOne(ctx, v)
+		res.Wrote = max(res.Wrote, wrote)
+		if err != nil {
+			k.meter.failed.WithLabelValues(v.Pod.Namespace, reason).Inc()
+			failed = append(failed, err)
 		}
 	}
-	return res, nil
+	return res, errors.Join(failed...)
+}
+
+func (k *controller) removeOne(ctx context.Context, v Verdict) (wrote int64, err error) {
+	p := v.Pod
+	if !Ended(p) {
+		obj, err := k.client.Mutate(ctx, client.Pods.At(p.Namespace, p.Name).Sub("status"), func(o runtime.Object) (bool, error) {
+			fresh := o.(*v1.Pod)
+			if fresh.UID != p.UID || Ended(fresh) {
+				return false, nil
+			}
+			fresh.Status.Phase, fresh.Status.ObservedGeneration = v1.PodFailed, fresh.Generation
+			if v.Condition != nil {
+				setCondition(fresh, *v.Condition)
+			}
+			return true, nil
+		})
+		if apierrors.IsNotFound(err) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		wrote = loop.Revision(obj)
+	}
+	zero := int64(0)
+	err = k.client.Delete(ctx, client.Pods.At(p.Namespace, p.Name), metav1.DeleteOptions{
+		GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		err = nil
+	}
+	return wrote, err
 }
 
 func setCondition(p *v1.Pod, c v1.PodCondition) {

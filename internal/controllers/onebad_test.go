@@ -1,0 +1,76 @@
+package controllers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/podgc"
+)
+
+// keeper is a client to whom some deletions are refused, as by a webhook.
+type keeper struct {
+	client.Client
+	keeps func(client.Ref) bool
+}
+
+func (k keeper) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error {
+	if k.keeps(ref) {
+		return errors.New("admission webhook \"keep\" denied the request")
+	}
+	return k.Client.Delete(ctx, ref, o)
+}
+
+// A pod that cannot be removed keeps no other from it.
+func TestOnePodThatStaysHoldsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		w.run(podgc.New(w.view, keeper{w.controllers, func(r client.Ref) bool { return r.Name == "pod-0" || r.Name == "pod-3" }}, nil))
+		for i := range 4 {
+			w.must(w.admin.Create(context.Background(), client.Pods.At("default", ""), pod(fmt.Sprint("pod-", i), "never-was")))
+		}
+		time.Sleep(time.Minute)
+		left := ""
+		for i := range 4 {
+			if name := fmt.Sprint("pod-", i); w.get(client.Pods.At("default", name)) != nil {
+				left += name + " "
+			}
+		}
+		if left != "pod-0 pod-3 " {
+			t.Errorf("left: %s", left)
+		}
+	})
+}
+
+// A Job of the history that cannot be deleted keeps the next one from nothing.
+func TestHistoryThatStaysHoldsNoStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.controllers = keeper{w.controllers, func(r client.Ref) bool { return r.Resource.Resource == "jobs" }}
+		w.batch(record.NewFakeRecorder(1000))
+		c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}}
+		c.Spec = batchv1.CronJobSpec{Schedule: "*/10 * * * *", SuccessfulJobsHistoryLimit: new(int32(0)), JobTemplate: batchv1.JobTemplateSpec{Spec: newJob("", nil).Spec}}
+		w.must(w.admin.Create(context.Background(), client.Resource{Group: "batch", Resource: "cronjobs"}.At("default", ""), c))
+		time.Sleep(time.Second)
+		for i := range 4 {
+			time.Sleep(10 * time.Minute)
+			if n := len(w.runs()); n != 1 {
+				t.Fatalf("%d run after start %d", n, i+1)
+			}
+			w.ends(w.runs()[0], v1.PodSucceeded)
+		}
+		if n := len(w.work()); n != 4 {
+			t.Errorf("%d pods", n)
+		}
+	})
+}
