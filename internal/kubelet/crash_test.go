@@ -1,7 +1,6 @@
 package kubelet_test
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"podo.dev/podo/internal/cri/fake"
 	"podo.dev/podo/internal/kubelet"
 	"podo.dev/podo/internal/kubelet/kubelettest"
+	"podo.dev/podo/internal/podlife"
 )
 
 // boundaries runs a pod through its whole life, with an init container, a sidecar, hooks and a container that is restarted once, and
@@ -24,7 +24,7 @@ func boundaries(t *testing.T, name string, nth int) map[string]int {
 		var crashed atomic.Bool
 		var r *kubelettest.Rig
 		r = kubelettest.NewRig(t, func(c *kubelet.Config) {
-			c.Reached = func(point string) {
+			c.Reached = func(_ *v1.Pod, point string) {
 				mu.Lock()
 				defer mu.Unlock()
 				if passed[point]++; point == name && passed[point] == nth {
@@ -100,10 +100,13 @@ func TestKilledAtEveryBoundary(t *testing.T) {
 			}
 		}
 	}
-	for _, effect := range strings.Fields("Admit EnsureCgroup MountVolumes CreateSandbox PullImage CreateContainer StartContainer RunHook StopContainer " +
-		"UnmountVolumes StopSandbox RemoveCgroup RemoveSandbox Save Tell WakeAt") {
-		if all[effect+".before"] == 0 {
-			t.Error("never killed before " + effect)
+	for _, e := range podlife.Effects {
+		switch e.(type) {
+		case podlife.Allocate, podlife.ResizePod, podlife.RemoveContainer, podlife.Observe:
+			continue // not in this pod's life: TestKilledAtEveryEffect of test/e2e walks through all
+		}
+		if all[podlife.Name(e)+".before"] == 0 || all[podlife.Name(e)+".after"] == 0 {
+			t.Error("never killed before and after " + podlife.Name(e))
 		}
 	}
 }

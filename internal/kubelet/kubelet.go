@@ -66,7 +66,7 @@ type Config struct {
 	// NodeEvent tells users about the node. May be nil.
 	NodeEvent func(eventType, reason, message string)
 	// Reached is told of each boundary of an effect of a pod (worker.Config). May be nil.
-	Reached func(point string)
+	Reached func(pod *v1.Pod, point string)
 	// Gone is told of each pod of which nothing is left, logs aside. It must not block.
 	Gone func(pod *v1.Pod)
 	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.

@@ -1,25 +1,32 @@
 package node
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"os"
-	"syscall"
+
+	v1 "k8s.io/api/core/v1"
 )
 
-// FailpointEnv names the boundary of a pod's effect at which the process kills itself, as `kill -9` would: StartContainer.before,
-// Save.after and the like (package podlife names the effects). It is for tests, which start podo again without it; without it nothing
-// is looked at.
+// FailpointEnv names a Unix socket that is told of each boundary of a pod's effect: a connection a boundary, with a line such as
+// "default/web StartContainer.before" (package podlife names the effects). The pod's worker waits there until the connection is closed:
+// whoever listens may let it go on, or end the process where it is. It is for tests; without it nothing is told.
 const FailpointEnv = "PODO_FAILPOINT"
 
-// failpoint is what the kubelet calls at each boundary, nil where none is named.
-func failpoint() func(point string) {
-	at := os.Getenv(FailpointEnv)
-	if at == "" {
+// failpoint is what the kubelet calls at each boundary, nil where nobody listens.
+func failpoint() func(pod *v1.Pod, point string) {
+	socket := os.Getenv(FailpointEnv)
+	if socket == "" {
 		return nil
 	}
-	return func(point string) {
-		if point == at {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // nothing more happens
+	return func(pod *v1.Pod, point string) {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			return // whoever listened has gone
 		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s/%s %s\n", pod.Namespace, pod.Name, point)
+		io.Copy(io.Discard, conn) //nolint:errcheck // its end is the answer, however it ends
 	}
 }

@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -279,16 +277,41 @@ func (n *pod) report() {
 
 // begun begins an effect. What is quick and must be in order is done at once; Admit's verdict is returned.
 func (n *pod) begun(e podlife.Effect) podlife.Event {
-	if n.reached(e, "before"); n.w.ctx.Err() != nil {
+	pod := n.state.Pod
+	if n.reached(pod, e, "before"); n.w.ctx.Err() != nil {
 		return nil // the process ends: it belongs to the next one
 	}
+	switch e.(type) {
+	case podlife.Admit, podlife.Allocate, podlife.Save, podlife.Tell, podlife.WakeAt, podlife.SetProbes:
+		defer n.reached(pod, e, "after")
+		return n.atOnce(e)
+	}
+	do := n.prepare(e)
+	if n.work.began.IsZero() {
+		n.work.began = time.Now()
+	}
+	n.mu.Lock()
+	n.under++
+	n.mu.Unlock()
+	n.w.wg.Add(1)
+	go func() {
+		defer n.w.wg.Done()
+		ev := do()
+		n.reached(pod, e, "after")
+		if ev != nil { // without one the process ends
+			n.put(ev, 1)
+		}
+	}()
+	return nil
+}
+
+func (n *pod) atOnce(e podlife.Effect) podlife.Event {
 	switch x := e.(type) {
 	case podlife.Admit:
 		return n.w.admit(n, n.state.Pod)
 	case podlife.Allocate:
 		n.w.allocate(n)
 	case podlife.Save:
-		defer n.reached(e, "after")
 		n.save(x)
 	case podlife.Tell:
 		n.w.cfg.Event(n.state.Pod, x.Container, x.Type, x.Reason, x.Message)
@@ -301,23 +324,6 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 		if c := n.state.Container(x.Container); c != nil && n.w.cfg.Probes != nil {
 			n.w.cfg.Probes.SetProbes(n.state.Pod, c.Spec(), x.ID, first(n.state.PodIPs()), x.Set)
 		}
-	default:
-		do := n.prepare(e)
-		if n.work.began.IsZero() {
-			n.work.began = time.Now()
-		}
-		n.mu.Lock()
-		n.under++
-		n.mu.Unlock()
-		n.w.wg.Add(1)
-		go func() {
-			defer n.w.wg.Done()
-			ev := do()
-			n.reached(e, "after")
-			if ev != nil { // without one the process ends
-				n.put(ev, 1)
-			}
-		}()
 	}
 	return nil
 }
@@ -336,9 +342,9 @@ func (n *pod) save(x podlife.Save) {
 }
 
 // reached tells of a boundary of an effect, where somebody asked to be told.
-func (n *pod) reached(e podlife.Effect, side string) {
+func (n *pod) reached(pod *v1.Pod, e podlife.Effect, side string) {
 	if f := n.w.cfg.Reached; f != nil {
-		f(strings.TrimPrefix(fmt.Sprintf("%T", e), "podlife.") + "." + side)
+		f(pod, podlife.Name(e)+"."+side)
 	}
 }
 

@@ -60,9 +60,9 @@ type Config struct {
 	// Event tells users about a container of a pod; container "" is the pod itself. It must not block.
 	Event  func(pod *v1.Pod, container, eventType, reason, message string)
 	Append timeline.Append
-	// Reached is told of each boundary of an effect as it is passed ("StartContainer.before", "StartContainer.after"): tests end the
-	// process there. nil costs nothing.
-	Reached func(point string)
+	// Reached is told of each boundary of an effect as it is passed ("StartContainer.before", "StartContainer.after"), and may hold the
+	// worker there: tests end the process. nil costs nothing.
+	Reached func(pod *v1.Pod, point string)
 	// Gone is told of each pod of which nothing is left, logs aside. It must not block. May be nil.
 	Gone func(pod *v1.Pod)
 	// Metrics may be nil.
