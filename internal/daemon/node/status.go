@@ -29,7 +29,7 @@ func (k *run) buildNode(nodeReady func()) error {
 		Name: k.c.Name, IPs: []netip.Addr{k.c.IP}, Port: int32(k.c.Port), Version: k.c.Version, PodCIDR: k.cluster.PodCIDR,
 		Taints: c.RegisterWithTaints, Annotations: map[string]string{localclass.Folders: k.localFolders().Dir},
 		Facts: facts, Capacity: k.capacity, Allocatable: k.allocate, MaxImages: maxImages,
-		Problems: k.problems, Pressure: k.pressure,
+		Problems: k.problems, Pressure: k.pressure, Event: k.nodeEvent,
 		Turned: func(ready bool) {
 			if ready {
 				nodeReady()

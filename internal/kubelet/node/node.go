@@ -56,6 +56,8 @@ type Config struct {
 	Problems func() []string
 	// Turned, when set, is told each time the node's written status turns Ready or no longer is. It must not block.
 	Turned func(ready bool)
+	// Event tells users about the node. It must not block. May be nil.
+	Event func(eventType, reason, message string)
 
 	CheckEvery    time.Duration // looks at the runtime and its images; default 10 s
 	ReportEvery   time.Duration // writes an unchanged status; default 5 min
@@ -135,6 +137,9 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	if !m.cfg.Facts.SysResource {
 		m.cfg.Log.Warn("the capability CAP_SYS_RESOURCE is missing: pods run, but without out-of-memory scores lower than this process's own")
 	}
+	if m.cfg.Event != nil {
+		m.cfg.Event(v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	}
 	if !m.until(ctx, "register the node", 7*time.Second, m.register) {
 		return nil
 	}
@@ -171,6 +176,7 @@ func (m *Manager) register(ctx context.Context) error {
 	m.observe(ctx)
 	m.cfg.apply(&n.Status, m.observed(time.Now()), time.Now())
 	obj, err := m.cfg.Client.Create(ctx, ref, n)
+	created := err == nil
 	if apierrors.IsAlreadyExists(err) {
 		obj, err = m.cfg.Client.Mutate(ctx, ref, func(o runtime.Object) (bool, error) {
 			have, ok := o.(*v1.Node)
@@ -190,5 +196,8 @@ func (m *Manager) register(ctx context.Context) error {
 	m.mu.Lock()
 	m.uid = have.UID
 	m.mu.Unlock()
+	if created {
+		m.cfg.tell(&v1.NodeStatus{}, &n.Status)
+	}
 	return nil
 }

@@ -203,6 +203,65 @@ func TestTakesOverARegisteredNode(t *testing.T) {
 	})
 }
 
+// What users are told of a node, once each: how it is when it is registered, what turns, and that its machine was rebooted.
+func TestEvents(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{net: true}
+	var told []string
+	take := func() string {
+		defer func() { told = nil }()
+		return strings.Join(told, "\n")
+	}
+	run := func(boot string, body func()) {
+		cfg := config(api, rt)
+		cfg.Facts.BootID = boot
+		cfg.Event = func(eventType, reason, message string) { told = append(told, eventType+" "+reason+": "+message) }
+		synctest.Test(t, func(t *testing.T) {
+			m, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- m.Run(ctx, func() {}) }()
+			settle(time.Second)
+			body()
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	run("one", func() {
+		const want = "Normal Starting: Starting kubelet.\n" +
+			"Normal NodeHasSufficientMemory: Node n1 status is now: NodeHasSufficientMemory\n" +
+			"Normal NodeHasNoDiskPressure: Node n1 status is now: NodeHasNoDiskPressure\n" +
+			"Normal NodeHasSufficientPID: Node n1 status is now: NodeHasSufficientPID"
+		if got := take(); got != want {
+			t.Errorf("registered: %s", got)
+		}
+		rt.set(func(f *fakeRuntime) { f.net = false })
+		settle(11 * time.Second)
+		if got := take(); got != "Normal NodeNotReady: Node n1 status is now: NodeNotReady" {
+			t.Errorf("turned: %s", got)
+		}
+		rt.set(func(f *fakeRuntime) { f.net = true })
+		settle(11 * time.Second)
+		if got := take(); got != "Normal NodeReady: Node n1 status is now: NodeReady" {
+			t.Errorf("turned back: %s", got)
+		}
+	})
+	run("one", func() {
+		if got := take(); got != "Normal Starting: Starting kubelet." {
+			t.Errorf("restarted: %s", got)
+		}
+	})
+	run("two", func() {
+		if got := take(); got != "Normal Starting: Starting kubelet.\nWarning Rebooted: Node n1 has been rebooted, boot id: two" {
+			t.Errorf("rebooted: %s", got)
+		}
+	})
+}
+
 func TestProblemsAndPressureOfOtherModules(t *testing.T) {
 	cs := conditions([]string{"a", "b"}, Pressure{Disk: true})
 	if cs[3].Message != "[a, b]" || cs[1].Status != v1.ConditionTrue || cs[1].Reason != "KubeletHasDiskPressure" || cs[0].Status != v1.ConditionFalse {

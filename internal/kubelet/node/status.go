@@ -109,12 +109,15 @@ func (m *Manager) write(ctx context.Context, o observed, now time.Time, due bool
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	out := outcome{ready: len(o.problems) == 0}
+	var before, written v1.NodeStatus
 	_, err := m.cfg.Client.Mutate(ctx, client.Nodes.At("", m.cfg.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
 		n, ok := obj.(*v1.Node)
 		if !ok {
 			return false, fmt.Errorf("node: the client returned a %T", obj)
 		}
+		n.Status.DeepCopyInto(&before)
 		changed := m.cfg.apply(&n.Status, o, now)
+		written = n.Status
 		out.wrote = changed || due
 		return out.wrote, nil
 	})
@@ -124,6 +127,7 @@ func (m *Manager) write(ctx context.Context, o observed, now time.Time, due bool
 	if err != nil {
 		return outcome{}, err
 	}
+	m.cfg.tell(&before, &written)
 	m.mu.Lock()
 	turned := m.ready != out.ready
 	m.ready = out.ready
