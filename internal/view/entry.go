@@ -64,11 +64,15 @@ func (e *Entry) Encoded(form Form, encode func(runtime.Object) ([]byte, error)) 
 		if mine {
 			return e.enc.make(s, e.Object, encode)
 		}
-		<-s.done
-		if s.err != nil {
-			return nil, s.err
+		d := s.data.Load()
+		if d == nil { // not made yet, as a rule
+			<-s.done
+			if s.err != nil {
+				return nil, s.err
+			}
+			d = s.data.Load()
 		}
-		if d := s.data.Load(); d != nil {
+		if d != nil {
 			if !s.used.Load() {
 				s.used.Store(true)
 			}
