@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -223,7 +224,10 @@ func (f *feed) tell(c view.Change) {
 
 func (f *feed) follow(ctx context.Context) error {
 	defer func() { f.watcher.Close() }()
-	last := f.view.Snapshot()
+	// Of a snapshot only the resource is held: of a kind that is quiet, the newest one is as old as the process, and would keep all other
+	// objects as they were then.
+	newest := func(s view.Snapshot) iter.Seq[*view.Entry] { return s.All(f.watch.Resource, "", view.Key{}) }
+	last := newest(f.view.Snapshot())
 	for {
 		changes, _, err := f.watcher.Next(ctx)
 		switch {
@@ -233,7 +237,7 @@ func (f *feed) follow(ctx context.Context) error {
 			if ferr != nil {
 				return quiet(ctx, ferr)
 			}
-			for e := range last.All(f.watch.Resource, "", view.Key{}) {
+			for e := range last {
 				if s.Get(f.watch.Resource, e.Key.Namespace, e.Key.Name) == nil {
 					f.tell(view.Change{Rev: s.Rev(), Old: e})
 				}
@@ -242,7 +246,7 @@ func (f *feed) follow(ctx context.Context) error {
 			if err := f.list(s); err != nil && !errors.Is(err, view.ErrGone) {
 				return err
 			}
-			last = s
+			last = newest(s)
 			continue
 		case err != nil:
 			return quiet(ctx, err)
@@ -250,7 +254,7 @@ func (f *feed) follow(ctx context.Context) error {
 		for _, c := range changes {
 			f.tell(c)
 		}
-		last = f.view.Snapshot()
+		last = newest(f.view.Snapshot())
 	}
 }
 

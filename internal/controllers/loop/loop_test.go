@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/store/mem"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
@@ -213,4 +216,39 @@ func TestAFightIsSlow(t *testing.T) {
 			t.Errorf("the other key was looked at %d times", others)
 		}
 	})
+}
+
+// A controller whose own kind is quiet does not keep the other kinds' objects as they were when it last heard of anything.
+func TestAQuietKindHoldsNothingElse(t *testing.T) {
+	s := mem.New(mem.Options{})
+	v := viewtest.Start(t, view.Config{Store: s, Retained: 1, HistoryChanges: 1})
+	w := &world{t, v, s, NewBoard()}
+	secret := func(value string) *v1.Secret {
+		return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "s"}, Data: map[string][]byte{"v": []byte(value)}}
+	}
+	fresh := func() view.Snapshot {
+		now, err := v.Fresh(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	viewtest.Put(t, s, secret("first"))
+	first := weak.Make(fresh().Get(schema.GroupResource{Resource: "secrets"}, "a", "s").Object.(*v1.Secret))
+	reconciled := make(chan struct{}, 1)
+	w.supervise(w.loop("quiet", func(context.Context, view.Snapshot, view.Key) (Result, error) {
+		reconciled <- struct{}{}
+		return Result{}, nil
+	}))
+	w.put("c", "1")
+	<-reconciled
+	for i := range 200 { // the history keeps some of them
+		viewtest.Put(t, s, secret(fmt.Sprint(i)))
+		fresh()
+	}
+	runtime.GC()
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("the first version of an object of another kind is held")
+	}
 }
