@@ -145,24 +145,23 @@ func TestAloneOnItsStore(t *testing.T) {
 		}
 	}
 	quiet("alone, and no renewal is answered")
-	broken.Store(false)
 	leave := l.join(t, e, "guest")
+	heard(t, l.ended, "own", 30*time.Second)
+	heard(t, l.began, "guest", 30*time.Second)
+	if l.twice.Load() {
+		t.Error("two led at once")
+	}
+	broken.Store(false)
+	leave()
+	heard(t, l.ended, "guest", 30*time.Second)
+	heard(t, l.began, "own", 30*time.Second)
+	leave = l.join(t, e, "second guest")
 	quiet("in company, and renewals are answered")
 	leave()
 
 	broken.Store(true)
 	heard(t, l.ended, "own", 30*time.Second)
 	heard(t, l.began, "own", 30*time.Second) // it stands anew, and is alone
-	leave = l.join(t, e, "second guest")
-	heard(t, l.ended, "own", 30*time.Second)
-	heard(t, l.began, "second guest", 30*time.Second)
-	if l.twice.Load() {
-		t.Error("two led at once")
-	}
-	broken.Store(false)
-	leave()
-	heard(t, l.ended, "second guest", 30*time.Second)
-	heard(t, l.began, "own", 30*time.Second)
 	etcd.Withdraw(t, e, "own")
 	heard(t, l.ended, "own", 30*time.Second)
 	heard(t, l.began, "own", 30*time.Second) // what somebody took away it takes again
