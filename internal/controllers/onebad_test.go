@@ -8,13 +8,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/replicas"
 )
 
 // keeper is a client to whom some deletions are refused, as by a webhook.
@@ -50,6 +53,60 @@ func TestOnePodThatStaysHoldsNoOther(t *testing.T) {
 			t.Errorf("left: %s", left)
 		}
 	})
+}
+
+// meanwhile is a client before whose deletions something happens.
+type meanwhile struct {
+	client.Client
+	happens func(client.Ref)
+}
+
+func (m meanwhile) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error {
+	m.happens(ref)
+	return m.Client.Delete(ctx, ref, o)
+}
+
+// A pod that is taken from its owner just as it is chosen to be deleted stays; one that has only said something goes.
+func TestAPodThatIsTakenAwayStays(t *testing.T) {
+	for _, taken := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.everyNamespace()
+			changed := ""
+			c := meanwhile{w.controllers, func(r client.Ref) {
+				if changed != "" {
+					return
+				}
+				changed = r.Name
+				w.must(w.admin.Mutate(context.Background(), r, func(o runtime.Object) (bool, error) {
+					p := o.(*v1.Pod)
+					p.Annotations = map[string]string{"a": "b"}
+					if taken {
+						p.OwnerReferences, p.Labels = nil, nil
+					}
+					return true, nil
+				}))
+			}}
+			w.run(replicas.New(replicas.Config{Kind: replicas.ReplicaSets, View: w.view, Client: c, Events: record.NewFakeRecorder(1000)}))
+			sets := replicas.ReplicaSets.Resource
+			w.must(w.admin.Create(context.Background(), sets.At("default", ""), &appsv1.ReplicaSet{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+				Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Selector: webSelector, Template: webTemplate("v1")},
+			}))
+			time.Sleep(time.Second)
+			w.must(w.admin.Mutate(context.Background(), sets.At("default", "web"), func(o runtime.Object) (bool, error) {
+				o.(*appsv1.ReplicaSet).Spec.Replicas = new(int32(1))
+				return true, nil
+			}))
+			time.Sleep(5 * time.Second)
+			if there := w.get(client.Pods.At("default", changed)) != nil; changed == "" || there != taken {
+				t.Errorf("taken away: %v, and %q is there: %v", taken, changed, there)
+			}
+			if n := len(w.podsOf("web")); n != 1 {
+				t.Errorf("%d pods", n)
+			}
+		})
+	}
 }
 
 // A Job of the history that cannot be deleted keeps the next one from nothing.

@@ -231,10 +231,15 @@ func (k *controller) create(ctx context.Context, j *batchv1.Job, c Creation, w *
 
 // remove deletes a pod that is not to be counted, or is already.
 func (k *controller) remove(ctx context.Context, j *batchv1.Job, pod *v1.Pod, w *writes) error {
-	if err := k.untrack(ctx, pod, w); err != nil {
+	out, err := untrack(ctx, k.Client, pod)
+	w.note(out)
+	if err != nil {
 		return err
 	}
-	err := k.Client.Delete(ctx, client.Pods.At(pod.Namespace, pod.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	if now, ok := out.(*v1.Pod); ok {
+		pod = now
+	}
+	err = podset.Remove(ctx, k.Client, pod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

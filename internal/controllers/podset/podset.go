@@ -193,9 +193,9 @@ func (k Kind) Create(ctx context.Context, c client.Client, events record.EventRe
 	return out, nil
 }
 
-// Delete deletes a pod, that very one, and tells of it on the object whose it was.
+// Delete deletes a pod, as Remove, and tells of it on the object whose it was.
 func (k Kind) Delete(ctx context.Context, c client.Client, events record.EventRecorder, obj runtime.Object, pod *v1.Pod) error {
-	err := c.Delete(ctx, client.Pods.At(pod.Namespace, pod.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	err := Remove(ctx, c, pod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -205,6 +205,31 @@ func (k Kind) Delete(ctx context.Context, c client.Client, events record.EventRe
 	}
 	events.Eventf(obj, v1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 	return nil
+}
+
+// Remove deletes a pod, that very one. When it has changed it is looked at again: somebody may have taken it from its owner meanwhile, to
+// keep it.
+func Remove(ctx context.Context, c client.Client, pod *v1.Pod) error {
+	ref, owner := client.Pods.At(pod.Namespace, pod.Name), metav1.GetControllerOfNoCopy(pod)
+	remove := func(p *v1.Pod) error {
+		return c.Delete(ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}})
+	}
+	err := remove(pod)
+	for range 5 {
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		now, gerr := c.Get(ctx, ref)
+		if gerr != nil {
+			return gerr
+		}
+		p := now.(*v1.Pod)
+		if is := metav1.GetControllerOfNoCopy(p); p.UID != pod.UID || p.DeletionTimestamp != nil || owner == nil || is == nil || is.UID != owner.UID {
+			return nil
+		}
+		err = remove(p)
+	}
+	return err
 }
 
 // prefix of a pod's name: without a dash when the name with one would be no name.

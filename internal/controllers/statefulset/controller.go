@@ -235,7 +235,7 @@ func (k *controller) step(ctx context.Context, set *appsv1.StatefulSet, s Step) 
 			k.tell(set, "Create", s.Pod, err)
 		}
 	case DeletePod:
-		err = k.Client.Delete(ctx, client.Pods.At(set.Namespace, s.Pod.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.Pod.UID}})
+		err = podset.Remove(ctx, k.Client, s.Pod)
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
