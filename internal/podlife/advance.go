@@ -86,6 +86,9 @@ func (m *mover) keep() {
 			m.move(c)
 		}
 	}
+	if m.Progress != nil { // one that is being made anew needs no change any more
+		m.resize()
+	}
 	if m.Stage == Starting && m.allMains(func(c *Container) bool {
 		return m.here(c) && (c.Cur.State == InstanceRunning || c.Cur.State == InstanceExited)
 	}) {

@@ -264,3 +264,32 @@ func TestResizesSettle(t *testing.T) {
 		}
 	})
 }
+
+// A container that is made anew for another reason needs no resize any more: that is known at once, not at the next event. (The pod's own
+// part is done already: it was granted while the container was being started.)
+func TestAnotherImageAmidAResize(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m0")
+	p.Spec.Containers[0].Resources = resources("100m", "2Mi")
+	w := newWorld(t, p)
+	w.delay = func(e Effect) time.Duration {
+		_, ok := e.(StartContainer)
+		return either(ok, 5*time.Second, 0)
+	}
+	w.fail = func(e Effect) *Failure {
+		if x, ok := e.(ResizePod); ok && len(x.Changes) > 0 {
+			return &Failure{Message: "no"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: asks(w.state.Pod, 0, resources("200m", "2Mi"))})
+	w.until(20 * time.Second)
+	p = w.state.Pod.DeepCopy()
+	p.Spec.Containers[0].Image = "other"
+	w.step(Desired{Pod: p}) // the world wants quiet after each step
+	w.until(time.Minute)
+	if st := w.cstatus("m0"); st.State.Running == nil || st.Resources.Requests.Cpu().String() != "200m" || w.state.Progress != nil {
+		t.Errorf("%+v", st)
+	}
+}
