@@ -146,3 +146,17 @@ func TestKubectlEnv(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with a command line says where to read on.
+func TestWrongCommandLinesPointToHelp(t *testing.T) {
+	for line, want := range map[string]string{
+		"up --bogus":      "unknown flag: --bogus: see `podo up --help`",
+		"timeline":        "accepts 1 arg(s), received 0: see `podo timeline --help`",
+		"token create -x": "see `podo token create --help`",
+	} {
+		var out strings.Builder
+		if code := Main(strings.Fields(line), nil, io.Discard, &out); code != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("podo %s: %d, %q; want %q", line, code, out.String(), want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -38,8 +39,35 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	case errors.As(err, &exit):
 		return exit.code
 	default:
-		fmt.Fprintln(errOut, "Error:", err)
+		fmt.Fprintln(errOut, "Error:", withAdvice(err))
 		return 1
+	}
+}
+
+// withAdvice adds to an error what helps everywhere: most of podo is root's.
+func withAdvice(err error) error {
+	if os.Geteuid() != 0 && strings.Contains(err.Error(), "permission denied") {
+		return fmt.Errorf("%w: run it with sudo", err)
+	}
+	return err
+}
+
+// pointsToHelp makes a command's errors about its command line say where to read on.
+func pointsToHelp(c *cobra.Command) {
+	see := func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see `%s --help`", err, c.CommandPath())
+	}
+	c.SetFlagErrorFunc(see)
+	if args := c.Args; args != nil {
+		c.Args = func(c *cobra.Command, all []string) error {
+			if err := args(c, all); err != nil {
+				return see(c, err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		pointsToHelp(sub)
 	}
 }
 
@@ -52,7 +80,7 @@ func newRoot() *cobra.Command {
   podo up                              start a cluster in the background and wait until it is ready
   podo kubectl get pods -A             use it (any stock kubectl works too: export KUBECONFIG=$(podo kubeconfig --path))
   podo timeline pod/NAME               see every stage of a pod's life, with times
-  podo why pod/NAME                    see why a pod is not running
+  podo why pod/NAME                    see why a pod is where it is, how it got there, and what to do
   podo token create                    print the command that makes another machine a node of it
   podo agent --server ... --token ...  that command
   podo down                            stop everything; the next up brings it back`,
@@ -70,6 +98,7 @@ func newRoot() *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.AddCommand(newVersion())
+	pointsToHelp(root)
 	return root
 }
 

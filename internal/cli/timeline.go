@@ -18,9 +18,10 @@ import (
 func newTimeline() *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "timeline pod/NAME",
-		Short: "Show every stage of a pod's life, with times",
-		Args:  cobra.ExactArgs(1),
+		Use:     "timeline pod/NAME",
+		Short:   "Show every stage of a pod's life, with times",
+		Example: "  podo timeline pod/web\n  podo timeline pod/web -n shop -f     # and go on as things happen\n  podo timeline pod/web --json",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query := url.Values{"format": {"text"}}
 			if asJSON {

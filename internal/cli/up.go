@@ -203,6 +203,7 @@ func nextSteps(out io.Writer, cfg daemon.Config) {
 Use it:
   podo kubectl%[1]s get pods -A
   export KUBECONFIG=%[2]s        # for a stock kubectl, helm, client-go
+  podo why%[1]s               # what is the matter with pods, or pod/NAME, deployment/NAME, ...
   podo timeline%[1]s pod/NAME     # every stage of a pod, with times
   podo down%[1]s
 `, flag, daemon.Dirs{Root: cfg.DataDir}.Kubeconfig())

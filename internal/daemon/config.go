@@ -224,7 +224,7 @@ func (c *Config) checkEtcd() error {
 func parseCIDR(flag, s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%s: %w", flag, err)
+		return p, fmt.Errorf("%s %q: want addresses as a range, such as 10.42.0.0/16", flag, s)
 	}
 	if p.Masked() != p {
 		return p, fmt.Errorf("%s %s has host bits set: use %s", flag, s, p.Masked())

@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +46,11 @@ func ImportImage(ctx context.Context, dataDir, file string) ([]string, error) {
 		return nil, err
 	}
 	defer rt.Close()
-	return rt.Import(ctx, archive)
+	names, err := rt.Import(ctx, archive)
+	if err != nil && strings.Contains(err.Error(), "archive/tar: invalid tar header") {
+		return nil, errors.New("this is no archive of images: make one with `docker save`, or as an OCI layout in a tar file")
+	}
+	return names, err
 }
 
 // Image is one image name of the node.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,10 +49,34 @@ func lockDataDir(d Dirs) (*os.File, error) {
 	return f, nil
 }
 
+// mayBeThere are what a new data directory may hold: what people put there before the first start (a snapshot, keys, manifests), what a
+// start that failed has left, and a file system's own.
+var mayBeThere = []string{
+	"bin", "cni", "containerd", "etcd", "kubeconfig", "kubelet", "lock", "log", "lost+found", "manifests", "pki", "run.json", "server-id",
+	"timeline", "volumes",
+}
+
+// checkOurs refuses a folder of somebody else's: `podo reset` would delete it all.
+func checkOurs(d Dirs) error {
+	entries, err := os.ReadDir(d.Root)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(mayBeThere, e.Name()) {
+			return fmt.Errorf("%s holds other things than podo's (%s), and `podo reset` would delete them: use a folder of its own as --data-dir", d.Root, e.Name())
+		}
+	}
+	return nil
+}
+
 func checkLayout(d Dirs) error {
 	have, err := os.ReadFile(d.Version())
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		if err := checkOurs(d); err != nil {
+			return err
+		}
 		return writeFile(d.Version(), []byte(layoutVersion+"\n"), 0o644)
 	case err != nil:
 		return fmt.Errorf("data directory: %w", err)
