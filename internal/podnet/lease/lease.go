@@ -1,8 +1,7 @@
 // Package lease remembers which pod has which address of a node: a file for each, named by the address, in a folder that a reboot
 // empties. The form is that of CNI's host-local plug-in, whose leases of pods made by an earlier podo hold on.
 //
-// Every change is made under the folder's lock. So whoever finds a file without an owner knows that its writer is dead, and takes it: an
-// end in the middle of any call costs no address.
+// Every change is made under the folder's lock, and a lease comes whole: an end in the middle of any call costs no address.
 package lease
 
 import (
@@ -102,21 +101,19 @@ func bounds(r netip.Prefix) (first, end netip.Addr) {
 	return r.Masked().Addr().Next().Next(), end
 }
 
-// claim writes the lease, unless somebody has it.
+// claim writes the lease, unless somebody has it. It appears with its owner in it or not at all: one that is empty or does not name an
+// owner was damaged later, and its address is in use.
 func (s Store) claim(o Owner, a netip.Addr) (bool, error) {
-	f, err := os.OpenFile(s.file(a), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		if info, err := os.Lstat(s.file(a)); err != nil || info.Size() > 0 {
-			return false, err
-		}
-		f, err = os.OpenFile(s.file(a), os.O_WRONLY, 0)
-	}
-	if err != nil {
+	if _, err := os.Lstat(s.file(a)); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	_, err = f.WriteString(o.String())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return false, errors.Join(err, os.Remove(s.file(a)))
+	next := filepath.Join(s.dir, "next")
+	err := os.WriteFile(next, []byte(o.String()), 0o600)
+	if err == nil {
+		err = os.Rename(next, s.file(a))
+	}
+	if err != nil {
+		return false, errors.Join(err, os.RemoveAll(next))
 	}
 	return true, nil
 }
@@ -131,7 +128,7 @@ func (s Store) Give(o Owner, known []netip.Addr) error {
 	defer unlock()
 	given := 0
 	for _, a := range known {
-		ok, err := s.release(o, s.file(a))
+		ok, err := s.release(o, s.file(a), true)
 		if err != nil {
 			return err
 		}
@@ -145,24 +142,25 @@ func (s Store) Give(o Owner, known []netip.Addr) error {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
 		if _, notAddress := netip.ParseAddr(e.Name()); notAddress == nil {
-			_, failed := s.release(o, filepath.Join(s.dir, e.Name()))
+			_, failed := s.release(o, filepath.Join(s.dir, e.Name()), false)
 			err = errors.Join(err, failed)
 		}
 	}
 	return err
 }
 
-// release takes the owner's lease away, and one that is nobody's.
-func (s Store) release(o Owner, file string) (bool, error) {
-	switch text, err := os.ReadFile(file); {
+// release takes the owner's lease away. One that names nobody is its own where it is known to have had that address.
+func (s Store) release(o Owner, file string, known bool) (bool, error) {
+	text, err := os.ReadFile(file)
+	switch damaged := !strings.Contains(string(text), "\r\n"); {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
 		return false, err
-	case len(text) > 0 && string(text) != o.String():
-		return false, nil
+	case string(text) == o.String(), known && damaged:
+		return true, os.Remove(file)
 	}
-	return true, os.Remove(file)
+	return false, nil
 }
 
 // Holds tells whether the owner has all these addresses.
