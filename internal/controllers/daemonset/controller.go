@@ -117,7 +117,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		err = history.Delete(ctx, k.Client, forgotten(set, past, mine))
 	}
 	rev, serr := k.report(ctx, set, plan.Status)
-	return loop.Result{Wrote: max(wrote, rev), Again: plan.Again}, errors.Join(err, serr)
+	return loop.Result{Wrote: max(wrote, rev), Deleted: len(plan.Delete) > 0, Again: plan.Again}, errors.Join(err, serr)
 }
 
 func valueOf(p *int32) int32 {

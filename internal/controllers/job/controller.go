@@ -116,7 +116,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	rev, err := k.apply(ctx, key, j, p)
 	k.meter.synced(j, p, time.Since(now), err)
-	return loop.Result{Wrote: rev, Again: p.Again}, err
+	return loop.Result{Wrote: rev, Deleted: len(p.Remove)+len(p.End) > 0, Again: p.Again}, err
 }
 
 func (k *controller) backoff(key view.Key, j *batchv1.Job, mine []*v1.Pod) Backoff {

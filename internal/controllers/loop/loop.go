@@ -27,9 +27,11 @@ import (
 
 // Result is how a reconciliation ended.
 type Result struct {
-	Wrote int64         // revision of its last write; 0 when it wrote nothing
-	Again time.Duration // look again after this long; 0 when only a change needs another look
-	Also  []view.Key    // other keys to look at
+	Wrote int64 // revision of its last write; 0 when it wrote nothing
+	// Deleted says that it has deleted something, whose revision nobody tells: the key comes again when the view has all that is stored by now.
+	Deleted bool
+	Again   time.Duration // look again after this long; 0 when only a change needs another look
+	Also    []view.Key    // other keys to look at
 }
 
 // Watch turns a resource's changes into keys. A change has Old nil for what was there at the start.
@@ -175,6 +177,14 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 		l.pace.wrote(key, began)
 		if _, werr := l.c.View.WaitFor(ctx, res.Wrote); werr != nil {
 			return ctx.Err() == nil
+		}
+	}
+	if res.Deleted {
+		if _, ferr := l.c.View.Fresh(ctx); ferr != nil && err == nil {
+			err = ferr
+		}
+		if ctx.Err() != nil {
+			return false
 		}
 	}
 	for _, other := range res.Also {

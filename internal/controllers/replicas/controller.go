@@ -90,8 +90,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		plan.Create = 0
 	}
 	rev, failure, err := k.apply(ctx, e.Object, w, plan)
+	deleted := len(plan.Delete) > 0
 	if failure == nil && err != nil {
-		return loop.Result{Wrote: rev}, err
+		return loop.Result{Wrote: rev, Deleted: deleted}, err
 	}
 	obj, serr := k.Client.Mutate(ctx, k.Kind.Resource.At(key.Namespace, key.Name).Sub("status"), func(o runtime.Object) (bool, error) {
 		return k.Kind.Report(o, plan.Counts, failure, time.Now()), nil
@@ -100,9 +101,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	case apierrors.IsNotFound(serr):
 		return loop.Result{}, nil
 	case serr != nil:
-		return loop.Result{Wrote: rev}, errors.Join(err, serr)
+		return loop.Result{Wrote: rev, Deleted: deleted}, errors.Join(err, serr)
 	}
-	return loop.Result{Wrote: max(rev, loop.Revision(obj)), Again: plan.Again}, err
+	return loop.Result{Wrote: max(rev, loop.Revision(obj)), Deleted: deleted, Again: plan.Again}, err
 }
 
 // siblings are the pods of the other objects that the same owner has: those of a Deployment's other revisions.

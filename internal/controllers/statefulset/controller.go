@@ -141,7 +141,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	if err == nil && serr == nil {
 		err = history.Delete(ctx, k.Client, forgotten(set, past, plan.Status, mine))
 	}
-	return loop.Result{Wrote: max(wrote, rev), Again: plan.Again}, errors.Join(err, serr)
+	return loop.Result{Wrote: max(wrote, rev), Deleted: plan.deletes(), Again: plan.Again}, errors.Join(err, serr)
 }
 
 // failureKey names a number of a set.

@@ -72,6 +72,12 @@ type Plan struct {
 	Missing, MayMiss int
 }
 
+func (p *Plan) deletes() bool {
+	return slices.ContainsFunc(p.Groups, func(g []Step) bool {
+		return slices.ContainsFunc(g, func(s Step) bool { return s.Do == DeletePod })
+	})
+}
+
 // ranks is a set's pods in order while a plan is made.
 type ranks struct {
 	State
