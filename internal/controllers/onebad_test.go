@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,20 +73,22 @@ func TestAPodThatIsTakenAwayStays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.everyNamespace()
-			changed := ""
+			var changed atomic.Value
 			c := meanwhile{w.controllers, func(r client.Ref) {
-				if changed != "" {
+				if !changed.CompareAndSwap(nil, r.Name) {
 					return
 				}
-				changed = r.Name
-				w.must(w.admin.Mutate(context.Background(), r, func(o runtime.Object) (bool, error) {
+				_, err := w.admin.Mutate(context.Background(), r, func(o runtime.Object) (bool, error) {
 					p := o.(*v1.Pod)
 					p.Annotations = map[string]string{"a": "b"}
 					if taken {
 						p.OwnerReferences, p.Labels = nil, nil
 					}
 					return true, nil
-				}))
+				})
+				if err != nil {
+					t.Error(err)
+				}
 			}}
 			w.run(replicas.New(replicas.Config{Kind: replicas.ReplicaSets, View: w.view, Client: c, Events: record.NewFakeRecorder(1000)}))
 			sets := replicas.ReplicaSets.Resource
@@ -99,8 +102,9 @@ func TestAPodThatIsTakenAwayStays(t *testing.T) {
 				return true, nil
 			}))
 			time.Sleep(5 * time.Second)
-			if there := w.get(client.Pods.At("default", changed)) != nil; changed == "" || there != taken {
-				t.Errorf("taken away: %v, and %q is there: %v", taken, changed, there)
+			name, _ := changed.Load().(string)
+			if there := w.get(client.Pods.At("default", name)) != nil; name == "" || there != taken {
+				t.Errorf("taken away: %v, and %q is there: %v", taken, name, there)
 			}
 			if n := len(w.podsOf("web")); n != 1 {
 				t.Errorf("%d pods", n)
