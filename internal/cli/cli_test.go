@@ -152,6 +152,7 @@ func TestWrongCommandLinesPointToHelp(t *testing.T) {
 	for line, want := range map[string]string{
 		"up --bogus":      "unknown flag: --bogus: see `podo up --help`",
 		"timeline":        "accepts 1 arg(s), received 0: see `podo timeline --help`",
+		"frobnicate":      "`podo --help` lists",
 		"token create -x": "see `podo token create --help`",
 	} {
 		var out strings.Builder

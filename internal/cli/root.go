@@ -44,10 +44,13 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	}
 }
 
-// withAdvice adds to an error what helps everywhere: most of podo is root's.
+// withAdvice adds to an error what helps everywhere: most of podo is root's, and its help lists its commands.
 func withAdvice(err error) error {
 	if os.Geteuid() != 0 && strings.Contains(err.Error(), "permission denied") {
 		return fmt.Errorf("%w: run it with sudo", err)
+	}
+	if text := err.Error(); strings.HasPrefix(text, "unknown command") && !strings.Contains(text, "Did you mean") {
+		return fmt.Errorf("%w: `podo --help` lists those that there are", err)
 	}
 	return err
 }
