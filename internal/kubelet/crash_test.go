@@ -102,7 +102,7 @@ func TestKilledAtEveryBoundary(t *testing.T) {
 	}
 	for _, e := range podlife.Effects {
 		switch e.(type) {
-		case podlife.Allocate, podlife.ResizePod, podlife.RemoveContainer, podlife.Observe:
+		case podlife.Allocate, podlife.ResizePod, podlife.RemoveContainer, podlife.SetProbes, podlife.Observe:
 			continue // not in this pod's life: TestKilledAtEveryEffect of test/e2e walks through all
 		}
 		if all[podlife.Name(e)+".before"] == 0 || all[podlife.Name(e)+".after"] == 0 {

@@ -195,7 +195,7 @@ type walk struct {
 
 // listen hears of each boundary, and lets those go on that are not armed.
 func (w *walk) listen() {
-	socket := filepath.Join(w.c.dir, "boundaries")
+	socket := filepath.Join(w.t.TempDir(), "boundaries")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		w.t.Fatal(err)
