@@ -212,12 +212,22 @@ func (p *Patch) compileJSON() (applied, error) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, len(patch)))
 	}
 	return p.overJSON(strict, func(doc []byte) ([]byte, error) {
-		out, err := patch.Apply(doc)
+		out, err := applyJSON(patch, doc)
 		if err != nil {
 			return nil, unprocessable(err)
 		}
 		return out, nil
 	}), nil
+}
+
+// applyJSON is the library's, which panics where the whole document is replaced by no value.
+func applyJSON(patch jsonpatch.Patch, doc []byte) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the patch cannot be applied: %v", p)
+		}
+	}()
+	return patch.Apply(doc)
 }
 
 func (p *Patch) compileMerge() (applied, error) {

@@ -63,6 +63,7 @@ var shared = map[types.PatchType][]string{
 	types.JSONPatchType: {
 		`[{"op":"remove","path":"/metadata/name"}]`, `[{"op":"move","from":"/metadata","path":"/spec"}]`, `[{"op":"replace","path":"/spec","value":null}]`,
 		`[{"op":"copy","from":"","path":"/metadata/annotations"}]`, `[{"op":"replace","path":"","value":{}}]`, `[{"op":"replace","path":"","value":[1]}]`,
+		`[{"op":"replace","path":""}]`, `[{"op":"add","path":""}]`, `[{"op":"test","path":""}]`,
 	},
 	types.MergePatchType: {`{"metadata":{"finalizers":["a.io/b"],"annotations":{"a":null}},"spec":null,"status":null,"data":null}`, `{"apiVersion":null}`, `{"metadata":null}`, `{"metadata":{"managedFields":[{}]}}`},
 	types.StrategicMergePatchType: {
