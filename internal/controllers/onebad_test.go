@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/job"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
 )
@@ -90,7 +92,8 @@ func TestAPodThatIsTakenAwayStays(t *testing.T) {
 					t.Error(err)
 				}
 			}}
-			w.run(replicas.New(replicas.Config{Kind: replicas.ReplicaSets, View: w.view, Client: c, Events: record.NewFakeRecorder(1000)}))
+			told := record.NewFakeRecorder(1000)
+			w.run(replicas.New(replicas.Config{Kind: replicas.ReplicaSets, View: w.view, Client: c, Events: told}))
 			sets := replicas.ReplicaSets.Resource
 			w.must(w.admin.Create(context.Background(), sets.At("default", ""), &appsv1.ReplicaSet{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
@@ -109,8 +112,69 @@ func TestAPodThatIsTakenAwayStays(t *testing.T) {
 			if n := len(w.podsOf("web")); n != 1 {
 				t.Errorf("%d pods", n)
 			}
+			deletions := 0
+			for len(told.Events) > 0 {
+				if strings.Contains(<-told.Events, "SuccessfulDelete") {
+					deletions++
+				}
+			}
+			if want := map[bool]int{true: 0, false: 1}[taken]; deletions != want {
+				t.Errorf("taken away: %v, and %d deletions are told", taken, deletions)
+			}
 		})
 	}
+}
+
+// A Job's pod that is taken from it just as it is chosen to be deleted stays too, although the Job takes its finalizer first.
+func TestAJobsPodThatIsTakenAwayStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		taken := ""
+		told := record.NewFakeRecorder(1000)
+		w.controllers = unfinal{w.controllers, func(r client.Ref) {
+			if taken != "" {
+				return
+			}
+			taken = r.Name
+			_, err := w.admin.Mutate(context.Background(), r, func(o runtime.Object) (bool, error) {
+				p := o.(*v1.Pod)
+				p.OwnerReferences, p.Labels = nil, nil
+				return true, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}}
+		w.batch(told)
+		w.must(w.admin.Create(context.Background(), job.Jobs.At("default", ""), newJob("j", nil)))
+		time.Sleep(time.Second)
+		w.must(w.admin.Mutate(context.Background(), job.Jobs.At("default", "j"), func(o runtime.Object) (bool, error) {
+			o.(*batchv1.Job).Spec.Suspend = new(true)
+			return true, nil
+		}))
+		time.Sleep(5 * time.Second)
+		if taken == "" || w.get(client.Pods.At("default", taken)) == nil {
+			t.Errorf("%q is not there", taken)
+		}
+		for len(told.Events) > 0 {
+			if e := <-told.Events; strings.Contains(e, "SuccessfulDelete") {
+				t.Error("told: ", e)
+			}
+		}
+	})
+}
+
+// unfinal is a client before whose changes of pods something happens.
+type unfinal struct {
+	client.Client
+	happens func(client.Ref)
+}
+
+func (u unfinal) Mutate(ctx context.Context, ref client.Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error) {
+	if ref.Resource.Resource == "pods" && ref.Subresource == "" {
+		u.happens(ref)
+	}
+	return u.Client.Mutate(ctx, ref, change)
 }
 
 // A Job of the history that cannot be deleted keeps the next one from nothing.

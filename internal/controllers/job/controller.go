@@ -236,7 +236,7 @@ func (k *controller) remove(ctx context.Context, j *batchv1.Job, pod *v1.Pod, w 
 	if err != nil {
 		return err
 	}
-	if now, ok := out.(*v1.Pod); ok {
+	if now, ok := out.(*v1.Pod); ok && now.UID == pod.UID && metav1.IsControlledBy(now, j) {
 		pod = now
 	}
 	err = podset.Remove(ctx, k.Client, pod)

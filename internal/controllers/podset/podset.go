@@ -208,7 +208,7 @@ func (k Kind) Delete(ctx context.Context, c client.Client, events record.EventRe
 }
 
 // Remove deletes a pod, that very one. When it has changed it is looked at again: somebody may have taken it from its owner meanwhile, to
-// keep it.
+// keep it, or have deleted it. Then the error is NotFound: what was to go is not there, and there is nothing to tell.
 func Remove(ctx context.Context, c client.Client, pod *v1.Pod) error {
 	ref, owner := client.Pods.At(pod.Namespace, pod.Name), metav1.GetControllerOfNoCopy(pod)
 	remove := func(p *v1.Pod) error {
@@ -225,7 +225,7 @@ func Remove(ctx context.Context, c client.Client, pod *v1.Pod) error {
 		}
 		p := now.(*v1.Pod)
 		if is := metav1.GetControllerOfNoCopy(p); p.UID != pod.UID || p.DeletionTimestamp != nil || owner == nil || is == nil || is.UID != owner.UID {
-			return nil
+			return apierrors.NewNotFound(v1.Resource("pods"), pod.Name)
 		}
 		err = remove(p)
 	}

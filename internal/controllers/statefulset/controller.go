@@ -237,7 +237,7 @@ func (k *controller) step(ctx context.Context, set *appsv1.StatefulSet, s Step) 
 	case DeletePod:
 		err = podset.Remove(ctx, k.Client, s.Pod)
 		if apierrors.IsNotFound(err) {
-			err = nil
+			return nil, nil
 		}
 		k.tell(set, "Delete", s.Pod, err)
 	case LabelPod:
