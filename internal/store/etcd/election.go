@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -88,7 +89,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	}
 	round := concurrency.NewElection(session, electionPrefix)
 	renew := func(ctx context.Context) error { return conn.renew(ctx, session.Lease()) }
-	others := &watched{e: e, conn: conn}
+	others := &watched{e: e, conn: conn, own: fmt.Sprintf("%s/%x", electionPrefix, session.Lease())}
 	defer others.stop()
 	leaders, won := round.Observe(ctx), make(chan error, 1)
 	go func() { won <- round.Campaign(ctx, e.id) }()

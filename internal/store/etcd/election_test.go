@@ -37,11 +37,18 @@ func newLed() *led { return &led{began: make(chan string, 10), ended: make(chan 
 // join has another server stand, on e's store.
 func (l *led) join(t *testing.T, e *etcd.Embedded, server string) (stop func()) {
 	t.Helper()
+	return l.joinOver(t, e, server, func(*etcd.External) {})
+}
+
+// joinOver is join over a connection that is changed first.
+func (l *led) joinOver(t *testing.T, e *etcd.Embedded, server string, change func(*etcd.External)) (stop func()) {
+	t.Helper()
 	x, err := etcd.NewExternal(etcd.ExternalConfig{Endpoints: []string{"unix://" + e.Socket()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	disconnect := start(t, x)
+	change(x)
 	vote := x.Election(server, slog.New(slog.DiscardHandler))
 	resign := start(t, vote)
 	end := start(t, l.as(server, vote))
@@ -168,4 +175,25 @@ func TestAloneOnItsStore(t *testing.T) {
 	if l.twice.Load() {
 		t.Error("two led at once")
 	}
+}
+
+// Whoever has not been able to write that he stands does not look at the leader's lease yet: who leads alone has not heard of him, and
+// renews nothing.
+func TestALeaderIsNotEndedUnheard(t *testing.T) {
+	e := embedded(t, etcd.EmbeddedConfig{})
+	start(t, e)
+	l := newLed()
+	own := e.Election("own", slog.New(slog.DiscardHandler))
+	start(t, own)
+	start(t, l.as("own", own))
+	heard(t, l.began, "own", 30*time.Second)
+	written := make(chan struct{})
+	leave := l.joinOver(t, e, "guest", func(x *etcd.External) { etcd.HoldWrites(x, written) })
+	select {
+	case who := <-l.ended:
+		t.Errorf("%s leads no more because of somebody who does not stand", who)
+	case <-time.After(4 * time.Second): // a lease that was renewed just now is seen as silent in less than three
+	}
+	close(written)
+	leave()
 }

@@ -70,3 +70,23 @@ func Withdraw(t *testing.T, e *Embedded, id string) {
 		t.Fatal(err)
 	}
 }
+
+// HoldWrites has no transaction of this server's answered, nor begun, until the channel is closed: so does a disk that is slow, but for
+// reads, which need none.
+func HoldWrites(x *External, until <-chan struct{}) {
+	c := x.conn.Load()
+	c.c.KV = held{c.c.KV, until}
+}
+
+type held struct {
+	clientv3.KV
+	until <-chan struct{}
+}
+
+func (h held) Txn(ctx context.Context) clientv3.Txn {
+	select {
+	case <-h.until:
+	case <-ctx.Done():
+	}
+	return h.KV.Txn(ctx)
+}

@@ -104,6 +104,7 @@ func (c *conn) renew(ctx context.Context, id clientv3.LeaseID) error {
 type watched struct {
 	e    *Election
 	conn *conn
+	own  string // the key of the candidacy of who looks
 
 	lease   clientv3.LeaseID
 	cancel  context.CancelFunc
@@ -132,10 +133,24 @@ func (w *watched) look(ctx context.Context, lease clientv3.LeaseID, who string) 
 	return true
 }
 
+// errUnheard is the answer as long as one's own candidacy is on its way, however long the disk takes for it: a leader that is alone hears
+// of others by that, and renews nothing before.
+var errUnheard = errors.New("the leader has not heard of this server yet")
+
 func (w *watched) ask(lease clientv3.LeaseID) func(context.Context) (granted, left int64, err error) {
+	heard := false
 	return func(ctx context.Context) (granted, left int64, err error) {
 		ctx, cancel := context.WithTimeout(ctx, electionTTL*time.Second)
 		defer cancel()
+		if !heard {
+			own, err := w.conn.c.Get(ctx, w.own, clientv3.WithCountOnly())
+			if err != nil {
+				return 0, 0, err
+			}
+			if heard = own.Count > 0; !heard {
+				return 0, 0, errUnheard
+			}
+		}
 		res, err := w.conn.c.TimeToLive(ctx, lease)
 		if err != nil {
 			return 0, 0, err

@@ -22,8 +22,8 @@ import (
 // That is safe since another server leads only when this one's candidacy is gone from the store, and
 //   - who wants to lead writes a candidacy of his own first. The member in this process applies that write, and tells of it before the
 //     other one can have its answer, so that this server hears of it as early as anybody does;
-//   - the other one then looks at the lease for at least silence before he ends it. companyFor is less: by then this server has renewed
-//     the lease, which he sees and goes on waiting, or its term is over;
+//   - the other one looks at the lease only when he has read that he stands, and for at least silence before he ends it. companyFor is
+//     less: by then this server has renewed the lease, which he sees and goes on waiting, or its term is over;
 //   - the lease does not run out meanwhile: it lasts for an hour, and the session renews it in time;
 //   - when this process ends, so does the store: the others have nowhere to read that they lead. It is back only with its server, which
 //     takes its old candidacy back; in an etcd that was restored from its data, it is one more silent leader.
