@@ -306,6 +306,7 @@ func cronJob(o *batchv1.CronJob) stand {
 	switch {
 	case o.Spec.Suspend != nil && *o.Spec.Suspend:
 		out.State, out.fine = "is suspended", false
+		out.Do = fmt.Sprintf("It goes on when spec.suspend is false: `podo kubectl patch cronjob -n %s %s -p '{\"spec\":{\"suspend\":false}}'`", o.Namespace, o.Name)
 	case o.Status.LastScheduleTime == nil:
 		out.Why = fmt.Sprintf("It has not started one yet; its schedule is %q", o.Spec.Schedule)
 	default:

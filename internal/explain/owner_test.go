@@ -109,7 +109,7 @@ func TestOwners(t *testing.T) {
 			}}},
 			[]string{"has failed: 1 of 3 succeeded, 2 failed, 0 active since 03:04:05", "BackoffLimitExceeded", "logs -n ns job/w"},
 		},
-		{"suspended", &batchv1.CronJob{Spec: batchv1.CronJobSpec{Suspend: &yes}}, []string{"is suspended"}},
+		{"suspended", &batchv1.CronJob{Spec: batchv1.CronJobSpec{Suspend: &yes}}, []string{"is suspended", "patch cronjob -n ns w -p '{\"spec\":{\"suspend\":false}}'"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := c.obj.(metav1.Object)

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"podo.dev/podo/internal/timeline"
 )
@@ -108,8 +109,9 @@ func (f Facts) advice(words string) string {
 
 // room tells whether any node could ever be enough.
 func (f Facts) room() string {
+	all := podresource.PodRequests(f.Pod, podresource.PodResourcesOptions{})
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-		asked := requested(f.Pod, name)
+		asked := all[name]
 		var most *resource.Quantity
 		where := ""
 		for _, n := range f.Nodes {
@@ -122,20 +124,6 @@ func (f Facts) room() string {
 		}
 	}
 	return "lower the pod's resources.requests, end other pods, or add a node: it starts by itself once there is room"
-}
-
-// requested is what a pod's containers ask for together, or its largest init container, whichever is more.
-func requested(p *v1.Pod, name v1.ResourceName) resource.Quantity {
-	var sum resource.Quantity
-	for _, c := range p.Spec.Containers {
-		sum.Add(c.Resources.Requests[name])
-	}
-	for _, c := range p.Spec.InitContainers {
-		if q := c.Resources.Requests[name]; q.Cmp(sum) > 0 {
-			sum = q
-		}
-	}
-	return sum
 }
 
 // labels tells which labels the pod's nodes must have.

@@ -92,9 +92,9 @@ func (f Facts) image(out *Finding, s v1.ContainerStatus) {
 	switch {
 	case contains("no such host", "server misbehaving"):
 		out.Do = fmt.Sprintf("The node cannot resolve %s: check the image's name and the node's DNS, or load the image with `podo image import FILE`", host)
-	case contains("unauthorized", "denied", "forbidden", "401", "403"):
+	case contains("unauthorized", "denied", "forbidden"):
 		out.Do = f.credentials(host, repository)
-	case contains("not found", "manifest unknown", "name unknown", "404"):
+	case contains("not found", "manifest unknown", "name unknown"):
 		out.Do = fmt.Sprintf("%s has no %s with the tag %s: correct spec.containers[].image, or push it", host, repository, tag)
 		if strings.HasPrefix(tag, "sha256:") {
 			out.Do = fmt.Sprintf("%s has no %s of that digest: correct spec.containers[].image, or push it", host, repository)
