@@ -128,7 +128,7 @@ func (t *Tally) moved(n *Node, was, is spot) {
 	}
 }
 
-// maxTallies bounds how many are kept up for pods that wait. The one that was not used for longest goes.
+// maxTallies bounds how many are kept up from one pod that waits to the next. Those that were not used for longest go.
 const maxTallies = 256
 
 // tallies are those of a cluster.
@@ -217,9 +217,6 @@ func (t *tallies) get(key string, on among, namespace string, of func(*kind) boo
 	if x := t.byKey[key]; x != nil {
 		t.order.MoveToBack(x.used)
 		return x
-	}
-	if t.order.Len() >= maxTallies {
-		t.drop(t.order.Front().Value.(*Tally))
 	}
 	x := t.make(key, on, of)
 	for a := range t.every(namespace) {
@@ -314,6 +311,14 @@ func (c *Cluster) SetNamespace(name string, labels map[string]string) (changed b
 
 // RemoveNamespace forgets a namespace.
 func (c *Cluster) RemoveNamespace(name string) { delete(c.tallies.namespaces, name) }
+
+// Trim forgets the tallies beyond the most that are kept. It is called before a pod is looked at, and until the next call the tallies that
+// are handed out stay: a pod may ask for more of them than are kept.
+func (c *Cluster) Trim() {
+	for c.tallies.order.Len() > maxTallies {
+		c.tallies.drop(c.tallies.order.Front().Value.(*Tally))
+	}
+}
 
 // Counted is the tally of a spread constraint of a pod of the shape.
 func (c *Cluster) Counted(x *Spread, s *Shape) *Tally {

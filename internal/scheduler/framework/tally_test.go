@@ -233,6 +233,10 @@ func TestTalliesAreForgotten(t *testing.T) {
 			t.Fatalf("%s is counted %d times", p.Name, count)
 		}
 	}
+	if len(c.tallies.byKey) != 2*maxTallies {
+		t.Errorf("%d tallies: some are gone that a pod may have been given", len(c.tallies.byKey))
+	}
+	c.Trim()
 	l := c.tallies.layouts["host|host"]
 	if len(c.tallies.byKey) != maxTallies || len(c.tallies.layouts) != 1 || len(l.tallies) != maxTallies {
 		t.Errorf("%d tallies, %d layouts", len(c.tallies.byKey), len(c.tallies.layouts))

@@ -443,6 +443,7 @@ func (p *Planner) askRelated(i int, f framework.Related, n *framework.Node) *fra
 // relate finds what concerns the pod in where others are. occupied, victims and choose go by it until the next pod is looked at.
 func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
 	p.of, p.bound, p.waits = p.of[:0], false, nil
+	c.Trim()
 	if pod.Object != nil {
 		p.waits = c.NominatedTo(pod.Object.UID)
 	}

@@ -406,3 +406,33 @@ func BenchmarkRelations5000Nodes(b *testing.B) {
 		})
 	}
 }
+
+// A pod may name more others than are kept count of for those that wait: all of its terms count nonetheless, the first as much as the last.
+func TestAPodWithVeryManyTerms(t *testing.T) {
+	c, p := bigCluster(3), plan.New(plugins.Default(nil), 1)
+	for _, n := range c.Nodes {
+		n := n.Object.DeepCopy()
+		n.Labels["host"] = n.Name
+		c.SetNode(n)
+	}
+	friend := basicPod(1)
+	friend.Labels = map[string]string{"friend": "0"}
+	c.Assume(c.Shape(friend), "node-0001")
+	pod := basicPod(2)
+	pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{}}
+	for i := range 300 {
+		pod.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(
+			pod.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			v1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: v1.PodAffinityTerm{
+				TopologyKey:   "host",
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"friend": fmt.Sprint(i)}},
+			}},
+		)
+	}
+	for range 2 {
+		if d := p.Schedule(c, c.Shape(pod)); d.Node == nil || d.Node.Name != "node-0001" {
+			t.Fatalf("it does not go to its friend: %+v", d)
+		}
+		c.SetPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "else", Namespace: "ns", Name: "else"}, Spec: v1.PodSpec{NodeName: "node-0002"}})
+	}
+}
