@@ -189,7 +189,7 @@ func (s *State) turn(c *Container) bool {
 	}
 	for i := range s.Containers {
 		p := &s.Containers[i]
-		forgotten := p.Kind == Init && p.Cur == nil && s.begunAfter(i)
+		forgotten := p.Kind == Init && !s.here(p) && s.begunAfter(i)
 		if p.Name == c.Name || (p.Kind != Init && p.Kind != Sidecar) {
 			return !forgotten // every init container before it has passed
 		}
@@ -201,7 +201,7 @@ func (s *State) turn(c *Container) bool {
 }
 
 // begunAfter tells whether an init container or sidecar after the one at i was created in the current sandbox: then that one has passed,
-// even if nobody has it any more.
+// even if the runtime has it no more.
 func (s *State) begunAfter(i int) bool {
 	return slices.ContainsFunc(s.Containers[i+1:], func(c Container) bool { return (c.Kind == Init || c.Kind == Sidecar) && s.here(&c) })
 }

@@ -444,6 +444,22 @@ func TestInitContainersBeforeOneThatRunsHavePassed(t *testing.T) {
 	}
 }
 
+// Nor does it where the API knows how it ended.
+func TestInitContainersThatAreToldHavePassed(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i0", "i1", "m"))
+	w.run = func(n string, _ uint32) behaviour {
+		return map[string]behaviour{"i0": {d: time.Second}, "i1": {d: 20 * time.Second}}[n]
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	delete(w.cons, "i0-0")
+	w.restart(nil)
+	w.until(time.Minute)
+	if len(starts(w, "i0")) != 1 || len(starts(w, "i1")) != 1 || w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionTrue {
+		t.Fatalf("i0 at %v, i1 at %v, %s\n%s", starts(w, "i0"), starts(w, "i1"), w.status().Phase, w.tail())
+	}
+}
+
 // A phase that somebody else made terminal is final: what runs is stopped with its grace and does not run again, before and after a restart
 // of the kubelet. (PR #102344)
 func TestOthersEndAPod(t *testing.T) {
