@@ -51,10 +51,12 @@ func (s Stage) String() string { return stageNames[s] }
 // Hold is the life of a thing that the pod holds on the node: its cgroup, its volumes.
 //
 //	Absent ─► Acquiring ─► Held ─► Returning ─► Returned
-//	   ▲          │ failed: not before retry    │  ▲
-//	   └──────────┘                       Held ◄┘  │ (from Absent too)
+//	           ▲     │ failed                │    ▲
+//	           │     ▼                 Held ◄┘    │ (from Absent too)
+//	           Doubtful ─► Returning
 //
-// Doubtful is what a restart finds: it may be held, so it is acquired again before it is used, and returned at the end.
+// Doubtful is what a restart finds, and what a failure leaves: it may be held in part, so it is acquired again, after a failure not before
+// retry, and returned at the end.
 type Hold uint8
 
 // The states of a held thing.

@@ -131,10 +131,7 @@ func (m *mover) takeHold(h *Hold, r *retry, f *Failure, reason, prefix string) {
 	case *h == Acquiring && f == nil:
 		*h, *r = Held, retry{}
 	case *h == Acquiring:
-		*h = Absent
-		if m.Stage > Running { // it may be there in part
-			*h = Held
-		}
+		*h = Doubtful // it may be there in part
 		r.failed(m.cfg, f, m.now)
 		if m.Stage <= Running {
 			m.tell("", v1.EventTypeWarning, either(f.Reason != "", f.Reason, reason), prefix+f.Message)

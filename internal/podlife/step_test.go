@@ -741,3 +741,25 @@ func TestNothingLeftToWaitFor(t *testing.T) {
 		t.Fatalf("%+v\n%s", st, w.tail())
 	}
 }
+
+// What a failed mount left is returned when the pod ends, and at once.
+func TestFailedMountsAreReturned(t *testing.T) {
+	for _, e := range []Effect{MountVolumes{}, EnsureCgroup{}} {
+		w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+		w.fail = func(x Effect) *Failure {
+			if x == e || e == (EnsureCgroup{}) && Name(x) == "EnsureCgroup" {
+				return &Failure{Message: "no"}
+			}
+			return nil
+		}
+		returned := map[string]bool{}
+		w.delay = func(x Effect) time.Duration { returned[Name(x)] = true; return 0 }
+		w.step(Tick{})
+		w.until(time.Hour)
+		w.step(SourceRemoved{})
+		w.until(time.Hour + time.Second)
+		if !returned["UnmountVolumes"] || !returned["RemoveCgroup"] || w.state.Stage != Gone {
+			t.Errorf("%s: %v, %s\n%s", Name(e), returned, w.state.Stage, w.tail())
+		}
+	}
+}

@@ -96,6 +96,7 @@ func (m *mover) stopAll() {
 	if quiet && m.Sandbox != SandboxCreating && !m.unsureSandbox {
 		m.Final = m.finalPhase()
 		m.Stage = Releasing
+		m.cgroupRetry, m.volumesRetry = retry{}, retry{} // that they could not be had says nothing about giving them back
 	}
 }
 
