@@ -147,6 +147,7 @@ type Container struct {
 	preStop    bool          // while PreStopping: the hook has been asked for
 	probes     ProbeSet      // which probes run
 	stale      bool          // while Pulling: it is an image that is no longer asked for
+	forgiven   bool          // a start of it was cut off, and not counted (abandoned)
 }
 
 // backoff is the doubling wait of something that keeps failing.

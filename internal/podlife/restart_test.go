@@ -182,3 +182,54 @@ func TestSandboxLostWhileAway(t *testing.T) {
 		}
 	}
 }
+
+// A crash loop waits on after a restart of the kubelet, though the pod asks for other resources than it was granted.
+func TestBackOffOutlivesARestartAmidADeferredResize(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Spec.Containers[0].Resources = resources("100m", "1Mi")
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{d: time.Second, code: 1} }
+	w.step(Tick{})
+	w.until(2 * time.Minute)
+	w.full = func(*v1.Pod) string { return "no room" }
+	w.step(Desired{Pod: asks(p, 0, resources("100m", "2Mi"))})
+	before := len(starts(w, "m"))
+	w.restart(nil)
+	w.until(130 * time.Second)
+	if n := len(starts(w, "m")); n != before || w.cstatus("m").State.Waiting == nil {
+		t.Fatalf("started %d times, %d before the restart\n%s", n, before, w.tail())
+	}
+}
+
+// A container whose every start ends as if its caller had gone has failed: only the first such end is taken for that, and what was counted
+// stays so when the kubelet comes back.
+func TestStartsThatAreCutOffAgainAndAgain(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+		w := newWorld(t, newPod(policy, "m"))
+		w.fail = func(e Effect) *Failure {
+			x, ok := e.(StartContainer)
+			if !ok {
+				return nil
+			}
+			w.exit(x.ID, 128, "StartError")
+			cp := *w.cons[x.ID]
+			cp.Message = "failed to create containerd task: context canceled"
+			w.cons[x.ID] = &cp
+			return &Failure{Message: cp.Message, Unsure: true}
+		}
+		w.step(Tick{})
+		w.until(time.Minute)
+		for range 2 {
+			st, c := w.status(), w.cstatus("m")
+			if policy == v1.RestartPolicyNever {
+				if st.Phase != v1.PodFailed || c.State.Terminated == nil || c.State.Terminated.Reason != "StartError" {
+					t.Fatalf("%s %+v\n%s", st.Phase, c, w.tail())
+				}
+			} else if c.State.Waiting == nil || c.State.Waiting.Reason != crashLoop || c.RestartCount != 4 {
+				t.Fatalf("%+v\n%s", c, w.tail())
+			}
+			w.restart(nil)
+			w.until(time.Minute + time.Second)
+		}
+	}
+}

@@ -102,6 +102,9 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		s.restoreSaved(saved)
 	}
 	s.restoreGrant(saved)
+	if saved != nil {
+		s.restoreWaits(saved) // after the grant: other resources would end a back-off
+	}
 	if ended && s.Stage < Stopping {
 		s.Stage = Stopping
 		s.Stop = Stop{Why: Ended, At: now, Deadline: now.Add(s.ownGrace())}
@@ -160,6 +163,9 @@ func (s *State) restoreSaved(saved *Saved) {
 	case !saved.Admitted:
 		s.Stage, s.Cgroup, s.Volumes = New, Absent, Absent
 	}
+}
+
+func (s *State) restoreWaits(saved *Saved) {
 	for _, sc := range saved.Containers {
 		c := s.Container(sc.Name)
 		if c == nil {
@@ -247,7 +253,7 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		c.Stage = Created
 	case InstanceExited:
 		switch {
-		case c.Cur.abandoned():
+		case c.Cur.abandoned() && c.Stage != BackOff && s.Stage <= Stopping: // otherwise it was counted
 			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
 			c.Attempt = max(c.Attempt, c.Cur.Attempt+1)
 			c.Cur, c.Prev = c.Prev, nil

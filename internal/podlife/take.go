@@ -264,13 +264,15 @@ func (m *mover) apply(c *Container, inst *Instance) {
 }
 
 // abandoned tells whether an instance never ran because whoever had it started went away meanwhile, as a kubelet that is killed does. That
-// is no failure of the container's. Runtimes say it in the words of Go's context.
+// is no failure of the container's. Runtimes say it in the words of Go's context; so may others whose calls a start needs, which is why it
+// is believed once (forgiven).
 func (in *Instance) abandoned() bool {
 	return in.State == InstanceExited && in.StartedAt.IsZero() && strings.HasSuffix(in.Message, "context canceled")
 }
 
 func (m *mover) exited(c *Container, inst *Instance) {
-	if inst.abandoned() {
+	if inst.abandoned() && !c.forgiven {
+		c.forgiven = true
 		m.setProbes(c, NoProbes)
 		m.neverStart(c)
 		return
