@@ -2,7 +2,7 @@
 // Interface v1, so any CRI runtime will do; only Import, which the CRI does not have, needs containerd itself.
 //
 // One connection serves all calls. Every call has a deadline of its own on top of its context's, so that a runtime that hangs holds
-// nobody for ever; calls that fail say what was called, and keep their gRPC status code.
+// nobody for ever. Errors are the runtime's own: they end in events and statuses, word for word as upstream has them.
 package containerd
 
 import (
@@ -111,21 +111,12 @@ func socketPath(endpoint string) (string, error) {
 	return socket, nil
 }
 
-// failed names the call in an error and keeps its code.
-func failed(call string, err error) error {
-	if err == nil {
-		return nil
-	}
-	s := status.Convert(err)
-	return status.Errorf(s.Code(), "%s: %s", call, s.Message())
-}
-
-// gone is failed for calls that succeed when their object is not there.
-func gone(call string, err error) error {
+// gone is for calls that succeed when their object is not there.
+func gone(err error) error {
 	if cri.IsNotFound(err) {
 		return nil
 	}
-	return failed(call, err)
+	return err
 }
 
 // Version asks the runtime for its name and version.
@@ -133,7 +124,7 @@ func (c *Client) Version(ctx context.Context) (*runtimev1.VersionResponse, error
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	v, err := c.runtime.Version(ctx, &runtimev1.VersionRequest{Version: "0.1.0"})
-	return v, failed("Version", err)
+	return v, err
 }
 
 // Status asks for the runtime's conditions.
@@ -141,7 +132,7 @@ func (c *Client) Status(ctx context.Context) (*runtimev1.StatusResponse, error) 
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	s, err := c.runtime.Status(ctx, &runtimev1.StatusRequest{})
-	return s, failed("Status", err)
+	return s, err
 }
 
 // UpdateRuntimeConfig tells the runtime the node's pod addresses.
@@ -151,7 +142,7 @@ func (c *Client) UpdateRuntimeConfig(ctx context.Context, podCIDR string) error 
 	_, err := c.runtime.UpdateRuntimeConfig(ctx, &runtimev1.UpdateRuntimeConfigRequest{
 		RuntimeConfig: &runtimev1.RuntimeConfig{NetworkConfig: &runtimev1.NetworkConfig{PodCidr: podCIDR}},
 	})
-	return failed("UpdateRuntimeConfig", err)
+	return err
 }
 
 // Events implements the port's event stream. The CRI does not say when a subscription stands, so a round trip on the same connection
@@ -161,7 +152,7 @@ func (c *Client) Events(ctx context.Context, connected func(), out chan<- *runti
 	defer cancel()
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimev1.GetEventsRequest{})
 	if err != nil {
-		return failed("GetContainerEvents", err)
+		return err
 	}
 	if _, err := c.Version(ctx); err != nil {
 		return err
@@ -170,12 +161,12 @@ func (c *Client) Events(ctx context.Context, connected func(), out chan<- *runti
 	for {
 		e, err := stream.Recv()
 		if err != nil {
-			return failed("GetContainerEvents", err)
+			return err
 		}
 		select {
 		case out <- e:
 		case <-ctx.Done():
-			return failed("GetContainerEvents", status.FromContextError(ctx.Err()).Err())
+			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
 }

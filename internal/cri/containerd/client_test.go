@@ -104,7 +104,7 @@ func TestNothingThere(t *testing.T) {
 	if err := c.StopContainer(t.Context(), "gone", 0); err != nil {
 		t.Errorf("stopping what is not there: %v", err)
 	}
-	if _, err := c.ContainerStatus(t.Context(), "gone"); !cri.IsNotFound(err) || !strings.Contains(err.Error(), "ContainerStatus") {
+	if _, err := c.ContainerStatus(t.Context(), "gone"); !cri.IsNotFound(err) || err.Error() != "rpc error: code = NotFound desc = no such container" {
 		t.Errorf("the status of what is not there: %v", err)
 	}
 	if img, err := c.ImageStatus(t.Context(), &runtimev1.ImageSpec{Image: "x"}); img != nil || err != nil {

@@ -12,7 +12,7 @@ func (c *Client) CreateContainer(ctx context.Context, sandboxID string, config *
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.CreateContainer(ctx, &runtimev1.CreateContainerRequest{PodSandboxId: sandboxID, Config: config, SandboxConfig: sandbox})
-	return r.GetContainerId(), failed("CreateContainer", err)
+	return r.GetContainerId(), err
 }
 
 // StartContainer implements the port.
@@ -20,7 +20,7 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err := c.runtime.StartContainer(ctx, &runtimev1.StartContainerRequest{ContainerId: id})
-	return failed("StartContainer", err)
+	return err
 }
 
 // StopContainer implements the port. The CRI counts grace in whole seconds: a fraction is rounded up, so that nobody gets less than
@@ -30,7 +30,7 @@ func (c *Client) StopContainer(ctx context.Context, id string, grace time.Durati
 	ctx, cancel := context.WithTimeout(ctx, callLimit+grace)
 	defer cancel()
 	_, err := c.runtime.StopContainer(ctx, &runtimev1.StopContainerRequest{ContainerId: id, Timeout: max(0, seconds)})
-	return gone("StopContainer", err)
+	return gone(err)
 }
 
 // RemoveContainer implements the port.
@@ -38,7 +38,7 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err := c.runtime.RemoveContainer(ctx, &runtimev1.RemoveContainerRequest{ContainerId: id})
-	return gone("RemoveContainer", err)
+	return gone(err)
 }
 
 // ListContainers implements the port.
@@ -46,7 +46,7 @@ func (c *Client) ListContainers(ctx context.Context, filter *runtimev1.Container
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ListContainers(ctx, &runtimev1.ListContainersRequest{Filter: filter})
-	return r.GetContainers(), failed("ListContainers", err)
+	return r.GetContainers(), err
 }
 
 // ContainerStatus implements the port.
@@ -54,7 +54,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtimev1.Con
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id})
-	return r.GetStatus(), failed("ContainerStatus", err)
+	return r.GetStatus(), err
 }
 
 // UpdateContainerResources implements the port.
@@ -64,7 +64,7 @@ func (c *Client) UpdateContainerResources(ctx context.Context, id string, r *run
 	_, err := c.runtime.UpdateContainerResources(ctx, &runtimev1.UpdateContainerResourcesRequest{
 		ContainerId: id, Linux: r.GetLinux(), Windows: r.GetWindows(),
 	})
-	return failed("UpdateContainerResources", err)
+	return err
 }
 
 // ReopenContainerLog implements the port.
@@ -72,7 +72,7 @@ func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err := c.runtime.ReopenContainerLog(ctx, &runtimev1.ReopenContainerLogRequest{ContainerId: id})
-	return failed("ReopenContainerLog", err)
+	return err
 }
 
 // ExecSync implements the port. The runtime enforces timeout, in whole seconds; ours is only for a runtime that does not.
@@ -84,7 +84,7 @@ func (c *Client) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	}
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	r, err := c.runtime.ExecSync(ctx, &runtimev1.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: seconds})
-	return r.GetStdout(), r.GetStderr(), r.GetExitCode(), failed("ExecSync", err)
+	return r.GetStdout(), r.GetStderr(), r.GetExitCode(), err
 }
 
 // Exec implements the port.
@@ -92,7 +92,7 @@ func (c *Client) Exec(ctx context.Context, req *runtimev1.ExecRequest) (string, 
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.Exec(ctx, req)
-	return r.GetUrl(), failed("Exec", err)
+	return r.GetUrl(), err
 }
 
 // Attach implements the port.
@@ -100,7 +100,7 @@ func (c *Client) Attach(ctx context.Context, req *runtimev1.AttachRequest) (stri
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.Attach(ctx, req)
-	return r.GetUrl(), failed("Attach", err)
+	return r.GetUrl(), err
 }
 
 // CheckpointContainer writes a container's state into an archive. The runtime keeps to the request's timeout, where it has one.
@@ -108,7 +108,7 @@ func (c *Client) CheckpointContainer(ctx context.Context, req *runtimev1.Checkpo
 	ctx, cancel := context.WithTimeout(ctx, callLimit+time.Duration(req.GetTimeout())*time.Second)
 	defer cancel()
 	_, err := c.runtime.CheckpointContainer(ctx, req)
-	return failed("CheckpointContainer", err)
+	return err
 }
 
 // ListPodSandboxStats returns what pods use: their cgroups' figures, networks and processes.
@@ -116,7 +116,7 @@ func (c *Client) ListPodSandboxStats(ctx context.Context, filter *runtimev1.PodS
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ListPodSandboxStats(ctx, &runtimev1.ListPodSandboxStatsRequest{Filter: filter})
-	return r.GetStats(), failed("ListPodSandboxStats", err)
+	return r.GetStats(), err
 }
 
 // ListMetricDescriptors says which metrics ListPodSandboxMetrics tells.
@@ -124,7 +124,7 @@ func (c *Client) ListMetricDescriptors(ctx context.Context) ([]*runtimev1.Metric
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ListMetricDescriptors(ctx, &runtimev1.ListMetricDescriptorsRequest{})
-	return r.GetDescriptors(), failed("ListMetricDescriptors", err)
+	return r.GetDescriptors(), err
 }
 
 // ListPodSandboxMetrics returns the runtime's metrics of all pods and their containers.
@@ -132,7 +132,7 @@ func (c *Client) ListPodSandboxMetrics(ctx context.Context) ([]*runtimev1.PodSan
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ListPodSandboxMetrics(ctx, &runtimev1.ListPodSandboxMetricsRequest{})
-	return r.GetPodMetrics(), failed("ListPodSandboxMetrics", err)
+	return r.GetPodMetrics(), err
 }
 
 // ContainerStats implements the port.
@@ -140,7 +140,7 @@ func (c *Client) ContainerStats(ctx context.Context, id string) (*runtimev1.Cont
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ContainerStats(ctx, &runtimev1.ContainerStatsRequest{ContainerId: id})
-	return r.GetStats(), failed("ContainerStats", err)
+	return r.GetStats(), err
 }
 
 // ListContainerStats implements the port.
@@ -148,5 +148,5 @@ func (c *Client) ListContainerStats(ctx context.Context, filter *runtimev1.Conta
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ListContainerStats(ctx, &runtimev1.ListContainerStatsRequest{Filter: filter})
-	return r.GetStats(), failed("ListContainerStats", err)
+	return r.GetStats(), err
 }

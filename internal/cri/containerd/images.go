@@ -11,7 +11,7 @@ func (c *Client) ListImages(ctx context.Context) ([]*runtimev1.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.images.ListImages(ctx, &runtimev1.ListImagesRequest{})
-	return r.GetImages(), failed("ListImages", err)
+	return r.GetImages(), err
 }
 
 // ImageStatus implements the port.
@@ -19,7 +19,7 @@ func (c *Client) ImageStatus(ctx context.Context, image *runtimev1.ImageSpec) (*
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.images.ImageStatus(ctx, &runtimev1.ImageStatusRequest{Image: image})
-	return r.GetImage(), failed("ImageStatus", err)
+	return r.GetImage(), err
 }
 
 // PullImage implements the port. It has no deadline but ctx's: how long a pull may take is between the registry and the runtime, which
@@ -34,7 +34,7 @@ func (c *Client) RemoveImage(ctx context.Context, image *runtimev1.ImageSpec) er
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err := c.images.RemoveImage(ctx, &runtimev1.RemoveImageRequest{Image: image})
-	return gone("RemoveImage", err)
+	return gone(err)
 }
 
 // ImageFsInfo implements the port.
@@ -42,5 +42,5 @@ func (c *Client) ImageFsInfo(ctx context.Context) (*runtimev1.ImageFsInfoRespons
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.images.ImageFsInfo(ctx, &runtimev1.ImageFsInfoRequest{})
-	return r, failed("ImageFsInfo", err)
+	return r, err
 }

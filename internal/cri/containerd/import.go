@@ -48,7 +48,7 @@ func (c *Client) Import(ctx context.Context, archive io.Reader) ([]string, error
 		return nil, fmt.Errorf("the runtime at %s is not containerd 2 and cannot import image archives: push to a registry instead", c.endpoint)
 	}
 	if err != nil {
-		return nil, failed("importing images", err)
+		return nil, fmt.Errorf("importing images: %s", status.Convert(err).Message())
 	}
 	if len(names) == 0 {
 		return nil, errors.New("importing images: the archive gives no image a name: save it by its full name with a tag, such as registry/name:tag")
@@ -167,7 +167,7 @@ func (c *Client) Fetching(ctx context.Context) (done, total int64, err error) {
 		done += s.GetOffset()
 		total += s.GetTotal()
 	}
-	return done, total, failed("ListStatuses", err)
+	return done, total, err
 }
 
 // awaitImage waits until the CRI knows an image that containerd has stored. It learns of it by an event inside containerd, which has no

@@ -11,7 +11,7 @@ func (c *Client) RunPodSandbox(ctx context.Context, config *runtimev1.PodSandbox
 	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
 	defer cancel()
 	r, err := c.runtime.RunPodSandbox(ctx, &runtimev1.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
-	return r.GetPodSandboxId(), failed("RunPodSandbox", err)
+	return r.GetPodSandboxId(), err
 }
 
 // StopPodSandbox implements the port.
@@ -19,7 +19,7 @@ func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
 	defer cancel()
 	_, err := c.runtime.StopPodSandbox(ctx, &runtimev1.StopPodSandboxRequest{PodSandboxId: id})
-	return gone("StopPodSandbox", err)
+	return gone(err)
 }
 
 // RemovePodSandbox implements the port.
@@ -27,7 +27,7 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
 	defer cancel()
 	_, err := c.runtime.RemovePodSandbox(ctx, &runtimev1.RemovePodSandboxRequest{PodSandboxId: id})
-	return gone("RemovePodSandbox", err)
+	return gone(err)
 }
 
 // PodSandboxStatus implements the port.
@@ -35,7 +35,7 @@ func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtimev1.Po
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: id})
-	return r, failed("PodSandboxStatus", err)
+	return r, err
 }
 
 // ListPodSandbox implements the port.
@@ -43,7 +43,7 @@ func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimev1.PodSandbo
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{Filter: filter})
-	return r.GetItems(), failed("ListPodSandbox", err)
+	return r.GetItems(), err
 }
 
 // PortForward implements the port.
@@ -51,5 +51,5 @@ func (c *Client) PortForward(ctx context.Context, req *runtimev1.PortForwardRequ
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := c.runtime.PortForward(ctx, req)
-	return r.GetUrl(), failed("PortForward", err)
+	return r.GetUrl(), err
 }
