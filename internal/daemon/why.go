@@ -71,6 +71,9 @@ func (q *why) answer(path string, params map[string][]string) ([]explain.Report,
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		namespace, parts = parts[1], parts[2:]
 	}
+	if len(parts) > 2 || slices.Contains(parts, "") { // no name is not the name of everything
+		return nil, notFound("%s is no question: ask %s[namespaces/NAMESPACE/]RESOURCE[/NAME]", path, whyPrefix)
+	}
 	k := explained(parts[0])
 	switch {
 	case k == nil && len(parts) == 1:

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/client"
@@ -31,8 +32,9 @@ type why struct {
 	asker  user.Info
 	now    time.Time
 
-	nodes []*v1.Node // read once
-	wide  *bool      // whether the asker may see all pods
+	nodes []*v1.Node         // read once
+	wide  *bool              // whether the asker may see all pods
+	above map[types.UID]bool // what is being gathered at the moment, from the object that was asked for down to here
 }
 
 func (q *why) get(r schema.GroupResource, namespace, name string) (runtime.Object, error) {
@@ -140,6 +142,11 @@ func (q *why) owner(obj runtime.Object) explain.Owner {
 	if err != nil {
 		return explain.Owner{Object: obj, Now: q.now}
 	}
+	if q.above == nil {
+		q.above = map[types.UID]bool{}
+	}
+	q.above[m.GetUID()] = true
+	defer delete(q.above, m.GetUID())
 	out := explain.Owner{Object: obj, Warnings: q.warnings(m), Cluster: q, Now: q.now}
 	namespace := m.GetNamespace()
 	switch o := obj.(type) {
@@ -164,13 +171,23 @@ func (q *why) owner(obj runtime.Object) explain.Owner {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		if k := explained(strings.ToLower(o.Spec.ScaleTargetRef.Kind)); k != nil {
 			if target, err := q.get(resourceOf(k), namespace, o.Spec.ScaleTargetRef.Name); err == nil {
-				out.Children = append(out.Children, q.owner(target))
+				q.child(&out, target)
 			}
 		}
 	default:
 		q.controlled(&out, m)
 	}
 	return out
+}
+
+// deepest is more than what is of any use: an autoscaler's Deployment's ReplicaSets are three.
+const deepest = 8
+
+// child gathers an object below another. Objects may say that they own themselves or each other, or as many as anybody likes in a row.
+func (q *why) child(of *explain.Owner, obj runtime.Object) {
+	if m, err := meta.Accessor(obj); err == nil && !q.above[m.GetUID()] && len(q.above) < deepest {
+		of.Children = append(of.Children, q.owner(obj))
+	}
 }
 
 // controlled gathers what an object has made.
@@ -185,7 +202,7 @@ func (q *why) controlled(out *explain.Owner, m metav1.Object) {
 		}
 		for _, child := range q.list(client.Ref{Resource: resourceOf(k), Namespace: m.GetNamespace()}, &internalversion.ListOptions{}) {
 			if is(child) {
-				out.Children = append(out.Children, q.owner(child))
+				q.child(out, child)
 			}
 		}
 	}

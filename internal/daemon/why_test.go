@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/timeline/recorder"
+	"podo.dev/podo/internal/view/viewtest"
+)
+
+// asking asks why, over a cluster of these objects and records.
+func asking(t *testing.T, records []timeline.Record, objects ...runtime.Object) func(user, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	objects = append(objects, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	vw, store := viewtest.New(t, objects...)
+	vb, err := verbs.New(verbs.Config{Store: store, View: vw, Kinds: registry.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := recorder.New(recorder.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		rec.Append(r)
+	}
+	s := &server{process: &process{timeline: rec}, control: control{verbs: vb}}
+	return func(name, path string) *httptest.ResponseRecorder {
+		t.Helper()
+		u := &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
+		if name == "admin" {
+			u.Groups = append(u.Groups, user.SystemPrivilegedGroup)
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, whyPrefix+path, nil)
+		s.whyHandler().ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), u)))
+		return w
+	}
+}
+
+// may lets a user do something with pods of the namespace "ns"; with names, only of those.
+func may(name string, does []string, names ...string) []runtime.Object {
+	m := metav1.ObjectMeta{Namespace: "ns", Name: name}
+	return []runtime.Object{
+		&rbacv1.Role{ObjectMeta: m, Rules: []rbacv1.PolicyRule{{Verbs: does, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: names}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: m, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+		},
+	}
+}
+
+// What is remembered of pods that are gone is told to those who may read these pods, and as RBAC would tell it: whoever may read pods by their
+// names is not told the names.
+func TestWhyTellsOfWhatTheAskerMayRead(t *testing.T) {
+	began := time.Now()
+	var records []timeline.Record
+	for _, pod := range []timeline.PodRef{{Namespace: "ns", Name: "hidden", UID: "1"}, {Namespace: "other", Name: "foreign", UID: "2"}, {Namespace: "ns", Name: "known", UID: "3"}} {
+		records = append(records, timeline.New(began, pod, timeline.Accepted).With("by", "maker"), timeline.New(began, pod, timeline.Deleted).With("by", "maker"))
+	}
+	taker := timeline.PodRef{Namespace: "other", Name: "taker", UID: "4"}
+	records = append(
+		records, timeline.New(began, timeline.PodRef{Namespace: "ns", Name: "known", UID: "3"}, timeline.Deleting).With("by", "scheduler"),
+		timeline.New(began, taker, timeline.Attempt).Move("", "unschedulable").With("nodes", 1).With("victims", "ns/known"),
+	)
+	var rights []runtime.Object
+	rights = append(rights, may("getter", []string{"get"})...)
+	rights = append(rights, may("lister", []string{"get", "list"})...)
+	rights = append(rights, may("acquaintance", []string{"get"}, "known")...)
+	ask := asking(t, records, rights...)
+	for _, c := range []struct {
+		user, path string
+		code       int
+		has        string
+	}{
+		{"getter", "namespaces/ns/pods/known", 200, "known"},
+		{"getter", "namespaces/ns/known", 200, "known"},
+		{"getter", "namespaces/ns/pods/", 404, ""},
+		{"getter", "namespaces/ns/pods/known/more", 404, ""},
+		{"getter", "namespaces/ns/", 404, ""},
+		{"getter", "", 404, ""},
+		{"getter", "namespaces/ns/pods", 403, ""},
+		{"getter", "namespaces/other/pods/foreign", 403, ""},
+		{"getter", "pods/foreign", 403, ""},
+		{"getter", "namespaces//pods/foreign", 403, ""},
+		{"lister", "namespaces/ns/pods/?since=1h", 404, ""},
+		{"lister", "namespaces/ns/pods?since=1h", 200, "hidden"},
+		{"lister", "pods?since=1h", 403, ""},
+		{"lister", "namespaces/ns/deployments/gone", 403, ""},
+		{"acquaintance", "namespaces/ns/pods/known", 200, "known"},
+		{"acquaintance", "namespaces/ns/pods/hidden", 403, ""},
+		{"acquaintance", "namespaces/ns/pods/", 404, ""},
+		{"stranger", "namespaces/ns/pods/known", 403, ""},
+		{"admin", "namespaces/ns/pods/known", 200, "taker"},
+		{"admin", "pods?since=1h", 200, "foreign"},
+	} {
+		got := ask(c.user, c.path)
+		text := got.Body.String()
+		if got.Code != c.code || !strings.Contains(text, c.has) {
+			t.Errorf("%s asks %s: %d %s, want %d and %q", c.user, c.path, got.Code, text, c.code, c.has)
+		}
+		for _, name := range []string{"hidden", "foreign", "taker"} {
+			if c.user != "admin" && name != c.has && !strings.Contains(c.path, name) && strings.Contains(text, name) {
+				t.Errorf("%s asks %s and is told of %s: %s", c.user, c.path, name, text)
+			}
+		}
+	}
+}
+
+// Objects may say that they own themselves, or each other, or stand in a long row.
+func TestWhyOfACircle(t *testing.T) {
+	set := func(name, owner string) runtime.Object {
+		of := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: new(true)}
+		m := metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{of}}
+		return &appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1))}}
+	}
+	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "scaler", UID: "scaler"}}
+	scaler.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Name: "scaler"}
+	objects := []runtime.Object{set("own", "own"), set("one", "two"), set("two", "one"), scaler}
+	for i := range 20 {
+		objects = append(objects, set(fmt.Sprint("row-", i), fmt.Sprint("row-", i-1)))
+	}
+	ask := asking(t, nil, objects...)
+	for path, want := range map[string][]string{"rs/own": {"own"}, "rs/one": {"one", "two"}, "rs/two": {"one", "two"}, "rs": {"own", "one", "two"}, "hpa/scaler": {"scaler"}, "rs/row-0": {"row-0", "row-7"}} {
+		got := ask("admin", "namespaces/ns/"+path)
+		for _, name := range want {
+			if got.Code != 200 || !strings.Contains(got.Body.String(), name) {
+				t.Errorf("%s: %d %s", path, got.Code, got.Body)
+			}
+		}
+		if path == "rs/row-0" && strings.Contains(got.Body.String(), "row-8") {
+			t.Errorf("there is no end of it: %s", got.Body)
+		}
+	}
+}
