@@ -112,7 +112,7 @@ func hookWords(h *v1.LifecycleHandler) string {
 	switch {
 	case h == nil:
 	case h.Exec != nil:
-		return fmt.Sprintf(" (exec %s)", strings.Join(h.Exec.Command, " "))
+		return fmt.Sprintf(" (exec %s)", shell(h.Exec.Command))
 	case h.HTTPGet != nil:
 		return fmt.Sprintf(" (GET :%s%s)", h.HTTPGet.Port.String(), h.HTTPGet.Path)
 	}

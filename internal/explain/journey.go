@@ -126,8 +126,7 @@ func contained(r timeline.Record) string {
 		out := "container " + r.Subject + " ended"
 		if r.From == "Starting" {
 			out = "container " + r.Subject + " could not be started"
-		}
-		if code := r.Get("exit"); code != "" {
+		} else if code := r.Get("exit"); code != "" {
 			out += " with exit code " + code
 		}
 		if r.Cause != "" && r.Cause != "Error" {

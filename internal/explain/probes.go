@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -42,9 +43,23 @@ func probeAction(p *v1.Probe) string {
 	case p.GRPC != nil:
 		return fmt.Sprintf("gRPC :%d", p.GRPC.Port)
 	case p.Exec != nil:
-		return "exec " + strings.Join(p.Exec.Command, " ")
+		return "exec " + shell(p.Exec.Command)
 	}
 	return "does nothing"
+}
+
+// shell is a command as it is typed: what a shell would take apart or change stands in quotes.
+func shell(command []string) string {
+	var out []string
+	for _, word := range command {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:=,@%+", r)
+		}) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		out = append(out, word)
+	}
+	return strings.Join(out, " ")
 }
 
 // probeSaid is what a probe that fails last answered.
@@ -71,7 +86,7 @@ func (f Facts) mendProbe(container, kind string, p *v1.Probe) string {
 	case strings.Contains(said, "statuscode"):
 		return fmt.Sprintf("Find out why the program answers so: `podo kubectl logs %s`; or correct the probe's path", at)
 	case p.Exec != nil:
-		return fmt.Sprintf("Try it: `podo kubectl exec %s -- %s`", at, strings.Join(p.Exec.Command, " "))
+		return fmt.Sprintf("Try it: `podo kubectl exec %s -- %s`", at, shell(p.Exec.Command))
 	}
 	return fmt.Sprintf("Read what the program says: `podo kubectl logs %s`", at)
 }
