@@ -25,6 +25,7 @@ import (
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
 	"podo.dev/podo/internal/pki"
+	"podo.dev/podo/internal/view/viewtest"
 )
 
 // raw is a connection that says what it likes, as an administrator.
@@ -177,6 +178,49 @@ func TestWatchesOutlastOtherRequests(t *testing.T) {
 		}
 		if !strings.Contains(lines.Text(), name) {
 			t.Fatalf("the watch on HTTP/1.1 ended after %v: %v", time.Since(began), lines.Err())
+		}
+	}
+}
+
+// Nor does it end what is passed on for a pod: an upload may come slowly, on HTTP/1.1 and on HTTP/2.
+func TestUploadsToPodsOutlastOtherRequests(t *testing.T) {
+	const limit = time.Second
+	ip := ownAddress(t)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	pod.Spec.Containers = []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{ContainerPort: backend(t, ip)}}}}
+	pod.Status.PodIPs = []v1.PodIP{{IP: ip}}
+	vw, store := viewtest.New(t, defaultNamespace(), pod)
+	w := serve(t, vw, store)
+	w.again(func(s *Server) { s.body, s.answer = limit, limit })
+	for _, proto := range []string{"h2", "http/1.1"} {
+		body, more := io.Pipe()
+		go func() {
+			for began := time.Now(); time.Since(began) < 2*limit; {
+				if _, err := io.WriteString(more, "."); err != nil {
+					return
+				}
+				time.Sleep(limit / 10) // a slow client
+			}
+			io.WriteString(more, "whole") //nolint:errcheck // the answer tells
+			more.Close()
+		}()
+		req, err := http.NewRequestWithContext(w.ctx, "POST", w.address+"/api/v1/namespaces/default/pods/p/proxy/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: proto == "h2", TLSClientConfig: &tls.Config{
+			RootCAs: w.certs.Pool(), GetClientCertificate: w.certs.Client(pki.Admin), NextProtos: []string{proto},
+		}}}
+		res, err := c.Do(req)
+		if err != nil {
+			t.Errorf("%s: %v", proto, err)
+			continue
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		c.CloseIdleConnections()
+		if res.StatusCode != 200 || err != nil || !strings.Contains(string(text), "whole") || (res.ProtoMajor == 2) != (proto == "h2") {
+			t.Errorf("%s: %s %s %q %v", proto, res.Proto, res.Status, text, err)
 		}
 	}
 }
