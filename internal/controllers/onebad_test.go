@@ -21,6 +21,7 @@ import (
 	"podo.dev/podo/internal/controllers/job"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
+	"podo.dev/podo/internal/view"
 )
 
 // keeper is a client to whom some deletions are refused, as by a webhook.
@@ -196,6 +197,55 @@ func TestHistoryThatStaysHoldsNoStart(t *testing.T) {
 		}
 		if n := len(w.work()); n != 4 {
 			t.Errorf("%d pods", n)
+		}
+	})
+}
+
+// narrow is a client that may have so many Jobs, as by a quota.
+type narrow struct {
+	client.Client
+	full func() bool
+}
+
+func (n narrow) Create(ctx context.Context, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
+	if ref.Resource.Resource == "jobs" && n.full() {
+		return nil, errors.New("exceeded quota")
+	}
+	return n.Client.Create(ctx, ref, obj)
+}
+
+// A start that a quota refuses does not keep the history, which uses the quota up, from being cut short.
+func TestAStartThatIsRefusedHoldsNoHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.controllers = narrow{w.controllers, func() bool {
+			n := 0
+			for range w.view.Snapshot().All(job.Jobs.At("", "").Resource, "default", view.Key{}) {
+				n++
+			}
+			return n >= 3
+		}}
+		w.batch(record.NewFakeRecorder(1000))
+		cronJobs := client.Resource{Group: "batch", Resource: "cronjobs"}
+		c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}}
+		c.Spec = batchv1.CronJobSpec{Schedule: "*/10 * * * *", SuccessfulJobsHistoryLimit: new(int32(3)), JobTemplate: batchv1.JobTemplateSpec{Spec: newJob("", nil).Spec}}
+		w.must(w.admin.Create(context.Background(), cronJobs.At("default", ""), c))
+		time.Sleep(time.Second)
+		for range 3 {
+			time.Sleep(10 * time.Minute)
+			w.ends(w.runs()[0], v1.PodSucceeded)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := len(w.runs()); n != 0 {
+			t.Fatalf("%d run beyond the quota", n)
+		}
+		w.must(w.admin.Mutate(context.Background(), cronJobs.At("default", "c"), func(o runtime.Object) (bool, error) {
+			o.(*batchv1.CronJob).Spec.SuccessfulJobsHistoryLimit = new(int32(1))
+			return true, nil
+		}))
+		time.Sleep(2 * time.Minute)
+		if n := len(w.runs()); n != 1 {
+			t.Errorf("%d run after the history was cut short", n)
 		}
 	})
 }

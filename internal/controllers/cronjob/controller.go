@@ -75,6 +75,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		children = append(children, j.Object.(*batchv1.Job))
 	}
 	p := Decide(c, children, time.Now())
+	for _, j := range p.Delete {
+		_ = k.remove(ctx, c, j) // what cannot be deleted is told, tried at the next look, and keeps no Job from its start
+	}
 	for _, j := range p.Replace {
 		if err := k.remove(ctx, c, j); err != nil {
 			return loop.Result{}, err
@@ -105,9 +108,6 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 			return loop.Result{Wrote: rev}, err
 		}
 		rev = max(rev, loop.Revision(out))
-	}
-	for _, j := range p.Delete {
-		_ = k.remove(ctx, c, j) // what cannot be deleted is told, tried at the next look, and keeps no Job from its start
 	}
 	return loop.Result{Wrote: rev, Again: p.Again}, nil
 }

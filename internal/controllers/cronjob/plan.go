@@ -29,10 +29,10 @@ var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
 
 // Plan is what to do, in this order.
 type Plan struct {
+	Delete  []*batchv1.Job // more history than is kept: it goes first, since a quota may count it
 	Replace []*batchv1.Job // run still, and go before Start comes
 	Start   *batchv1.Job   // nil for none
 	At      time.Time      // the start that Start is for
-	Delete  []*batchv1.Job // more history than is kept
 	Status  batchv1.CronJobStatus
 	Tell    []Event
 	Again   time.Duration // until the next start; 0 for when something changes
