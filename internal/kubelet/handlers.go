@@ -1,6 +1,9 @@
 package kubelet
 
 import (
+	"context"
+	"sync"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,30 +118,40 @@ func (h *handlers) HandlePodCleanups() {
 			h.endOrphan(c)
 		}
 	}
-	h.sweepCgroups()
+	h.sweep(&h.r.cgroups, "cgroup", h.k.cfg.Cgroups.Pods, h.k.cfg.Cgroups.Remove, nil)
+	h.sweep(&h.r.volumes, "volumes", h.k.cfg.Volumes.OnDisk, h.k.cfg.Volumes.Unmount, h.k.cfg.Swept)
 }
 
-// sweepCgroups removes cgroups of pods that nobody knows: a kubelet that was killed may have made them, or not have removed them. What
-// is listed first and unknown afterwards is nobody's.
-func (h *handlers) sweepCgroups() {
-	if !h.r.sweep.TryLock() {
+// sweep removes what pods that nobody knows hold: a kubelet that was killed may have made it, or not have removed it. What is listed
+// first and unknown afterwards is nobody's.
+func (h *handlers) sweep(
+	busy *sync.Mutex, what string, list func() ([]types.UID, error), remove func(context.Context, types.UID) error, told func(removed, failed int),
+) {
+	if !busy.TryLock() {
 		return // the last time still goes on
 	}
 	go func() {
-		defer h.r.sweep.Unlock()
-		uids, err := h.k.cfg.Cgroups.Pods()
+		defer busy.Unlock()
+		uids, err := list()
 		if err != nil {
-			h.k.cfg.Log.Warn("cannot look for cgroups that pods left behind", "err", err)
+			h.k.cfg.Log.Warn("cannot look for what pods left behind", "what", what, "err", err)
 			return
 		}
+		removed, failed := 0, 0
 		for _, uid := range uids {
 			if h.r.ctx.Err() != nil || h.r.workers.Known(uid) || h.k.pods.Get(uid) != nil {
 				continue
 			}
-			h.k.cfg.Log.Info("removing the cgroup of a pod that nobody knows", "uid", uid)
-			if err := h.k.cfg.Cgroups.Remove(h.r.ctx, uid); err != nil {
-				h.k.cfg.Log.Warn("cannot remove the cgroup of a pod that nobody knows", "uid", uid, "err", err)
+			h.k.cfg.Log.Info("removing what a pod that nobody knows left behind", "what", what, "uid", uid)
+			if err := remove(h.r.ctx, uid); err != nil {
+				failed++
+				h.k.cfg.Log.Warn("cannot remove what a pod that nobody knows left behind", "what", what, "uid", uid, "err", err)
+				continue
 			}
+			removed++
+		}
+		if told != nil {
+			told(removed, failed)
 		}
 	}()
 }

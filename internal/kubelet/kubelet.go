@@ -74,8 +74,10 @@ type Config struct {
 	// Metrics may be nil, and Relisted (pleg.Config) too.
 	Metrics  worker.Metrics
 	Relisted func(began time.Time, took, since time.Duration)
-	Append   timeline.Append
-	Log      *slog.Logger
+	// Swept is told, after each look, of how many pods that nobody knows volumes were removed, or could not be. It may be nil.
+	Swept  func(removed, failed int)
+	Append timeline.Append
+	Log    *slog.Logger
 	// PLEG times and the worker's bounds; zero values take the modules' defaults.
 	MinRelist, MaxRelist, Housekeeping, CallTimeout time.Duration
 	Parallel                                        int
@@ -105,7 +107,8 @@ type running struct {
 	saved   map[types.UID]*podlife.Saved // of pods that no worker has taken over yet; the sync loop's
 	synced  atomic.Bool
 	ctx     context.Context
-	sweep   sync.Mutex // held while cgroups are looked through
+	// Held while what pods left behind is looked through.
+	cgroups, volumes sync.Mutex
 }
 
 // New makes a Kubelet.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/cri/fake"
 	"podo.dev/podo/internal/kubelet"
@@ -31,19 +32,35 @@ func pending(r *kubelettest.Rig, pod string) string {
 	return ""
 }
 
-// A cgroup that a pod left is removed, and no other.
-func TestLeftCgroups(t *testing.T) {
-	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+// A cgroup and volumes that a pod left are removed, and no other's.
+func TestWhatPodsLeft(t *testing.T) {
+	var removed, failed int
+	synctest.Test(t, func(t *testing.T) {
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) {
+			c.Swept = func(r, f int) { removed, failed = removed+r, failed+f }
+		})
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
 		r.API.Create(newPod("p", "sleep inf"))
 		time.Sleep(time.Second)
 		r.Cgroups.Leave("nobody")
+		gone := newPod("gone", "")
+		gone.UID = "nobody"
+		if err := r.Volumes.Mount(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		left, err := r.Cgroups.Pods()
-		if err != nil || len(left) != 1 || left[0] != r.API.Pod("p").UID {
-			t.Errorf("%v, %v", left, err)
+		uid := r.API.Pod("p").UID
+		for what, list := range map[string]func() ([]types.UID, error){"cgroups": r.Cgroups.Pods, "volumes": r.Volumes.OnDisk} {
+			if left, err := list(); err != nil || len(left) != 1 || left[0] != uid {
+				t.Errorf("%s: %v, %v", what, left, err)
+			}
 		}
 	})
+	if removed != 1 || failed != 0 {
+		t.Errorf("%d removed, %d failed", removed, failed)
+	}
 }
 
 // A resize for which there is no room waits, through a restart too, and is granted when a pod goes: at that moment, and to the one

@@ -128,6 +128,7 @@ func (k *run) buildKubelet() error {
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
 		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
 		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted,
+		Swept:  k.counts.Swept,
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
 	})
 	if err != nil {

@@ -70,6 +70,13 @@ func (f *Volumes) Unmount(_ context.Context, uid types.UID) error {
 	return nil
 }
 
+// OnDisk implements worker.Volumes.
+func (f *Volumes) OnDisk() ([]types.UID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.mounted)), nil
+}
+
 // Mounted is how many pods have volumes.
 func (f *Volumes) Mounted() int {
 	f.mu.Lock()

@@ -44,7 +44,8 @@ type Metrics struct {
 	imagePull                                                            *prometheus.HistogramVec
 	httpFallbacks, sleepsCut                                             prometheus.Counter
 	imageVolumesRequested, imageVolumesMounted, imageVolumesFailed       prometheus.Counter
-	cgroupVersion                                                        prometheus.Gauge
+	cgroupVersion, sweptVolumes, unsweptVolumes                          prometheus.Gauge
+	node                                                                 nodeStart
 }
 
 var (
@@ -156,6 +157,18 @@ func New(v2 bool) *Metrics {
 	m.imageVolumesRequested = count("kubelet_image_volume_requested_total", beta+"Number of requested image volumes.")
 	m.imageVolumesMounted = count("kubelet_image_volume_mounted_succeed_total", beta+"Number of successful image volume mounts.")
 	m.imageVolumesFailed = count("kubelet_image_volume_mounted_errors_total", beta+"Number of failed image volume mounts.")
+	m.sweptVolumes = gauge("kubelet_orphan_pod_cleaned_volumes",
+		"The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.")
+	m.unsweptVolumes = gauge("kubelet_orphan_pod_cleaned_volumes_errors",
+		"The number of orphaned Pods whose volumes failed to be cleaned in the last periodic sweep.")
+	m.node = nodeStart{
+		began:            time.Now(),
+		preKubelet:       gauge("kubelet_node_startup_pre_kubelet_duration_seconds", "Duration in seconds of node startup before kubelet starts."),
+		preRegistration:  gauge("kubelet_node_startup_pre_registration_duration_seconds", "Duration in seconds of node startup before registration."),
+		registration:     gauge("kubelet_node_startup_registration_duration_seconds", "Duration in seconds of node startup during registration."),
+		postRegistration: gauge("kubelet_node_startup_post_registration_duration_seconds", "Duration in seconds of node startup after registration."),
+		whole:            gauge("kubelet_node_startup_duration_seconds", "Duration in seconds of node startup in total."),
+	}
 	m.cgroupVersion = gauge("kubelet_cgroup_version", "cgroup version on the hosts.")
 	m.cgroupVersion.Set(map[bool]float64{false: 1, true: 2}[v2])
 	return m
@@ -292,6 +305,12 @@ func (m *Metrics) Relisted(began time.Time, took, since time.Duration) {
 // Shortage counts how old the figures were by which the node ran so short of something that a pod had to go.
 func (m *Metrics) Shortage(signal string, age time.Duration) {
 	m.statsAge.WithLabelValues(signal).Observe(age.Seconds())
+}
+
+// Swept says of how many pods that nobody knew volumes were found last, and removed or not.
+func (m *Metrics) Swept(removed, failed int) {
+	m.sweptVolumes.Set(float64(removed))
+	m.unsweptVolumes.Set(float64(failed))
 }
 
 // Orphan counts a pod that runs and that nobody knows.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -374,4 +375,31 @@ func TestHowManyThereAre(t *testing.T) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
+}
+
+func TestHowLongANodeTakesToStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		booted := time.Now()
+		time.Sleep(20 * time.Second)
+		m := New(true)
+		m.Ready() // of a node that was known
+		time.Sleep(time.Second)
+		tried := time.Now()
+		time.Sleep(2 * time.Second)
+		m.Registered(booted, tried)
+		time.Sleep(3 * time.Second)
+		m.Ready()
+		time.Sleep(time.Hour)
+		m.Registered(booted, tried) // somebody deleted it
+		m.Ready()
+		m.Swept(2, 1)
+		same(t, m, `
+			kubelet_node_startup_pre_kubelet_duration_seconds 20
+			kubelet_node_startup_pre_registration_duration_seconds 1
+			kubelet_node_startup_registration_duration_seconds 2
+			kubelet_node_startup_post_registration_duration_seconds 3
+			kubelet_node_startup_duration_seconds 26
+			kubelet_orphan_pod_cleaned_volumes 2
+			kubelet_orphan_pod_cleaned_volumes_errors 1`)
+	})
 }

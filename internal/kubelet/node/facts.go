@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,13 +17,14 @@ const capSysResource = 24
 // Facts are what names the machine and its system. They do not change while this process runs. What can be counted out to pods is
 // package cm's.
 type Facts struct {
-	MachineID   string // /etc/machine-id
-	SystemUUID  string // of the firmware; the machine id where there is none
-	BootID      string // new with every boot
-	Kernel      string // release
-	OSImage     string // PRETTY_NAME of os-release
-	Swap        int64  // bytes
-	SysResource bool   // this process has CAP_SYS_RESOURCE
+	MachineID   string    // /etc/machine-id
+	SystemUUID  string    // of the firmware; the machine id where there is none
+	BootID      string    // new with every boot
+	Booted      time.Time // zero: nobody knows
+	Kernel      string    // release
+	OSImage     string    // PRETTY_NAME of os-release
+	Swap        int64     // bytes
+	SysResource bool      // this process has CAP_SYS_RESOURCE
 }
 
 // ReadFacts asks the host. Only the kernel's release must be there; what else is missing stays empty.
@@ -52,6 +54,11 @@ func ReadFacts(h host.Files) (Facts, error) {
 	}
 	if f.Kernel == "" {
 		return f, fmt.Errorf("node: /proc/sys/kernel/osrelease is empty or missing: mount /proc")
+	}
+	if v, ok := keyed(read("/proc/stat"), " ", "btime"); ok {
+		if at, err := strconv.ParseInt(v, 10, 64); err == nil {
+			f.Booted = time.Unix(at, 0)
+		}
 	}
 	if v, ok := keyed(read("/proc/meminfo"), ":", "SwapTotal"); ok {
 		kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "kB")), 10, 64)

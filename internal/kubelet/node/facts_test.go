@@ -3,6 +3,7 @@ package node
 import (
 	"io/fs"
 	"testing"
+	"time"
 
 	"podo.dev/podo/internal/host"
 )
@@ -26,13 +27,14 @@ func TestReadFacts(t *testing.T) {
 		"/etc/os-release":                 "NAME=\"D\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
 		"/proc/sys/kernel/random/boot_id": "boot\n",
 		"/proc/sys/kernel/osrelease":      "6.18.1\n",
+		"/proc/stat":                      "cpu  1 2 3\nbtime 1767225600\n",
 		"/proc/meminfo":                   "MemTotal: 1 kB\nSwapTotal:      1024 kB\n",
 		"/proc/self/status":               "Name:\tx\nCapEff:\t0000000001000000\n",
 	}
 	got, err := ReadFacts(h)
 	want := Facts{
 		MachineID: "abc", SystemUUID: "abc", BootID: "boot", Kernel: "6.18.1", OSImage: "Debian GNU/Linux 12 (bookworm)",
-		Swap: 1 << 20, SysResource: true,
+		Booted: time.Unix(1767225600, 0), Swap: 1 << 20, SysResource: true,
 	}
 	if err != nil || got != want {
 		t.Errorf("%+v %v", got, err)

@@ -56,6 +56,8 @@ type Config struct {
 	Problems func() []string
 	// Turned, when set, is told each time the node's written status turns Ready or no longer is. It must not block.
 	Turned func(ready bool)
+	// Registered, when set, is told each time the node is new in the API, with when that was first tried. It must not block.
+	Registered func(tried time.Time)
 	// Event tells users about the node. It must not block. May be nil.
 	Event func(eventType, reason, message string)
 
@@ -100,6 +102,7 @@ type Manager struct {
 	mu    sync.Mutex
 	uid   types.UID // of the registered node
 	ready bool      // as last written
+	tried time.Time // when it was first tried to register the node
 }
 
 // New makes a Manager; it does nothing before Run.
@@ -140,6 +143,9 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	if m.cfg.Event != nil {
 		m.cfg.Event(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	}
+	m.mu.Lock()
+	m.tried = time.Now()
+	m.mu.Unlock()
 	if !m.until(ctx, "register the node", 7*time.Second, m.register) {
 		return nil
 	}
@@ -195,7 +201,11 @@ func (m *Manager) register(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	m.uid = have.UID
+	tried := m.tried
 	m.mu.Unlock()
+	if created && m.cfg.Registered != nil {
+		m.cfg.Registered(tried)
+	}
 	if created {
 		m.cfg.tell(&v1.NodeStatus{}, &n.Status)
 	}

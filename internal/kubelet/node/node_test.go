@@ -214,6 +214,7 @@ func TestEvents(t *testing.T) {
 	run := func(boot string, body func()) {
 		cfg := config(api, rt)
 		cfg.Facts.BootID = boot
+		cfg.Registered = func(time.Time) { told = append(told, "new") }
 		cfg.Event = func(eventType, reason, message string) { told = append(told, eventType+" "+reason+": "+message) }
 		synctest.Test(t, func(t *testing.T) {
 			m, err := New(cfg)
@@ -232,7 +233,7 @@ func TestEvents(t *testing.T) {
 		})
 	}
 	run("one", func() {
-		const want = "Normal Starting: Starting kubelet.\n" +
+		const want = "Normal Starting: Starting kubelet.\nnew\n" +
 			"Normal NodeHasSufficientMemory: Node n1 status is now: NodeHasSufficientMemory\n" +
 			"Normal NodeHasNoDiskPressure: Node n1 status is now: NodeHasNoDiskPressure\n" +
 			"Normal NodeHasSufficientPID: Node n1 status is now: NodeHasSufficientPID"

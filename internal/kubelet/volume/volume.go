@@ -415,7 +415,7 @@ func (m *Manager) unmountBelow(ctx context.Context, dir string) error {
 	return nil
 }
 
-// OnDisk are the pods that have a directory: after a restart, those that nobody wants any more must be unmounted.
+// OnDisk implements worker.Volumes.
 func (m *Manager) OnDisk() ([]types.UID, error) {
 	entries, err := os.ReadDir(m.layout.Pods())
 	if err != nil {

@@ -92,6 +92,8 @@ type Volumes interface {
 	Refresh(ctx context.Context, pod *v1.Pod)
 	// Unmount never deletes through a live mount; it returns once nothing of the pod is mounted and its directory is gone.
 	Unmount(ctx context.Context, uid types.UID) error
+	// OnDisk are the pods of which there is something, known or not.
+	OnDisk() ([]types.UID, error)
 }
 
 // Images (package images) makes an image present by the container's pull policy.
