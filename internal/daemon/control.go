@@ -316,7 +316,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		KubeletPort: s.cfg.KubeletPort,
 		OpenAPI:     docs,
 		Handlers: append(s.discovery(),
-			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler()},
+			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler(), Long: recorder.Follows},
 			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
 			wire.Handler{Path: "/debug/controllers", Handler: s.control.board},
 			wire.Handler{Path: "/debug/scheduler", Handler: s.control.page},

@@ -64,8 +64,8 @@ func serve(t testing.TB, vw *view.View, s store.Store) *world {
 			return []Check{{"store", true, func() error { return nil }}, {"node", false, func() error { return failing }}}
 		},
 		Handlers: []Handler{
-			{"/podo/panic", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh no") })},
-			{"/podo/timeline/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "story of ", r.URL.Path) })},
+			{Path: "/podo/panic", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh no") })},
+			{Path: "/podo/timeline/", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "story of ", r.URL.Path) })},
 		},
 	})
 	if err != nil {

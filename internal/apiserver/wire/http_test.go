@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -150,5 +152,57 @@ func TestBodies(t *testing.T) {
 	}
 	if res, b := w.do(admin, "DELETE", "/api/v1/namespaces/default/configmaps/yam", ""); res.StatusCode != 200 || !strings.Contains(b, `"status":"Success","details":{"name":"yam","kind":"configmaps","uid":`) {
 		t.Errorf("delete: %d %s", res.StatusCode, b)
+	}
+}
+
+// What is followed on a path of our own has no end but its client's and the server's; anything else there is bounded as all requests are.
+func TestALongPathOfOurOwn(t *testing.T) {
+	w := newWorld(t)
+	bounded := func(path string) string {
+		res, err := w.http(pki.Admin).Get(w.address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	began := make(chan struct{})
+	c := w.server.c
+	c.Metrics = nil
+	c.Handlers = []Handler{{Path: "/ours/", Long: func(r *http.Request) bool { return r.URL.Query().Has("follow") }, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, ends := r.Context().Deadline()
+		fmt.Fprint(rw, ends)
+		if r.URL.Query().Has("wait") {
+			_ = http.NewResponseController(rw).Flush()
+			close(began)
+			<-r.Context().Done()
+		}
+	})}}
+	srv, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- srv.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	w.address = "https://" + srv.Addr().String()
+	if got := bounded("/ours/x"); got != "true" {
+		t.Errorf("what is not followed has an end: %s", got)
+	}
+	if got := bounded("/ours/x?follow"); got != "false" {
+		t.Errorf("what is followed has an end: %s", got)
+	}
+	go func() { <-began; cancel() }()
+	if got := bounded("/ours/x?follow&wait"); got != "false" { // and its end is no error, as it would be if it were cut
+		t.Errorf("what is followed until the server stops: %s", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -29,11 +29,11 @@ func (s *Server) route() error {
 	s.routes["/metrics"] = promhttp.HandlerFor(prometheus.Gatherers{s.c.Metrics, auditMetrics()}, promhttp.HandlerOpts{})
 	for _, name := range []string{"healthz", "livez", "readyz"} {
 		s.routes["/"+name] = s.health(name)
-		s.below = append(s.below, Handler{"/" + name + "/", s.health(name)})
+		s.below = append(s.below, Handler{Path: "/" + name + "/", Handler: s.health(name)})
 	}
 	if s.c.OpenAPI != nil {
 		s.routes["/openapi/v2"], s.routes["/openapi/v3"] = s.c.OpenAPI, s.c.OpenAPI
-		s.below = append(s.below, Handler{"/openapi/v3/", s.c.OpenAPI})
+		s.below = append(s.below, Handler{Path: "/openapi/v3/", Handler: s.c.OpenAPI})
 	}
 	documents, err := Discovery(s.c.Kinds, s.c.Advertise)
 	if err != nil {
@@ -79,6 +79,16 @@ func (s *Server) handler(path string) http.Handler {
 		return s.routes[trimmed]
 	}
 	return nil
+}
+
+// long says that a path of our own lasts as long as its client wants.
+func (s *Server) long(r *http.Request) bool {
+	for _, h := range s.c.Handlers {
+		if h.Long != nil && (r.URL.Path == h.Path || strings.HasSuffix(h.Path, "/") && strings.HasPrefix(r.URL.Path, h.Path)) {
+			return h.Long(r)
+		}
+	}
+	return false
 }
 
 // build is what the server says it is; gitVersion is Kubernetes', as in v1.37.2.

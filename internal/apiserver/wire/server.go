@@ -59,6 +59,8 @@ type Check struct {
 type Handler struct {
 	Path    string
 	Handler http.Handler
+	// Long says which requests last as long as their clients want, or until the server stops. Default: none.
+	Long func(*http.Request) bool
 }
 
 // Config is what a Server is made of.
@@ -128,7 +130,7 @@ type Server struct {
 	addr net.Addr
 }
 
-// closingKey finds, in a request's context, the context that ends when the server stops: it ends watches.
+// closingKey finds, in a request's context, the context that ends when the server stops: it ends watches, and what is long of our own.
 type closingKey struct{}
 
 // New makes a Server; Run serves.
@@ -255,7 +257,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := &response{ResponseWriter: rw}
 	c := &call{s: s, w: w, r: r, info: parse(r)}
 	start := s.c.Now()
-	long := c.info.long(r)
+	ours := c.info.Resource == "" && s.long(r)
+	long := ours || c.info.long(r)
 	defer s.metrics.observe(c, long, start, s.c.Now)
 	if long {
 		c.kind = s.c.Verbs.Kind(c.info.ref().Resource) // what is counted is what is served
@@ -266,6 +269,12 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer s.rescue(c)
 	if long {
 		endless(rw)
+		if closing, _ := r.Context().Value(closingKey{}).(context.Context); ours && closing != nil {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(closing, cancel)()
+			c.r = r.WithContext(ctx)
+		}
 	} else {
 		deepen(0)
 		limit, err := requestTime(r)

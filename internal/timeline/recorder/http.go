@@ -21,6 +21,12 @@ func (r *Recorder) Handler() http.Handler {
 	return http.HandlerFunc(r.serve)
 }
 
+// Follows says that a request goes on as things happen, for as long as its client wants.
+func Follows(req *http.Request) bool {
+	follow, _ := strconv.ParseBool(req.URL.Query().Get("follow"))
+	return follow
+}
+
 func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
@@ -33,13 +39,12 @@ func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	params := req.URL.Query()
-	follow, _ := strconv.ParseBool(params.Get("follow"))
 	asText := params.Get("format") == "text"
 	w.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
 	if asText {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	}
-	if !follow {
+	if !Follows(req) {
 		records := r.Records(q)
 		if asText {
 			_, _ = w.Write([]byte(timeline.Format(records)))
