@@ -102,7 +102,9 @@ type Manager struct {
 	mu    sync.Mutex
 	uid   types.UID // of the registered node
 	ready bool      // as last written
-	tried time.Time // when it was first tried to register the node
+	// cordoned is whether pods were kept from the node when it was last looked at.
+	cordoned bool
+	tried    time.Time // when it was first tried to register the node
 }
 
 // New makes a Manager; it does nothing before Run.

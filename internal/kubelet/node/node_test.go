@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/client"
 )
 
 func config(api *fakeAPI, rt *fakeRuntime) Config {
@@ -249,6 +251,17 @@ func TestEvents(t *testing.T) {
 		settle(11 * time.Second)
 		if got := take(); got != "Normal NodeReady: Node n1 status is now: NodeReady" {
 			t.Errorf("turned back: %s", got)
+		}
+		for _, name := range []string{"NodeNotSchedulable", "NodeSchedulable"} {
+			n := api.node().DeepCopy()
+			n.Spec.Unschedulable = name == "NodeNotSchedulable"
+			if _, err := api.Update(t.Context(), client.Nodes.At("", "n1"), n); err != nil {
+				t.Fatal(err)
+			}
+			settle(21 * time.Second)
+			if got := take(); got != "Normal "+name+": Node n1 status is now: "+name {
+				t.Errorf("cordoned or no longer: %s", got)
+			}
 		}
 	})
 	run("one", func() {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -110,12 +111,14 @@ func (m *Manager) write(ctx context.Context, o observed, now time.Time, due bool
 	defer cancel()
 	out := outcome{ready: len(o.problems) == 0}
 	var before, written v1.NodeStatus
+	var cordoned bool
 	_, err := m.cfg.Client.Mutate(ctx, client.Nodes.At("", m.cfg.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
 		n, ok := obj.(*v1.Node)
 		if !ok {
 			return false, fmt.Errorf("node: the client returned a %T", obj)
 		}
-		n.Status.DeepCopyInto(&before)
+		before = v1.NodeStatus{NodeInfo: n.Status.NodeInfo, Conditions: slices.Clone(n.Status.Conditions)} // what tell looks at
+		cordoned = n.Spec.Unschedulable
 		changed := m.cfg.apply(&n.Status, o, now)
 		written = n.Status
 		out.wrote = changed || due
@@ -129,9 +132,12 @@ func (m *Manager) write(ctx context.Context, o observed, now time.Time, due bool
 	}
 	m.cfg.tell(&before, &written)
 	m.mu.Lock()
-	turned := m.ready != out.ready
-	m.ready = out.ready
+	turned, closed := m.ready != out.ready, m.cordoned != cordoned
+	m.ready, m.cordoned = out.ready, cordoned
 	m.mu.Unlock()
+	if closed {
+		m.cfg.turned(schedulable, !cordoned)
+	}
 	if turned && m.cfg.Turned != nil {
 		m.cfg.Turned(out.ready)
 	}
