@@ -165,14 +165,23 @@ func (p payload) roots() []string {
 	return out
 }
 
+// link links the first path element of each file, or, in a folder that was unfolded (MakePlace), the first one below it.
 func link(dir string, p payload) error {
-	for _, root := range p.roots() {
-		at := filepath.Join(dir, root)
-		if _, err := os.Lstat(at); err == nil {
-			continue
-		}
-		if err := os.Symlink(filepath.Join(dataLink, root), at); err != nil {
-			return err
+	for path := range p {
+		at, to := dir, dataLink
+		for name := range strings.SplitSeq(path, "/") {
+			at, to = filepath.Join(at, name), filepath.Join(to, name)
+			info, err := os.Lstat(at)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = os.Symlink(to, at)
+			}
+			if err != nil {
+				return err
+			}
+			if info == nil || !info.IsDir() {
+				break
+			}
+			to = filepath.Join("..", to)
 		}
 	}
 	return nil
