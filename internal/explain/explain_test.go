@@ -190,3 +190,13 @@ func TestDiagnose(t *testing.T) {
 		}
 	}
 }
+
+// What others have written can neither steer the terminal of who reads it nor pass for a line of podo's own.
+func TestOthersWordsAreWords(t *testing.T) {
+	const words = "bad\x1b[2J\n  Do   run this\u009b1m"
+	r := explain.Report{Kind: "Pod", Name: "p", State: "waits", Why: words, Do: "wait", Said: []string{words}, How: []explain.Step{{What: "made by " + words}}, Below: []explain.Report{{Kind: "Pod", Name: "q", State: "waits", Why: words}}}
+	text := r.Text(time.Now())
+	if strings.ContainsAny(text, "\x1b\u009b") || strings.Count(text, "\n") != 6 || strings.Count(text, "run this") != 4 {
+		t.Errorf("%q", text)
+	}
+}

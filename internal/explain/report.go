@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Report is what `podo why` tells of one object, or of several pods of which the same is to be told: as data for programs, and as Text
@@ -52,6 +53,17 @@ func (r Report) Text(now time.Time) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// plain is a text on one line that steers no terminal: messages, last words and users' names are other people's, who may be after whoever
+// reads them.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
 func (r Report) write(b *strings.Builder, indent string, now time.Time) {
 	state := r.State
 	if r.Since.IsZero() {
@@ -64,7 +76,7 @@ func (r Report) write(b *strings.Builder, indent string, now time.Time) {
 	b.WriteString(".\n")
 	part := func(label, text string) {
 		if text = strings.TrimSpace(text); text != "" {
-			fmt.Fprintf(b, "%s  %-5s%s\n", indent, label, sentence(text))
+			fmt.Fprintf(b, "%s  %-5s%s\n", indent, label, sentence(plain(text)))
 		}
 	}
 	part("Why", r.Why)
@@ -73,7 +85,7 @@ func (r Report) write(b *strings.Builder, indent string, now time.Time) {
 		if i == 0 {
 			label = "Log"
 		}
-		fmt.Fprintf(b, "%s  %-5s%s\n", indent, label, line)
+		fmt.Fprintf(b, "%s  %-5s%s\n", indent, label, plain(line))
 	}
 	part("Do", r.Do)
 	for i, s := range r.How {
@@ -81,7 +93,7 @@ func (r Report) write(b *strings.Builder, indent string, now time.Time) {
 		if i == 0 {
 			label = "How"
 		}
-		fmt.Fprintf(b, "%s  %-5s%s  %s\n", indent, label, clock(s.At, now), s.What)
+		fmt.Fprintf(b, "%s  %-5s%s  %s\n", indent, label, clock(s.At, now), plain(s.What))
 	}
 	if len(r.Same) > 0 {
 		fmt.Fprintf(b, "%s  Same %s\n", indent, listed(r.Same))
