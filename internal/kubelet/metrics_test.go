@@ -64,12 +64,13 @@ func TestWorkIsMeasured(t *testing.T) {
 		r.API.Delete("p", 1)
 		time.Sleep(5 * time.Second)
 		// The sandbox 90 ms, create 5, start 40; again without a sandbox, after a look for the image; the end of the sandbox; its removal
-		// when the pod has gone.
+		// when the pod has gone, which may be before the worker has come to rest and is the same work then.
 		want := []string{"create 135ms", "sync 46ms", "update 30ms", "kill 10ms"}
+		inOne := []string{"create 135ms", "sync 46ms", "update 40ms"}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if !slices.Equal(m.worked, want) {
-			t.Errorf("%q, want %q", m.worked, want)
+		if !slices.Equal(m.worked, want) && !slices.Equal(m.worked, inOne) {
+			t.Errorf("%q, want %q or %q", m.worked, want, inOne)
 		}
 	})
 }

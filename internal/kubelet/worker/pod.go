@@ -129,12 +129,16 @@ func (n *pod) rest() {
 	n.work = work{}
 }
 
-// operation is what an event that makes a worker work is called.
-func operation(ev podlife.Event) Operation {
+// operation is what an event that makes a worker work is called. Whatever makes it work once the pod's source has removed it, the work
+// is that of its end.
+func operation(ev podlife.Event, removed bool) Operation {
+	if removed {
+		return Kill
+	}
 	switch ev.(type) {
 	case podlife.Desired:
 		return Change
-	case podlife.SourceRemoved, podlife.StopAsked:
+	case podlife.StopAsked:
 		return Kill
 	}
 	return Sync
@@ -212,8 +216,8 @@ func (n *pod) step(ev podlife.Event) {
 			})
 		})
 	}
-	if n.work.on == "" {
-		n.work.on = operation(ev)
+	if n.work.on != Create && n.work.began.IsZero() { // named after what makes it work: of events that come together, the first may ask for nothing
+		n.work.on = operation(ev, next.Removed)
 	}
 	var verdict podlife.Event
 	for _, e := range fx {
