@@ -89,6 +89,11 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	}
 	round := concurrency.NewElection(session, electionPrefix)
 	renew := func(ctx context.Context) error { return conn.renew(ctx, session.Lease()) }
+	standing, stands := context.WithCancel(ctx)
+	defer stands()
+	if ttl == ownTTL {
+		go fresh(standing, renew)
+	}
 	others := &watched{e: e, conn: conn, own: fmt.Sprintf("%s/%x", electionPrefix, session.Lease())}
 	defer others.stop()
 	leaders, won := round.Observe(ctx), make(chan error, 1)
@@ -115,6 +120,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 		}
 	}
 	others.stop()
+	stands()
 	company, err := conn.company(ctx, round.Key())
 	if err != nil {
 		return err
@@ -123,7 +129,8 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	select {
 	case <-company:
 		alone = false
-		first, stop := context.WithDeadline(ctx, sent.Add(leadFor))
+		// The lease has been renewed renewEvery ago: nobody ends it before this is over.
+		first, stop := context.WithDeadline(ctx, sent.Add(leadFor-renewEvery))
 		err = renew(first)
 		stop()
 		if err != nil {

@@ -197,3 +197,24 @@ func TestALeaderIsNotEndedUnheard(t *testing.T) {
 	close(written)
 	leave()
 }
+
+// Who stands by on a store of his own renews his lease too, though it lasts for an hour: else he would be seen as silent when he leads.
+func TestWhoStandsByIsNotSilent(t *testing.T) {
+	e := embedded(t, etcd.EmbeddedConfig{})
+	start(t, e)
+	l := newLed()
+	leave := l.join(t, e, "guest")
+	heard(t, l.began, "guest", 30*time.Second)
+	own := e.Election("own", slog.New(slog.DiscardHandler))
+	start(t, own)
+	start(t, l.as("own", own))
+	<-time.After(4 * time.Second)
+	for began := time.Now(); etcd.Silent(t, e, "own") > 1; <-time.After(100 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("it has not renewed its lease for %d s", etcd.Silent(t, e, "own"))
+		}
+	}
+	leave()
+	heard(t, l.ended, "guest", 30*time.Second)
+	heard(t, l.began, "own", 30*time.Second)
+}

@@ -90,3 +90,24 @@ func (h held) Txn(ctx context.Context) clientv3.Txn {
 	}
 	return h.KV.Txn(ctx)
 }
+
+// Silent is for how many seconds, about, a server has not renewed the lease of its candidacy.
+func Silent(t *testing.T, e *Embedded, id string) int64 {
+	t.Helper()
+	c := e.conn.Load().c
+	all, err := c.Get(t.Context(), electionPrefix+"/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range all.Kvs {
+		if string(kv.Value) == id {
+			left, err := c.TimeToLive(t.Context(), clientv3.LeaseID(kv.Lease))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return left.GrantedTTL - left.TTL
+		}
+	}
+	t.Fatalf("%s does not stand", id)
+	return 0
+}

@@ -46,6 +46,16 @@ func hold(ctx context.Context, sent time.Time, renew func(context.Context) error
 	}
 }
 
+// fresh renews a lease for as long as its holder stands by. One that lasts for an hour would else be seen as silent as soon as he leads, and
+// could be ended, after his first renewal still, by who saw it before that.
+func fresh(ctx context.Context, renew func(context.Context) error) {
+	for pause(ctx, renewEvery); ctx.Err() == nil; pause(ctx, renewEvery) {
+		one, cancel := context.WithTimeout(ctx, leadFor)
+		_ = renew(one) // the next one may be answered
+		cancel()
+	}
+}
+
 // silent waits until a leader has not renewed its lease for so long that it leads no more. It is false when the lease is gone, or ctx ends
 // first. ask tells the seconds for which the lease was granted, and how many are left, rounded towards zero; none was granted when it is
 // gone.

@@ -24,7 +24,8 @@ import (
 //     other one can have its answer, so that this server hears of it as early as anybody does;
 //   - the other one looks at the lease only when he has read that he stands, and for at least silence before he ends it. companyFor is
 //     less: by then this server has renewed the lease, which he sees and goes on waiting, or its term is over;
-//   - the lease does not run out meanwhile: it lasts for an hour, and the session renews it in time;
+//   - the lease does not run out meanwhile: it lasts for an hour, and the session renews it in time. While another server leads it is
+//     renewed as often as a leader's, so that nobody sees it as silent who sees its server win;
 //   - when this process ends, so does the store: the others have nowhere to read that they lead. It is back only with its server, which
 //     takes its old candidacy back; in an etcd that was restored from its data, it is one more silent leader.
 //
