@@ -130,13 +130,12 @@ func TestAPodThatIsTakenAwayStays(t *testing.T) {
 func TestAJobsPodThatIsTakenAwayStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		taken := ""
+		var taken atomic.Value
 		told := record.NewFakeRecorder(1000)
 		w.controllers = unfinal{w.controllers, func(r client.Ref) {
-			if taken != "" {
+			if !taken.CompareAndSwap(nil, r.Name) {
 				return
 			}
-			taken = r.Name
 			_, err := w.admin.Mutate(context.Background(), r, func(o runtime.Object) (bool, error) {
 				p := o.(*v1.Pod)
 				p.OwnerReferences, p.Labels = nil, nil
@@ -154,8 +153,9 @@ func TestAJobsPodThatIsTakenAwayStays(t *testing.T) {
 			return true, nil
 		}))
 		time.Sleep(5 * time.Second)
-		if taken == "" || w.get(client.Pods.At("default", taken)) == nil {
-			t.Errorf("%q is not there", taken)
+		name, _ := taken.Load().(string)
+		if name == "" || w.get(client.Pods.At("default", name)) == nil {
+			t.Errorf("%q is not there", name)
 		}
 		for len(told.Events) > 0 {
 			if e := <-told.Events; strings.Contains(e, "SuccessfulDelete") {
