@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,7 @@ func TestWhyTellsOfWhatTheAskerMayRead(t *testing.T) {
 	}{
 		{"getter", "namespaces/ns/pods/known", 200, "known"},
 		{"getter", "namespaces/ns/known", 200, "known"},
+		{"getter", "namespaces/ns/pods/known", 200, "created by maker"}, // docs/decisions/0016
 		{"getter", "namespaces/ns/pods/", 404, ""},
 		{"getter", "namespaces/ns/pods/known/more", 404, ""},
 		{"getter", "namespaces/ns/", 404, ""},
@@ -146,6 +148,56 @@ func TestWhyOfACircle(t *testing.T) {
 		}
 		if path == "rs/row-0" && strings.Contains(got.Body.String(), "row-8") {
 			t.Errorf("there is no end of it: %s", got.Body)
+		}
+	}
+}
+
+// A question about all objects of a kind costs as much as there are of them, not as much as that times what else the namespace has: anybody
+// may ask it. What is allocated is what is counted, since it is the same on every machine.
+func TestWhyOfManyIsLinear(t *testing.T) {
+	cost := func(n int, path, has string) float64 {
+		var objects []runtime.Object
+		for i := range n {
+			name := fmt.Sprintf("it-%03d", i)
+			m := metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("set-" + name)}
+			of := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: m.UID, Controller: new(true)}
+			claim := v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+			objects = append(
+				objects, &appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1))}},
+				&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)}},
+				&v1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-pod", UID: types.UID("pod-" + name), OwnerReferences: []metav1.OwnerReference{of}},
+					Spec:       v1.PodSpec{Volumes: []v1.Volume{claim, claim}}, Status: v1.PodStatus{Phase: v1.PodPending},
+				},
+				&v1.Event{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Type: v1.EventTypeWarning, Message: "said of " + name,
+					InvolvedObject: v1.ObjectReference{Namespace: "ns", Name: name, UID: m.UID}, LastTimestamp: metav1.Now(),
+				},
+			)
+		}
+		ask := asking(t, nil, objects...)
+		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+		allocated := func() float64 {
+			metrics.Read(sample)
+			return float64(sample[0].Value.Uint64())
+		}
+		ask("admin", "namespaces/ns/"+path)
+		before := allocated()
+		got := ask("admin", "namespaces/ns/"+path)
+		after := allocated()
+		text := got.Body.String()
+		for i := range n {
+			if want := fmt.Sprintf(has, i); got.Code != http.StatusOK || strings.Count(text, want) != 1 {
+				t.Fatalf("%s of %d: %d, %q stands %d times in\n%s", path, n, got.Code, want, strings.Count(text, want), text[:min(len(text), 2000)])
+			}
+		}
+		return after - before
+	}
+	for path, has := range map[string]string{"rs": "said of it-%03[1]d.\n  Pod ns/it-%03[1]d-pod waits", "pvc": "Pod ns/it-%03d-pod waits"} {
+		few, many := cost(100, path, has), cost(800, path, has)
+		t.Logf("%s: %.0f bytes for 100, %.0f for 800", path, few, many)
+		if many > 20*few {
+			t.Errorf("%s: %.0f bytes for 100 objects, %.0f for 800: that is more than in proportion", path, few, many)
 		}
 	}
 }

@@ -32,9 +32,30 @@ type why struct {
 	asker  user.Info
 	now    time.Time
 
-	nodes []*v1.Node         // read once
-	wide  *bool              // whether the asker may see all pods
-	above map[types.UID]bool // what is being gathered at the moment, from the object that was asked for down to here
+	nodes  []*v1.Node         // read once
+	places map[string]*place  // by namespace, each read once; "" is all of them
+	wide   *bool              // whether the asker may see all pods
+	above  map[types.UID]bool // what is being gathered at the moment, from the object that was asked for down to here
+}
+
+// place is what a namespace has, ready to be found from what it belongs to: a question may be about all owners of a namespace, and looks
+// at the namespace's pods, owners and events once for all of them. A nil map has not been read.
+type place struct {
+	made   map[types.UID][]runtime.Object // by what controls them: owners in the order of their kinds, then pods
+	claims map[string][]*v1.Pod           // by the names of the claims that they use
+	warned map[types.UID][]*v1.Event      // warnings, by what they are about
+}
+
+func (q *why) place(namespace string) *place {
+	p := q.places[namespace]
+	if p == nil {
+		p = &place{}
+		if q.places == nil {
+			q.places = map[string]*place{}
+		}
+		q.places[namespace] = p
+	}
+	return p
 }
 
 func (q *why) get(r schema.GroupResource, namespace, name string) (runtime.Object, error) {
@@ -163,10 +184,8 @@ func (q *why) owner(obj runtime.Object) explain.Owner {
 			out.Pods = q.pods(namespace, nil, selector)
 		}
 	case *v1.PersistentVolumeClaim:
-		for _, p := range q.pods(namespace, nil, nil) {
-			if uses(p.Pod, o.Name) {
-				out.Pods = append(out.Pods, p)
-			}
+		for _, pod := range q.users(namespace)[o.Name] {
+			out.Pods = append(out.Pods, q.facts(pod))
 		}
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		if k := explained(strings.ToLower(o.Spec.ScaleTargetRef.Kind)); k != nil {
@@ -192,25 +211,59 @@ func (q *why) child(of *explain.Owner, obj runtime.Object) {
 
 // controlled gathers what an object has made.
 func (q *why) controlled(out *explain.Owner, m metav1.Object) {
-	is := func(obj runtime.Object) bool {
-		c, err := meta.Accessor(obj)
-		return err == nil && metav1.IsControlledBy(c, m)
-	}
-	for _, k := range registry.All() {
-		if k.Indexes[registry.ControllerIndex] == nil || !explain.Owns(k.New()) {
-			continue
+	for _, child := range q.made(m.GetNamespace())[m.GetUID()] {
+		if pod, ok := child.(*v1.Pod); ok {
+			out.Pods = append(out.Pods, q.facts(pod))
+		} else {
+			q.child(out, child)
 		}
-		for _, child := range q.list(client.Ref{Resource: resourceOf(k), Namespace: m.GetNamespace()}, &internalversion.ListOptions{}) {
-			if is(child) {
-				q.child(out, child)
+	}
+}
+
+func (q *why) made(namespace string) map[types.UID][]runtime.Object {
+	p := q.place(namespace)
+	if p.made != nil {
+		return p.made
+	}
+	p.made = map[types.UID][]runtime.Object{}
+	read := func(r schema.GroupResource) {
+		for _, obj := range q.list(client.Ref{Resource: r, Namespace: namespace}, &internalversion.ListOptions{}) {
+			if m, err := meta.Accessor(obj); err == nil {
+				if by := metav1.GetControllerOfNoCopy(m); by != nil {
+					p.made[by.UID] = append(p.made[by.UID], obj)
+				}
 			}
 		}
 	}
-	for _, p := range q.pods(m.GetNamespace(), nil, nil) {
-		if is(p.Pod) {
-			out.Pods = append(out.Pods, p)
+	for _, k := range registry.All() {
+		if k.Indexes[registry.ControllerIndex] != nil && explain.Owns(k.New()) {
+			read(resourceOf(k))
 		}
 	}
+	read(schema.GroupResource(client.Pods))
+	return p.made
+}
+
+// users are the pods that use claims.
+func (q *why) users(namespace string) map[string][]*v1.Pod {
+	p := q.place(namespace)
+	if p.claims != nil {
+		return p.claims
+	}
+	p.claims = map[string][]*v1.Pod{}
+	for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: namespace}, &internalversion.ListOptions{}) {
+		pod := obj.(*v1.Pod)
+		for _, v := range pod.Spec.Volumes {
+			if v.PersistentVolumeClaim == nil {
+				continue
+			}
+			users := p.claims[v.PersistentVolumeClaim.ClaimName]
+			if len(users) == 0 || users[len(users)-1] != pod { // a pod may use one twice
+				p.claims[v.PersistentVolumeClaim.ClaimName] = append(users, pod)
+			}
+		}
+	}
+	return p.claims
 }
 
 func (q *why) pods(namespace string, field fields.Selector, label labels.Selector) (out []explain.Facts) {
@@ -218,15 +271,6 @@ func (q *why) pods(namespace string, field fields.Selector, label labels.Selecto
 		out = append(out, q.facts(obj.(*v1.Pod)))
 	}
 	return out
-}
-
-func uses(pod *v1.Pod, claim string) bool {
-	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim {
-			return true
-		}
-	}
-	return false
 }
 
 // nearby explains an object that is not there by those that should have made it or that it should have made: for a pod that was never
@@ -254,10 +298,15 @@ func (q *why) nearby(k *registry.Kind, namespace, name string) (out []explain.Re
 }
 
 // warnings are an object's events, as far as the asker may list them.
-func (q *why) warnings(m metav1.Object) (out []*v1.Event) {
-	of := fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(m.GetUID()), "type": v1.EventTypeWarning})
-	for _, obj := range q.list(client.Events.At(m.GetNamespace(), ""), &internalversion.ListOptions{FieldSelector: of}) {
-		out = append(out, obj.(*v1.Event))
+func (q *why) warnings(m metav1.Object) []*v1.Event {
+	p := q.place(m.GetNamespace())
+	if p.warned == nil {
+		p.warned = map[types.UID][]*v1.Event{}
+		warnings := fields.OneTermEqualSelector("type", v1.EventTypeWarning)
+		for _, obj := range q.list(client.Events.At(m.GetNamespace(), ""), &internalversion.ListOptions{FieldSelector: warnings}) {
+			e := obj.(*v1.Event)
+			p.warned[e.InvolvedObject.UID] = append(p.warned[e.InvolvedObject.UID], e)
+		}
 	}
-	return out
+	return p.warned[m.GetUID()]
 }
