@@ -42,35 +42,36 @@ func (a *alike) share(t *table, e, old *Entry) {
 			f.Raw = a.owned(f.Raw)
 		}
 	}
-	like := a.model(t, e, old)
-	a.mu.Unlock()
-	if like == nil {
-		return
-	}
-	into, from := reflect.ValueOf(e.Object), reflect.ValueOf(like.Object)
-	if into.Type() == from.Type() && into.Kind() == reflect.Pointer {
-		sharerOf(into.Type().Elem())(into.Elem(), from.Elem())
-	}
-}
-
-// model is what an entry may share with, nil when there is nothing; a.mu is held. The newest object becomes the model of the next ones.
-func (a *alike) model(t *table, e, old *Entry) *Entry {
 	s := shape{kind: t.pos}
 	if c := metav1.GetControllerOfNoCopy(e.Meta); c != nil {
 		s.owner = c.UID
 	}
 	p := a.models[s]
-	like := p.Value()
-	if old == nil || like == nil || like == old {
-		if a.models == nil || len(a.models) >= maxModels {
-			a.models = map[shape]weak.Pointer[Entry]{}
+	model := p.Value()
+	a.mu.Unlock()
+	like := old
+	if like == nil {
+		like = model
+	}
+	if like != nil {
+		into, from := reflect.ValueOf(e.Object), reflect.ValueOf(like.Object)
+		if into.Type() == from.Type() && into.Kind() == reflect.Pointer {
+			sharerOf(into.Type().Elem())(into.Elem(), from.Elem())
 		}
-		a.models[s] = weak.Make(e)
 	}
-	if old != nil {
-		return old
+	// The newest object becomes the model of the next ones, now that nothing of it changes any more: from here on others read it.
+	if old == nil || model == nil || model == old {
+		a.become(s, e)
 	}
-	return like
+}
+
+func (a *alike) become(s shape, e *Entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.models == nil || len(a.models) >= maxModels {
+		a.models = map[shape]weak.Pointer[Entry]{}
+	}
+	a.models[s] = weak.Make(e)
 }
 
 func (a *alike) owned(raw []byte) []byte {

@@ -206,24 +206,52 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 }
 
 // feed puts one resource's changes into the queue.
+//
+// It knows what it has told of as being there: should changes be lost, whatever of that went meanwhile must be told as gone. A snapshot that
+// is newer than the changes it has told will not do, since what went in between is not in it.
 type feed struct {
 	view    *view.View
 	watch   Watch
 	queue   workqueue.TypedRateLimitingInterface[view.Key]
 	watcher *view.Watcher
+
+	// What was there when all was told. Of the snapshot only the resource is held: of a kind that is quiet, the newest one is as old as the
+	// process, and would keep all other objects as they were then.
+	last  iter.Seq[*view.Entry]
+	since map[view.Key]*view.Entry // what has been told since, nil for what is gone
 }
 
-// list starts the watcher at a snapshot and enqueues all that is there, and all that is not there any more.
+// list starts the watcher at a snapshot and enqueues all that is there.
 func (f *feed) list(s view.Snapshot) error {
 	w, err := f.view.Watch(f.watch.Resource, s.Rev())
 	if err != nil {
 		return err
 	}
 	f.watcher = w
-	for e := range s.All(f.watch.Resource, "", view.Key{}) {
+	f.told(s)
+	for e := range f.last {
 		f.tell(view.Change{Rev: e.Rev, New: e})
 	}
 	return nil
+}
+
+// told says that all of a snapshot is told, and nothing that is newer.
+func (f *feed) told(s view.Snapshot) {
+	f.last, f.since = s.All(f.watch.Resource, "", view.Key{}), nil
+}
+
+// there is what has been told as being there, and not as gone.
+func (f *feed) there(yield func(*view.Entry) bool) {
+	for e := range f.last {
+		if _, is := f.since[e.Key]; !is && !yield(e) {
+			return
+		}
+	}
+	for _, e := range f.since {
+		if e != nil && !yield(e) {
+			return
+		}
+	}
 }
 
 func (f *feed) tell(c view.Change) {
@@ -234,29 +262,24 @@ func (f *feed) tell(c view.Change) {
 
 func (f *feed) follow(ctx context.Context) error {
 	defer func() { f.watcher.Close() }()
-	// Of a snapshot only the resource is held: of a kind that is quiet, the newest one is as old as the process, and would keep all other
-	// objects as they were then.
-	newest := func(s view.Snapshot) iter.Seq[*view.Entry] { return s.All(f.watch.Resource, "", view.Key{}) }
-	last := newest(f.view.Snapshot())
 	for {
-		changes, _, err := f.watcher.Next(ctx)
+		changes, rev, err := f.watcher.Next(ctx)
 		switch {
 		case errors.Is(err, view.ErrGone):
-			// Whatever went meanwhile is told as gone, from the snapshot that was newest when all was well.
 			s, ferr := f.view.Fresh(ctx)
 			if ferr != nil {
 				return quiet(ctx, ferr)
 			}
-			for e := range last {
-				if s.Get(f.watch.Resource, e.Key.Namespace, e.Key.Name) == nil {
+			for e := range f.there {
+				// One of the same name may be another.
+				if is := s.Get(f.watch.Resource, e.Key.Namespace, e.Key.Name); is == nil || is.Meta.GetUID() != e.Meta.GetUID() {
 					f.tell(view.Change{Rev: s.Rev(), Old: e})
 				}
 			}
 			f.watcher.Close()
-			if err := f.list(s); err != nil && !errors.Is(err, view.ErrGone) {
+			if err := f.list(s); err != nil {
 				return err
 			}
-			last = newest(s)
 			continue
 		case err != nil:
 			return quiet(ctx, err)
@@ -264,7 +287,20 @@ func (f *feed) follow(ctx context.Context) error {
 		for _, c := range changes {
 			f.tell(c)
 		}
-		last = newest(f.view.Snapshot())
+		if s := f.view.Snapshot(); s.ResourceRev(f.watch.Resource) <= rev {
+			f.told(s)
+			continue
+		}
+		if f.since == nil {
+			f.since = map[view.Key]*view.Entry{}
+		}
+		for _, c := range changes {
+			if c.New != nil {
+				f.since[c.New.Key] = c.New
+			} else {
+				f.since[c.Old.Key] = nil
+			}
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http/httptest"
 	"runtime"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/store"
@@ -250,5 +253,89 @@ func TestAQuietKindHoldsNothingElse(t *testing.T) {
 	runtime.GC()
 	if first.Value() != nil {
 		t.Error("the first version of an object of another kind is held")
+	}
+}
+
+// However far a controller falls behind, and whatever changes are lost by that: in the end it has been told of all that is there, and of
+// nothing else that it has not been told of as gone. An object that comes after another one of its name is another.
+func TestWhoFallsBehindIsToldOfAllThatIsGone(t *testing.T) {
+	for seed := range uint64(16) {
+		synctest.Test(t, func(t *testing.T) {
+			s := mem.New(mem.Options{})
+			v := viewtest.Start(t, view.Config{Store: s, Retained: 1, HistoryChanges: 1})
+			w := &world{t, v, s, NewBoard()}
+			r := rand.New(rand.NewPCG(seed, 0))
+			object := func(name int, uid types.UID) *v1.ConfigMap {
+				c := configMap(fmt.Sprint(name), fmt.Sprint(r.Int()))
+				c.UID = uid
+				return c
+			}
+			pass, told, all := make(chan struct{}), map[types.UID]bool{}, map[types.UID]bool{}
+			supervisor := w.supervise(component.Func("slow", func(ctx context.Context, ready func()) error {
+				l, err := New(Config{
+					Name: "slow", View: v, Reconcile: func(context.Context, view.Snapshot, view.Key) (Result, error) { return Result{}, nil },
+					Watches: []Watch{{Resource: configMaps, Keys: func(c view.Change) []view.Key {
+						<-pass
+						if c.New != nil {
+							told[c.New.Meta.GetUID()] = true
+						} else {
+							if !told[c.Old.Meta.GetUID()] {
+								t.Errorf("seed %d: %s is told as gone, and was not there", seed, c.Old.Meta.GetUID())
+							}
+							delete(told, c.Old.Meta.GetUID())
+						}
+						return nil
+					}}},
+				})
+				if err != nil {
+					return err
+				}
+				return w.board.Run(ctx, l, ready)
+			}))
+			there := map[int]types.UID{}
+			lost := false
+			for range 20 {
+				for range r.IntN(300) {
+					name := r.IntN(12)
+					uid, is := there[name]
+					if is && r.IntN(2) == 0 {
+						viewtest.Delete(t, s, object(name, uid))
+						delete(there, name)
+						delete(all, uid)
+						continue
+					}
+					if !is {
+						uid = types.UID(fmt.Sprint(r.Int()))
+						there[name], all[uid] = uid, true
+					}
+					viewtest.Put(t, s, object(name, uid))
+				}
+				now, err := v.Fresh(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.IntN(2) == 0 {
+					if err := s.Compact(t.Context(), now.Rev()); err != nil {
+						t.Fatal(err)
+					}
+					lost = true
+				}
+				for range r.IntN(60) { // it hears of as many changes, and stops in the middle of one
+					synctest.Wait()
+					select {
+					case pass <- struct{}{}:
+					default:
+					}
+				}
+			}
+			close(pass)
+			synctest.Wait()
+			if !maps.Equal(told, all) {
+				t.Errorf("seed %d: told of %v, there are %v", seed, told, all)
+			}
+			if h := supervisor.Health(); h[0].Restarts != 0 || !lost {
+				t.Errorf("seed %d: lost: %t, %+v", seed, lost, h)
+			}
+		})
 	}
 }
