@@ -79,6 +79,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	if conn.local != nil {
 		ttl = ownTTL
 	}
+	granted := time.Now()
 	session, err := concurrency.NewSession(conn.c, concurrency.WithTTL(ttl))
 	if err != nil {
 		return err
@@ -91,9 +92,8 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	renew := func(ctx context.Context) error { return conn.renew(ctx, session.Lease()) }
 	standing, stands := context.WithCancel(ctx)
 	defer stands()
-	if ttl == ownTTL {
-		go fresh(standing, renew)
-	}
+	renewed := make(chan time.Time, 1)
+	go func() { renewed <- fresh(standing, granted, renew) }()
 	others := &watched{e: e, conn: conn, own: fmt.Sprintf("%s/%x", electionPrefix, session.Lease())}
 	defer others.stop()
 	leaders, won := round.Observe(ctx), make(chan error, 1)
@@ -121,20 +121,21 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	}
 	others.stop()
 	stands()
+	before := <-renewed
 	company, err := conn.company(ctx, round.Key())
 	if err != nil {
 		return err
 	}
-	sent, alone := time.Now(), true
+	var sent time.Time
+	alone := true
 	select {
 	case <-company:
 		alone = false
-		// The lease has been renewed renewEvery ago: nobody ends it before this is over.
-		first, stop := context.WithDeadline(ctx, sent.Add(leadFor-renewEvery))
-		err = renew(first)
-		stop()
-		if err != nil {
+		if sent, err = first(ctx, before, renew); err != nil {
 			return err
+		}
+		if sent.IsZero() {
+			return nil // it stands anew, with another lease
 		}
 	default:
 	}

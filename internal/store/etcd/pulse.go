@@ -46,25 +46,44 @@ func hold(ctx context.Context, sent time.Time, renew func(context.Context) error
 	}
 }
 
-// fresh renews a lease for as long as its holder stands by. One that lasts for an hour would else be seen as silent as soon as he leads, and
-// could be ended, after his first renewal still, by who saw it before that.
-func fresh(ctx context.Context, renew func(context.Context) error) {
-	for pause(ctx, renewEvery); ctx.Err() == nil; pause(ctx, renewEvery) {
+// fresh renews a lease for as long as its holder stands by, and tells when the last renewal was sent that has been answered. Nobody ends the
+// lease before silence is over since then: who leads from now on, and is answered once more by then, leads on with a lease that is not being
+// ended. The session's own renewals will not do, which are further apart, and of which nobody hears when they were.
+func fresh(ctx context.Context, sent time.Time, renew func(context.Context) error) time.Time {
+	for ; ctx.Err() == nil; pause(ctx, renewEvery) {
 		one, cancel := context.WithTimeout(ctx, leadFor)
-		_ = renew(one) // the next one may be answered
+		tried := time.Now()
+		if renew(one) == nil { // else the next one may be answered
+			sent = tried
+		}
 		cancel()
 	}
+	return sent
+}
+
+// first renews the lease of who has just won, and tells when that was sent; before is when the last renewal was that fresh knows of. It is zero
+// when the answer is so late that somebody else may be ending the lease.
+func first(ctx context.Context, before time.Time, renew func(context.Context) error) (sent time.Time, err error) {
+	ctx, cancel := context.WithDeadline(ctx, before.Add(leadFor))
+	defer cancel()
+	sent = time.Now()
+	err = renew(ctx)
+	if ctx.Err() != nil {
+		return time.Time{}, nil
+	}
+	return sent, err
 }
 
 // silent waits until a leader has not renewed its lease for so long that it leads no more. It is false when the lease is gone, or ctx ends
 // first. ask tells the seconds for which the lease was granted, and how many are left, rounded towards zero; none was granted when it is
 // gone.
 func silent(ctx context.Context, ask func(context.Context) (granted, left int64, err error)) bool {
-	var since time.Time // it has been seen as silent ever since
+	var since, last time.Time // it has been seen as silent ever since; and when that was last asked
 	for wait := time.Duration(0); ; {
 		if pause(ctx, wait); ctx.Err() != nil {
 			return false
 		}
+		asked := time.Now()
 		granted, left, err := ask(ctx)
 		now := time.Now()
 		wait = askEvery
@@ -73,13 +92,16 @@ func silent(ctx context.Context, ask func(context.Context) (granted, left int64,
 			return false
 		case err != nil || granted-left < 2: // it is not known to be silent for a second
 			since = time.Time{}
-		case since.IsZero():
+		case since.IsZero() || now.Sub(last) >= time.Duration(granted-left-1)*time.Second: // it may have been renewed since it was last asked
 			since = now
-		case now.Sub(since) >= silence:
+		case asked.Sub(since) >= silence: // an answer is as old as its question
 			return true
 		default:
-			wait = min(wait, silence-now.Sub(since))
+			if rest := silence - now.Sub(since); rest < 2*askEvery {
+				wait = rest
+			}
 		}
+		last = asked
 	}
 }
 

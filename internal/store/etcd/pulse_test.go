@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -126,6 +127,95 @@ func TestALeaseThatIsGone(t *testing.T) {
 		}
 		if silent(t.Context(), func(context.Context) (int64, int64, error) { return 0, -1, nil }) {
 			t.Error("a lease that is gone is silent")
+		}
+	})
+}
+
+// Who has won, and whose lease is renewed by answers that come early or late, does not lead when it is found silent: however long the
+// questions of those who look take, each way.
+func TestNobodyIsFoundSilentWhoLeads(t *testing.T) {
+	led, found := 0, 0
+	for seed := range uint64(3000) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			slow, late := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+			worst := 100 + r.IntN(1500)
+			way := func(ctx context.Context, r *rand.Rand) {
+				if r.IntN(2) == 0 {
+					pause(ctx, time.Duration(r.IntN(worst))*time.Millisecond)
+				}
+			}
+			l := newLease(2+58*r.Int64N(2), 0)
+			renew := func(ctx context.Context) error {
+				if way(ctx, slow); ctx.Err() != nil {
+					return ctx.Err()
+				}
+				l.renewed.Store(time.Now().UnixNano())
+				way(ctx, slow)
+				return ctx.Err()
+			}
+			ask := func(ctx context.Context) (granted, left int64, err error) {
+				way(ctx, late)
+				granted, left, err = l.ask(ctx)
+				way(ctx, late)
+				return granted, left, err
+			}
+			var leads atomic.Bool
+			standing, stands := context.WithCancel(t.Context())
+			renewed := make(chan time.Time, 1)
+			go func() { renewed <- fresh(standing, time.Now(), renew) }()
+			time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			ended := make(chan struct{})
+			go func() { // who has won, some time after others have seen that
+				defer close(ended)
+				pause(ctx, time.Duration(r.IntN(100))*time.Millisecond)
+				stands()
+				sent, err := first(ctx, <-renewed, renew)
+				if err != nil || sent.IsZero() {
+					return
+				}
+				leads.Store(true)
+				led++
+				hold(ctx, sent, renew)
+				leads.Store(false)
+			}()
+			if silent(ctx, ask) {
+				found++
+				for range 10 { // ending it takes its time too
+					if leads.Load() {
+						t.Errorf("seed %d: it leads, and is found silent", seed)
+						break
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+			cancel()
+			<-ended
+		})
+	}
+	if led < 100 || found < 100 {
+		t.Errorf("%d led, %d were found silent", led, found)
+	}
+}
+
+// A leader who was silent for a second, and then for another one, has not been silent for both.
+func TestARenewalBetweenTwoQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(2, 0)
+		time.Sleep(1100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), silence+1200*time.Millisecond)
+		defer cancel()
+		asked := 0
+		if silent(ctx, func(ctx context.Context) (granted, left int64, err error) {
+			if asked++; asked == 3 {
+				l.renewed.Store(time.Now().UnixNano())
+				pause(ctx, 1100*time.Millisecond)
+			}
+			return l.ask(ctx)
+		}) || asked < 3 {
+			t.Errorf("it is silent, after %d questions", asked)
 		}
 	})
 }
