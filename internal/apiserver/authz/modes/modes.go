@@ -40,8 +40,9 @@ func New(v *view.View) *Authorizer {
 	z.byDefault.rbac = rbac.New(func() rbac.Source { return fixed })
 	z.Union = authz.Union{
 		{Name: nodeName, Authorizer: &node.Authorizer{View: v, Rules: p.ClusterRole("system:node").Rules}},
-		{Name: rbacName, Authorizer: z.RBAC},
+		// Asked before what the view has: once it holds no longer, the view that is looked at next has the policy.
 		{Name: defaultName, Authorizer: &z.byDefault},
+		{Name: rbacName, Authorizer: z.RBAC},
 	}
 	return z
 }
