@@ -171,15 +171,7 @@ func (q *why) many(k *registry.Kind, namespace string, selector labels.Selector,
 	for _, e := range list.Items {
 		out = append(out, explain.Of(q.owner(e.Object)))
 	}
-	slices.SortStableFunc(out, func(a, b explain.Report) int {
-		switch {
-		case a.Fine == b.Fine:
-			return 0
-		case b.Fine:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(out, explain.SickFirst)
 	return out, nil
 }
 

@@ -44,7 +44,7 @@ func Of(o Owner) Report {
 			r.Below = append(r.Below, Of(child))
 		}
 	}
-	slices.SortStableFunc(r.Below, sickFirst)
+	slices.SortStableFunc(r.Below, SickFirst)
 	r.Below = append(r.Below, Pods(o.Pods)...)
 	if w := o.newest(); w != nil && !f.fine && !same(w.Message, f.Why) {
 		r.Why = joined(r.Why, "Its controller said at "+clock(w.LastTimestamp.Time, o.Now)+": "+w.Message)
@@ -73,8 +73,8 @@ func same(a, b string) bool {
 	return a != "" && b != "" && (strings.Contains(a, b) || strings.Contains(b, a))
 }
 
-// sickFirst orders what is not as it should be before what is.
-func sickFirst(a, b Report) int {
+// SickFirst orders what is not as it should be before what is.
+func SickFirst(a, b Report) int {
 	switch {
 	case a.Fine == b.Fine:
 		return 0
@@ -124,7 +124,7 @@ func Pods(pods []Facts) []Report {
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b Report) int {
-		return cmp.Or(sickFirst(a, b), cmp.Compare(len(b.Same), len(a.Same)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(SickFirst(a, b), cmp.Compare(len(b.Same), len(a.Same)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }

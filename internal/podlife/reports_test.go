@@ -423,40 +423,33 @@ func TestBackOffEndsWithOtherResources(t *testing.T) {
 	}
 }
 
-// An init container that ended well and was removed does not run again for a kubelet that comes back while a later one runs, and knows of
-// it from nowhere.
+// An init container that ended well and was removed does not run again for a kubelet that comes back while a later one runs, whether the
+// API tells how it ended or nobody knows of it.
 func TestInitContainersBeforeOneThatRunsHavePassed(t *testing.T) {
-	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i0", "i1", "m"))
-	w.run = func(n string, _ uint32) behaviour {
-		return map[string]behaviour{"i0": {d: time.Second}, "i1": {d: 20 * time.Second}}[n]
-	}
-	w.step(Tick{})
-	w.until(10 * time.Second)
-	delete(w.cons, "i0-0")
-	bare := w.state.Pod.DeepCopy()
-	bare.Status = v1.PodStatus{}
-	w.queue = nil
-	w.state = Restore(w.cfg, bare, nil, w.observe(), w.now)
-	w.step(Desired{Pod: bare})
-	w.until(time.Minute)
-	if len(starts(w, "i0")) != 1 || len(starts(w, "i1")) != 1 || w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionTrue {
-		t.Fatalf("i0 at %v, i1 at %v, %s\n%s", starts(w, "i0"), starts(w, "i1"), w.status().Phase, w.tail())
-	}
-}
-
-// Nor does it where the API knows how it ended.
-func TestInitContainersThatAreToldHavePassed(t *testing.T) {
-	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i0", "i1", "m"))
-	w.run = func(n string, _ uint32) behaviour {
-		return map[string]behaviour{"i0": {d: time.Second}, "i1": {d: 20 * time.Second}}[n]
-	}
-	w.step(Tick{})
-	w.until(10 * time.Second)
-	delete(w.cons, "i0-0")
-	w.restart(nil)
-	w.until(time.Minute)
-	if len(starts(w, "i0")) != 1 || len(starts(w, "i1")) != 1 || w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionTrue {
-		t.Fatalf("i0 at %v, i1 at %v, %s\n%s", starts(w, "i0"), starts(w, "i1"), w.status().Phase, w.tail())
+	for what, back := range map[string]func(*world){
+		"told": func(w *world) { w.restart(nil) },
+		"not told": func(w *world) {
+			bare := w.state.Pod.DeepCopy()
+			bare.Status = v1.PodStatus{}
+			w.queue = nil
+			w.state = Restore(w.cfg, bare, nil, w.observe(), w.now)
+			w.step(Desired{Pod: bare})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, newPod(v1.RestartPolicyAlways, "i0", "i1", "m"))
+			w.run = func(n string, _ uint32) behaviour {
+				return map[string]behaviour{"i0": {d: time.Second}, "i1": {d: 20 * time.Second}}[n]
+			}
+			w.step(Tick{})
+			w.until(10 * time.Second)
+			delete(w.cons, "i0-0")
+			back(w)
+			w.until(time.Minute)
+			if len(starts(w, "i0")) != 1 || len(starts(w, "i1")) != 1 || w.status().Phase != v1.PodRunning || ready(w) != v1.ConditionTrue {
+				t.Fatalf("i0 at %v, i1 at %v, %s\n%s", starts(w, "i0"), starts(w, "i1"), w.status().Phase, w.tail())
+			}
+		})
 	}
 }
 
