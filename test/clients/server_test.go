@@ -39,13 +39,13 @@ func start(t testing.TB, flags ...string) *server {
 	if _, err := os.Stat(podo); err != nil {
 		t.Fatalf("%v: run `make build` first", err)
 	}
-	dir, err := os.MkdirTemp("", "podo-clients-") // short: sockets live below it
+	dir, err := os.MkdirTemp("", "podo-clients-") // short: sockets live below it. The data directory is podo's alone
 	if err != nil {
 		t.Fatal(err)
 	}
 	https, kubelet := freePort(t), freePort(t)
 	s := &server{t: t, dir: dir, url: fmt.Sprintf("https://127.0.0.1:%d", https), args: append([]string{
-		podo, "server", "--data-dir", dir, "--https-port", fmt.Sprint(https), "--kubelet-port", fmt.Sprint(kubelet),
+		podo, "server", "--data-dir", filepath.Join(dir, "data"), "--https-port", fmt.Sprint(https), "--kubelet-port", fmt.Sprint(kubelet),
 		"--container-runtime-endpoint", "unix://" + filepath.Join(dir, "none.sock"),
 	}, flags...)}
 	t.Cleanup(func() {
@@ -110,7 +110,7 @@ func (s *server) killed() {
 
 func (s *server) config() *rest.Config {
 	s.t.Helper()
-	c, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "kubeconfig"))
+	c, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "data", "kubeconfig"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

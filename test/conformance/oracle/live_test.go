@@ -67,7 +67,7 @@ func startLive(t *testing.T) *live {
 	if _, err := os.Stat(podo); err != nil {
 		t.Fatalf("%v: run `make build` first", err)
 	}
-	dir, err := os.MkdirTemp("", "podo-live-") // short: sockets live below it
+	dir, err := os.MkdirTemp("", "podo-live-") // short: sockets live below it. The data directory is podo's alone
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func startLive(t *testing.T) *live {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(podo, "server", "--data-dir", dir, "--https-port", fmt.Sprint(https), "--kubelet-port", fmt.Sprint(kubelet),
+	cmd := exec.Command(podo, "server", "--data-dir", filepath.Join(dir, "data"), "--https-port", fmt.Sprint(https), "--kubelet-port", fmt.Sprint(kubelet),
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"))
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -109,7 +109,7 @@ func startLive(t *testing.T) *live {
 			t.Fatal("the server does not come up")
 		}
 	}
-	l := &live{kubeconfig: filepath.Join(dir, "kubeconfig")}
+	l := &live{kubeconfig: filepath.Join(dir, "data", "kubeconfig")}
 	if l.config, err = clientcmd.BuildConfigFromFlags("", l.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
