@@ -167,6 +167,9 @@ func (k Kind) testPatch(t *testing.T, endpoint string) {
 			if slices.ContainsFunc(up.Warnings, func(w string) bool { return strings.Contains(w, "contains duplicate entries") }) || namelessTwice(p.Data) {
 				return nil
 			}
+			if up.panicked() != "" && wholeByNothing(p.Data) {
+				return nil // upstream's library of patches; podo refuses it
+			}
 			if out = compare(up, k.PodoPatch(endpoint, old, p)); len(out) == 0 {
 				break
 			}
@@ -202,6 +205,18 @@ func (k Kind) testPatch(t *testing.T, endpoint string) {
 		}
 	}
 	r.fail(t)
+}
+
+// wholeByNothing tells whether a JSON patch puts no value in the place of the whole document.
+func wholeByNothing(patch []byte) bool {
+	var ops []map[string]any
+	if json.Unmarshal(patch, &ops) != nil {
+		return false
+	}
+	return slices.ContainsFunc(ops, func(op map[string]any) bool {
+		_, has := op["value"]
+		return op["path"] == "" && !has
+	})
 }
 
 // namelessTwice tells whether a patch sets ownerReferences of which two have no UID: as a field, or as a JSON patch's value.
