@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -229,56 +228,11 @@ func (m *Metrics) ResizeTried(took time.Duration, err error) {
 	m.resizeTook.WithLabelValues(success).Observe(float64(took.Milliseconds()))
 }
 
-// ImageCollected counts an image that was removed, by what for: age or space.
-func (m *Metrics) ImageCollected(reason string) { m.imagesCollected.WithLabelValues(reason).Inc() }
-
-// ImagePulled counts a pull that succeeded.
-func (m *Metrics) ImagePulled(size uint64, took time.Duration) {
-	m.imagePull.WithLabelValues(sizeBucket(size)).Observe(took.Seconds())
-}
-
-// sizeBucket is what upstream calls an image's size.
-func sizeBucket(size uint64) string {
-	const mb, gb = 1 << 20, 1 << 30
-	name := "0-10MB"
-	for _, b := range []struct {
-		from uint64
-		name string
-	}{
-		{10 * mb, "10MB-100MB"},
-		{100 * mb, "100MB-500MB"},
-		{500 * mb, "500MB-1GB"},
-		{gb, "1GB-5GB"},
-		{5 * gb, "5GB-10GB"},
-		{10 * gb, "10GB-20GB"},
-		{20 * gb, "20GB-30GB"},
-		{30 * gb, "30GB-40GB"},
-		{40 * gb, "40GB-60GB"},
-		{60 * gb, "60GB-100GB"},
-		{100 * gb, "GT100GB"},
-	} {
-		if size >= b.from {
-			name = b.name
-		}
-	}
-	return name
-}
-
 // HTTPFallback counts a hook that was heard over plain HTTP although its handler says HTTPS.
 func (m *Metrics) HTTPFallback() { m.httpFallbacks.Inc() }
 
 // SleepCut counts a sleep hook that did not come to its end.
 func (m *Metrics) SleepCut() { m.sleepsCut.Inc() }
-
-// ImageVolume counts an image that a container wants as a volume.
-func (m *Metrics) ImageVolume(err error) {
-	m.imageVolumesRequested.Inc()
-	if err != nil {
-		m.imageVolumesFailed.Inc()
-	} else {
-		m.imageVolumesMounted.Inc()
-	}
-}
 
 // Restarted implements worker.Metrics.
 func (m *Metrics) Restarted(pod *v1.Pod) {
@@ -321,44 +275,6 @@ func (m *Metrics) Taken(pod *v1.Pod, seen time.Time) {
 	m.containersPerPod.Observe(float64(len(pod.Spec.Containers)))
 	m.workerStart.Observe(time.Since(seen).Seconds())
 	m.starts.begin(pod, seen)
-}
-
-// Call counts a call of the runtime by its CRI name, RunPodSandbox with the handler that it names.
-func (m *Metrics) Call(name, handler string, took time.Duration, err error) {
-	op := operation(name)
-	m.operations.WithLabelValues(op).Inc()
-	m.operationTook.WithLabelValues(op).Observe(took.Seconds())
-	if err != nil {
-		m.operationErrors.WithLabelValues(op).Inc()
-	}
-	if op != "run_podsandbox" {
-		return
-	}
-	m.sandboxTook.WithLabelValues(handler).Observe(took.Seconds())
-	if err != nil {
-		m.sandboxErrors.WithLabelValues(handler).Inc()
-	}
-}
-
-// operation is what upstream calls a call: its words with underscores, PodSandbox and Container's resources in its own way.
-func operation(call string) string {
-	switch call {
-	case "UpdateContainerResources":
-		return "update_container"
-	case "StreamContainers", "StreamPodSandboxes":
-		return "list_" + map[string]string{"StreamContainers": "containers", "StreamPodSandboxes": "podsandbox"}[call]
-	}
-	var b strings.Builder
-	for i, r := range strings.ReplaceAll(call, "PodSandbox", "Podsandbox") {
-		if r >= 'A' && r <= 'Z' {
-			if i > 0 {
-				b.WriteByte('_')
-			}
-			r += 'a' - 'A'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // starts are the pods that have not started yet.
