@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 const manifestSets = 50
 
 // kubectl: what a person waits for: a list of thousands of pods printed, a large manifest applied, the API's own documents. Every cluster
-// is driven with podo's kubectl.
+// is driven with podo's kubectl; where upstream's has been built, lists are printed with that as well.
 func kubectl(ctx context.Context, b *bench) error {
 	if b.options.podo == "" {
 		return errors.New("this group needs -podo: its kubectl drives every cluster")
@@ -29,7 +30,12 @@ func kubectl(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	k := commands{bench: b, dir: dir}
+	k := commands{bench: b, dir: dir, carried: []string{b.options.podo, "kubectl"}}
+	if stock := filepath.Join(b.options.peer, "kubectl"); b.options.peer != "" {
+		if _, err := os.Stat(stock); err == nil {
+			k.stock = []string{stock}
+		}
+	}
 	for _, step := range []func(context.Context) error{k.documents, k.apply, k.list} {
 		if err := step(ctx); err != nil {
 			return err
@@ -41,14 +47,15 @@ func kubectl(ctx context.Context, b *bench) error {
 // commands runs kubectl with a cache of documents for each cluster.
 type commands struct {
 	*bench
-	dir string
+	dir            string
+	carried, stock []string // how they are called; stock is nil where there is none
 }
 
-func (k commands) run(ctx context.Context, t *target, args ...string) (time.Duration, error) {
-	all := append([]string{
-		"kubectl", "--kubeconfig", t.Kubeconfig, "--cache-dir", filepath.Join(k.dir, t.name), "--namespace", load.Namespace,
-	}, args...)
-	cmd := exec.CommandContext(ctx, k.options.podo, all...)
+func (k commands) run(ctx context.Context, program []string, t *target, args ...string) (time.Duration, error) {
+	all := slices.Concat(program[1:], []string{
+		"--kubeconfig", t.Kubeconfig, "--cache-dir", filepath.Join(k.dir, t.name), "--namespace", load.Namespace,
+	}, args)
+	cmd := exec.CommandContext(ctx, program[0], all...)
 	var failed bytes.Buffer
 	cmd.Stderr = &failed
 	began := time.Now()
@@ -97,13 +104,13 @@ func (k commands) apply(ctx context.Context) error {
 		}
 		for _, t := range k.targets {
 			for _, into := range []figures.Samples{made, same} {
-				took, err := k.run(ctx, t, "apply", "-f", file)
+				took, err := k.run(ctx, k.carried, t, "apply", "-f", file)
 				if err != nil {
 					return err
 				}
 				into.Time(t.name, took)
 			}
-			if _, err := k.run(ctx, t, "delete", "-f", file, "--wait=false"); err != nil {
+			if _, err := k.run(ctx, k.carried, t, "delete", "-f", file, "--wait=false"); err != nil {
 				return err
 			}
 		}
@@ -115,19 +122,27 @@ func (k commands) apply(ctx context.Context) error {
 
 // list: the table of all pods.
 func (k commands) list(ctx context.Context) error {
-	took := figures.Samples{}
 	for _, t := range k.targets {
 		if _, _, err := t.Create(ctx, "print", 16, k.objects); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
+	carried, stock := figures.Samples{}, figures.Samples{}
 	for range k.runs {
 		for _, t := range k.targets {
-			d, err := k.run(ctx, t, "get", "pods")
-			if err != nil {
-				return err
+			for _, by := range []struct {
+				program []string
+				took    figures.Samples
+			}{{k.carried, carried}, {k.stock, stock}} {
+				if by.program == nil {
+					continue
+				}
+				d, err := k.run(ctx, by.program, t, "get", "pods")
+				if err != nil {
+					return err
+				}
+				by.took.Time(t.name, d)
 			}
-			took.Time(t.name, d)
 		}
 	}
 	for _, t := range k.targets {
@@ -135,7 +150,13 @@ func (k commands) list(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
-	k.book.Spread(fmt.Sprintf("kubectl.get.%d.pods", k.objects), took)
+	name := fmt.Sprintf("kubectl.get.%d.pods", k.objects)
+	k.book.Spread(name, carried)
+	if k.stock != nil {
+		k.book.Spread(name+".stock", stock)
+		// As their users have them: each with its own.
+		k.book.Spread(name+".own", figures.Samples{figures.Podo: carried[figures.Podo], figures.Peer: stock[figures.Peer]})
+	}
 	return nil
 }
 

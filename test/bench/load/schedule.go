@@ -126,7 +126,7 @@ func (c Cluster) Binding(ctx context.Context, prefix string, n int) (Bound, erro
 	}
 }
 
-// binding is one list and watch.
+// binding is what lists and watches have told of the pods.
 type binding struct {
 	n      int
 	prefix string
@@ -135,19 +135,45 @@ type binding struct {
 	first  time.Time // not after that look
 }
 
+// run looks until all are bound. A watch that ends before any is means that the API restarts, and is an error; later it means that the server
+// did not wait for this client, which looks again.
 func (b *binding) run(ctx context.Context, client *Client) error {
 	b.first = time.Now()
-	list, err := client.pods().List(ctx, metav1.ListOptions{})
+	at, err := b.list(ctx, client)
 	if err != nil {
 		return err
-	}
-	for i := range list.Items {
-		b.see(&list.Items[i])
 	}
 	if b.before = len(b.bound); b.before == b.n {
 		return errors.New("all were bound before anybody could look: take more")
 	}
-	w, err := client.pods().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	for {
+		if err := b.watch(ctx, client, at); err != nil || len(b.bound) == b.n {
+			return err
+		}
+		if len(b.bound) == 0 {
+			return errors.New("the watch ended")
+		}
+		if at, err = b.list(ctx, client); err != nil || len(b.bound) == b.n {
+			return err
+		}
+	}
+}
+
+// list sees all pods, and returns the revision at which a watch goes on.
+func (b *binding) list(ctx context.Context, client *Client) (revision string, err error) {
+	list, err := client.pods().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	for i := range list.Items {
+		b.see(&list.Items[i])
+	}
+	return list.ResourceVersion, nil
+}
+
+// watch sees what changes until all are bound or the server ends it.
+func (b *binding) watch(ctx context.Context, client *Client, from string) error {
+	w, err := client.pods().Watch(ctx, metav1.ListOptions{ResourceVersion: from})
 	if err != nil {
 		return err
 	}
@@ -165,7 +191,7 @@ func (b *binding) run(ctx context.Context, client *Client) error {
 			return nil
 		}
 	}
-	return errors.New("the watch ended")
+	return ctx.Err()
 }
 
 func (b *binding) see(pod *v1.Pod) {

@@ -1,8 +1,12 @@
 package load
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"io"
+	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,8 +15,8 @@ import (
 )
 
 // FanOut creates a pod again and again and returns for each how long it took from the request until the last of the watchers, each on a
-// connection of its own, had it decoded.
-func (c Cluster) FanOut(ctx context.Context, prefix string, watchers, rounds int) ([]time.Duration, error) {
+// connection of its own, had all bytes of its event, or, with decoded, the pod.
+func (c Cluster) FanOut(ctx context.Context, prefix string, watchers, rounds int, decoded bool) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	writer, err := c.Dial()
@@ -24,6 +28,10 @@ func (c Cluster) FanOut(ctx context.Context, prefix string, watchers, rounds int
 	if err != nil {
 		return nil, err
 	}
+	follow := (*Client).bytesOfPods
+	if decoded {
+		follow = (*Client).decodedPods
+	}
 	seen := make(chan string, watchers)
 	for range watchers {
 		client, err := c.Dial()
@@ -31,16 +39,15 @@ func (c Cluster) FanOut(ctx context.Context, prefix string, watchers, rounds int
 			return nil, err
 		}
 		defer client.Close()
-		w, err := client.pods().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		stop, err := follow(client, ctx, list.ResourceVersion, prefix, seen)
 		if err != nil {
 			return nil, err
 		}
-		defer w.Stop()
-		go tell(ctx, w, seen)
+		defer stop()
 	}
 	var took []time.Duration
 	for i := range rounds {
-		name := fmt.Sprintf("%s-%d", prefix, i)
+		name := fmt.Sprintf("%s-%0*d", prefix, fanDigits, i)
 		began := time.Now()
 		if _, err := writer.pods().Create(ctx, writer.idle(name), metav1.CreateOptions{}); err != nil {
 			return nil, err
@@ -63,14 +70,67 @@ func (c Cluster) FanOut(ctx context.Context, prefix string, watchers, rounds int
 	return took, nil
 }
 
-func tell(ctx context.Context, w watch.Interface, seen chan<- string) {
-	for event := range w.ResultChan() {
-		if pod, ok := event.Object.(*v1.Pod); ok && event.Type == watch.Added {
-			select {
-			case seen <- pod.Name:
-			case <-ctx.Done():
+// fanDigits are in the name of each pod of a FanOut, so that none begins with another's name.
+const fanDigits = 4
+
+// decodedPods tells the name of each pod that is added, as client-go decodes it.
+func (c *Client) decodedPods(ctx context.Context, from, _ string, seen chan<- string) (stop func(), err error) {
+	w, err := c.pods().Watch(ctx, metav1.ListOptions{ResourceVersion: from})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for event := range w.ResultChan() {
+			if pod, ok := event.Object.(*v1.Pod); ok && event.Type == watch.Added && !send(ctx, seen, pod.Name) {
 				return
 			}
 		}
+	}()
+	return w.Stop, nil
+}
+
+// bytesOfPods tells the first name with the prefix in each event of a watch, a frame of protobuf, and decodes nothing.
+func (c *Client) bytesOfPods(ctx context.Context, from, prefix string, seen chan<- string) (stop func(), err error) {
+	url := c.config.Host + "/api/v1/namespaces/" + Namespace + "/pods?watch=true&resourceVersion=" + from
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/vnd.kubernetes.protobuf;stream=watch")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	stop = func() { resp.Body.Close() }
+	if resp.StatusCode != http.StatusOK {
+		stop()
+		return nil, fmt.Errorf("watch: %s", resp.Status)
+	}
+	go func() {
+		var frame []byte
+		for {
+			var size [4]byte
+			if _, err := io.ReadFull(resp.Body, size[:]); err != nil {
+				return
+			}
+			n := int(binary.BigEndian.Uint32(size[:]))
+			frame = append(frame[:0], make([]byte, n)...)
+			if _, err := io.ReadFull(resp.Body, frame); err != nil {
+				return
+			}
+			if at, end := bytes.Index(frame, []byte(prefix+"-")), len(prefix)+1+fanDigits; at >= 0 && at+end <= n && !send(ctx, seen, string(frame[at:at+end])) {
+				return
+			}
+		}
+	}()
+	return stop, nil
+}
+
+func send(ctx context.Context, to chan<- string, name string) bool {
+	select {
+	case to <- name:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
