@@ -50,11 +50,27 @@ func (f Facts) terminating() Finding {
 	default:
 		if _, released := f.last(timeline.Released, nil); !released {
 			out.Why += "No container runs any more; its volumes, sandbox or network are still being given back"
+			if why := f.keeps(); why != "" {
+				out.Why += ": " + why
+				out.Do = "It goes as soon as that is over: see to the mount or the network plug-in that is named, and to the node's log"
+			}
 		} else {
 			out.Why += "Everything has been given back; the API server is about to be told"
 		}
 	}
 	return out
+}
+
+// keeps is what could not be given back when that was last tried.
+func (f Facts) keeps() string {
+	failed := func(r timeline.Record) bool { return r.Cause != "" && (r.From == "returning" || r.To == "kept") }
+	if now, _ := f.last(timeline.Volumes, nil); now.To != "returned" {
+		if r, ok := f.last(timeline.Volumes, failed); ok {
+			return r.Cause
+		}
+	}
+	r, _ := f.last(timeline.Sandbox, failed)
+	return r.Cause
 }
 
 func isReady(n *v1.Node) bool {
@@ -87,17 +103,28 @@ func (f Facts) ended() Finding {
 			out.Why, out.Do, out.Log = joined(out.Why, end.Why), end.Do, end.Log
 		}
 	}
-	if do := refused(p.Status.Reason); do != "" {
+	if do := refused(p.Status.Reason, p.Status.Message); do != "" {
 		out.Do = do
 	}
 	return out
 }
 
+// useLess is what keeps a pod from being evicted again for what the kubelet said.
+func useLess(message string) string {
+	switch {
+	case strings.HasPrefix(message, "Usage of EmptyDir volume "):
+		return "Have it write less there, or raise the volume's emptyDir.sizeLimit"
+	case strings.Contains(message, " exceeded its local ephemeral storage limit "), strings.HasPrefix(message, "Pod ephemeral local storage usage exceeds "):
+		return "Have it write less to its file system, logs and emptyDir volumes, or raise resources.limits of ephemeral-storage"
+	}
+	return "Lower what it uses, or raise its requests so that others are chosen first"
+}
+
 // refused tells what to do about a pod that the kubelet would not have, or ended by itself.
-func refused(reason string) string {
+func refused(reason, message string) string {
 	switch {
 	case reason == "Evicted":
-		return "It is not started again; whatever made it makes a new one. Lower what it uses, or raise its requests so that others are chosen first"
+		return "It is not started again; whatever made it makes a new one. " + useLess(message)
 	case reason == "DeadlineExceeded":
 		return "It ran longer than activeDeadlineSeconds allows: raise that, or find what keeps it"
 	case reason == "Preempting" || reason == v1.PodReasonPreemptionByScheduler:

@@ -116,6 +116,7 @@ func listed(names []string) string {
 
 // sentence ends a text. A command at its end stays as it is, to be copied.
 func sentence(s string) string {
+	s = strings.TrimSpace(s)
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "`") {
 		return s
 	}
@@ -137,7 +138,7 @@ func joined(first, second string) string {
 	case second == "":
 		return first
 	}
-	return strings.TrimSuffix(first, ".") + ". " + second
+	return strings.TrimSuffix(strings.TrimSpace(first), ".") + ". " + second
 }
 
 // clock is a time of day, with its date when that is not today's.
