@@ -299,11 +299,17 @@ func (m *mover) move(c *Container) {
 				m.do(CreateContainer{Container: c.Name, Attempt: c.Attempt, ImageRef: c.ImageRef})
 			}
 		case Created:
-			if m.Sandbox == SandboxUp && c.retry.due(m.now) {
+			if m.Sandbox == SandboxUp && c.retry.due(m.now) && !m.hookBefore(c) {
 				c.Stage = Launching
 				m.do(StartContainer{Container: c.Name, ID: c.Cur.ID})
 			}
-		case Hooking, Up:
+		case Hooking:
+			if !c.postStart {
+				c.postStart = true
+				m.do(RunHook{Container: c.Name, ID: c.Cur.ID, Hook: PostStart})
+			}
+			m.watch(c)
+		case Up:
 			m.watch(c)
 		case PreStopping, InLine, TermSent:
 			m.pressOn(c)
@@ -316,6 +322,20 @@ func (m *mover) move(c *Container) {
 			return
 		}
 	}
+}
+
+// hookBefore tells whether a main container waits for the postStart hook of one before it. People have the first one hold up the others by
+// its hook until it can serve them. One that cannot be started holds up nobody.
+func (s *State) hookBefore(c *Container) bool {
+	for i := range s.Containers {
+		switch o := &s.Containers[i]; {
+		case c.Kind != Main || o.Name == c.Name:
+			return false
+		case o.Kind == Main && o.hasPostStart() && Pulling <= o.Stage && o.Stage <= Hooking:
+			return true
+		}
+	}
+	return false
 }
 
 // watch looks after a running container: its probes, and whether it is still what the spec asks for.

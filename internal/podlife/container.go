@@ -142,7 +142,8 @@ type Container struct {
 	deadline   time.Time     // while stopping: when it is killed
 	asked      time.Time     // while TermSent: the deadline that the runtime was last asked to keep; zero when it must be asked
 	askedGrace time.Duration // the grace of the last StopContainer
-	hookDone   bool          // this instance's postStart hook ended well
+	hooked     string        // the instance of which the postStart hook ended well
+	postStart  bool          // while Hooking: the hook has been asked for
 	sent       time.Time     // while TermSent: when TERM was first asked for
 	preStop    bool          // while PreStopping: the hook has been asked for
 	probes     ProbeSet      // which probes run
@@ -198,10 +199,14 @@ func (c *Container) started() bool {
 	if c.Stage != Up && !c.stopping() {
 		return false
 	}
-	if c.Stage != Up && c.spec.Lifecycle != nil && c.spec.Lifecycle.PostStart != nil && !c.hookDone {
+	if c.Stage != Up && c.hasPostStart() && c.hooked != c.Cur.ID {
 		return false
 	}
 	return c.spec.StartupProbe == nil || c.Startup == ProbeOK
+}
+
+func (c *Container) hasPostStart() bool {
+	return c.spec.Lifecycle != nil && c.spec.Lifecycle.PostStart != nil
 }
 
 func (c *Container) ready() bool {

@@ -132,6 +132,8 @@ type Observed struct {
 	At         time.Time
 	Sandboxes  []SandboxInfo
 	Containers []Instance
+	// Logged are, for Restore, the newest attempts of containers of which there are logs.
+	Logged map[string]uint32
 }
 
 // SandboxInfo is one sandbox of the runtime's.

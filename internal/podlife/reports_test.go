@@ -506,3 +506,82 @@ func TestLastStateOutlivesItsInstance(t *testing.T) {
 		t.Fatalf("%+v\n%s", st, w.tail())
 	}
 }
+
+// #60053, #122803: a postStart hook that a restart of the kubelet cut off, or came before, is run; one that has ended well is not run again.
+func TestPostStartOverARestart(t *testing.T) {
+	for _, took := range []time.Duration{time.Second, time.Minute} {
+		p := newPod(v1.RestartPolicyAlways, "m")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
+		w := newWorld(t, p)
+		hooks := 0
+		w.delay = func(e Effect) time.Duration {
+			if _, ok := e.(RunHook); ok {
+				hooks++
+				return took
+			}
+			return 0
+		}
+		w.step(Tick{})
+		w.until(10 * time.Second)
+		w.restart(nil)
+		w.until(11 * time.Second)
+		if st := w.cstatus("m"); *st.Started != (took == time.Second) || st.Ready != *st.Started {
+			t.Errorf("%s: %+v", took, st)
+		}
+		w.until(2 * time.Minute)
+		if st := w.cstatus("m"); hooks != either(took == time.Second, 1, 2) || !st.Ready || len(starts(w, "m")) != 1 {
+			t.Errorf("%s: %d hooks, %+v\n%s", took, hooks, st, w.tail())
+		}
+	}
+}
+
+// #81450, and what service meshes count on: a main container starts when the postStart hooks of those before it have ended. One whose image
+// is nowhere holds up nobody.
+func TestPostStartHoldsUpTheContainersAfterIt(t *testing.T) {
+	for _, missing := range []bool{false, true} {
+		p := newPod(v1.RestartPolicyAlways, "m0", "m1", "m2")
+		p.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
+		w := newWorld(t, p)
+		w.delay = func(e Effect) time.Duration {
+			if _, ok := e.(RunHook); ok {
+				return 20 * time.Second
+			}
+			return 0
+		}
+		w.fail = func(e Effect) *Failure {
+			if x, ok := e.(PullImage); ok && missing && x.Container == "m1" {
+				return &Failure{Reason: "ErrImagePull", Message: "not found"}
+			}
+			return nil
+		}
+		w.step(Tick{})
+		w.until(10 * time.Second)
+		if st := w.cstatus("m2"); w.cstatus("m0").State.Running == nil || (st.State.Running != nil) != missing {
+			t.Errorf("missing %v: %+v\n%s", missing, st, w.tail())
+		}
+		w.until(30 * time.Second)
+		if st := w.cstatus("m2"); st.State.Running == nil {
+			t.Errorf("missing %v: %+v\n%s", missing, st, w.tail())
+		}
+	}
+}
+
+// PR #99748: a static pod, of which nobody else remembers anything, counts on when the runtime has lost its data: its logs say how often its
+// containers have run, and are not written on.
+func TestRestartsAreCountedByLogs(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "i", "m")
+	p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	w := newWorld(t, p)
+	w.run = func(name string, attempt uint32) behaviour {
+		return behaviour{d: either(name == "i", time.Second, 0)}
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	w.state = Restore(w.cfg, p, w.saved, Observed{At: w.now, Logged: map[string]uint32{"i": 0, "m": 4}}, w.now)
+	w.boxes, w.cons, w.queue = nil, map[string]*Instance{}, nil
+	w.step(Desired{Pod: p})
+	w.until(time.Minute)
+	if i, m := w.cstatus("i"), w.cstatus("m"); i.RestartCount != 1 || m.RestartCount != 5 || m.State.Running == nil {
+		t.Errorf("%+v\n%+v\n%s", i, m, w.tail())
+	}
+}

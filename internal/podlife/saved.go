@@ -51,6 +51,8 @@ type SavedContainer struct {
 	PreStop  bool      `json:"preStop,omitempty"`
 	Sent     time.Time `json:"sent,omitzero"`
 	Again    bool      `json:"again,omitempty"`
+	// Hooked is the instance of which the postStart hook has ended well: that of another one is owed.
+	Hooked string `json:"hooked,omitempty"`
 	// Reset says that the instance before the newest, or before the next, was removed because all containers restart.
 	Reset bool `json:"reset,omitempty"`
 }
@@ -75,7 +77,7 @@ func (s *State) Saved() Saved {
 		if c.stopping() {
 			sc.Deadline, sc.PreStop, sc.Sent = c.deadline, c.Stage == PreStopping, c.sent
 		}
-		sc.Again, sc.Reset = c.Again, c.Prev.isReset()
+		sc.Again, sc.Reset, sc.Hooked = c.Again, c.Prev.isReset(), c.hooked
 		if sc != (SavedContainer{Name: c.Name}) {
 			out.Containers = append(out.Containers, sc)
 		}
@@ -114,7 +116,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		s.restoreContainer(c, o, used, now)
-		if saved == nil || c.Stage != Up && c.Stage != Exited {
+		if saved == nil || c.Stage != Up && c.Stage != Hooking && c.Stage != Exited {
 			continue
 		}
 		for _, sc := range saved.Containers {
@@ -172,6 +174,7 @@ func (s *State) restoreWaits(saved *Saved) {
 			continue
 		}
 		c.Attempt, c.Reason, c.Message, c.restart, c.pull, c.Again = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull, sc.Again
+		c.hooked = sc.Hooked
 		if sc.Reset {
 			c.Prev = resetInstance(c.Name, c.Attempt-1)
 		}
@@ -219,6 +222,9 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		mine = append(mine, *told)
 	}
 	if len(mine) == 0 {
+		if n, ok := o.Logged[c.Name]; ok { // it has run, and nobody knows what became of it
+			c.Attempt = max(c.Attempt, n+1)
+		}
 		if c.Stage == BackOff && c.Reason == crashLoop { // of what it was waiting nobody knows any more
 			c.Stage, c.Reason, c.Message = Waiting, "", ""
 		}
@@ -242,8 +248,15 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	}
 	switch c.Cur.State {
 	case InstanceRunning:
-		c.Stage, c.hookDone, c.Attempt = Up, true, c.Cur.Attempt
+		c.Stage, c.Attempt = Up, c.Cur.Attempt
 		s.restoreProbes(c)
+		switch {
+		case !c.hasPostStart() || c.hooked == c.Cur.ID:
+		case c.Startup == ProbeOK: // users were told that it has started
+			c.hooked = c.Cur.ID
+		case s.Stage <= Running: // it may have ended with its caller, or was never run
+			c.Stage = Hooking
+		}
 	case InstanceCreated:
 		if begun { // it was given up, and is still there
 			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})

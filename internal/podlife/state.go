@@ -232,6 +232,9 @@ type Config struct {
 	NoCPUQuota   bool          // cpu limits are not set
 	RuntimeName  string        // scheme of container IDs in statuses
 	HostIPs      []string      // of the node, at most one a family, primary first
+
+	// RecursiveReadOnly says that the runtime can make what is mounted below a read-only mount read-only too.
+	RecursiveReadOnly bool
 }
 
 // Defaults returns upstream's times.

@@ -115,7 +115,7 @@ func (c *Container) shown() (now, last *Instance) {
 
 func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 	no := false
-	out := v1.ContainerStatus{Name: c.Name, Image: c.spec.Image, Started: &no, VolumeMounts: mountStatuses(c.spec)}
+	out := v1.ContainerStatus{Name: c.Name, Image: c.spec.Image, Started: &no, VolumeMounts: s.mountStatuses(c.spec)}
 	in, last := c.shown()
 	if in == nil {
 		out.RestartCount = int32(c.Attempt)
@@ -228,13 +228,14 @@ func (s *State) fullID(in *Instance) string {
 	return s.cfg.RuntimeName + "://" + in.ID
 }
 
-func mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
+// mountStatuses tell what became of mounts; a wish that may or may not be granted is told as granted or not.
+func (s *State) mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
 	for _, m := range c.VolumeMounts {
 		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled {
+			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled && s.cfg.RecursiveReadOnly {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			st.RecursiveReadOnly = &mode

@@ -141,6 +141,14 @@ func (m *mover) takeHold(h *Hold, r *retry, f *Failure, reason, prefix string) {
 	case *h == Returning:
 		*h = Held
 		r.failed(m.cfg, f, m.now)
+		m.tellStuck(f)
+	}
+}
+
+// tellStuck tells of what keeps a pod, or a container, from its end.
+func (m *mover) tellStuck(f *Failure) {
+	if f.Reason != "" {
+		m.tell("", v1.EventTypeWarning, f.Reason, f.Message)
 	}
 }
 

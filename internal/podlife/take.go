@@ -39,6 +39,7 @@ func (m *mover) takeSwept(e Swept) {
 		}
 		switch {
 		case e.Fail != nil:
+			m.tellStuck(e.Fail)
 			w.retry.failed(m.cfg, e.Fail, m.now)
 			w.stage = either(w.stage == sweepStopping, sweepDue, w.stage)
 			if w.stage == sweepRemoving {
@@ -167,6 +168,7 @@ func (m *mover) takeStopped(e ContainerStopped) {
 		m.exited(c, e.Instance)
 	case e.Fail != nil && e.Grace != c.askedGrace: // a shorter one is under way
 	case e.Fail != nil: // asked again when due, with what is left of the grace
+		m.tellStuck(e.Fail)
 		c.retry.failed(m.cfg, e.Fail, m.now)
 		c.asked = time.Time{}
 		m.look()
@@ -180,15 +182,15 @@ func (m *mover) takeHook(e HookDone) {
 	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
 		return
 	}
+	if e.Hook == PreStop && e.Fail != nil { // also when its container does not wait for it any more: nobody else says that it took too long
+		m.tell(c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+	}
 	switch {
 	case e.Hook == PreStop && c.Stage == PreStopping:
-		if e.Fail != nil {
-			m.tell(c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
-		}
 		c.Stage = InLine
 		m.pressOn(c)
 	case e.Hook == PostStart && c.Stage == Hooking && e.Fail == nil:
-		c.hookDone, c.Stage = true, Up
+		c.hooked, c.Stage = e.ID, Up
 	case e.Hook == PostStart && c.Stage == Hooking:
 		m.tell(c.Name, v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 		// Not in the event, which more people may read: what the hook said may hold secrets.
@@ -232,7 +234,7 @@ func (m *mover) adopt(c *Container, inst *Instance) {
 	}
 	c.Cur, c.Attempt, c.knownAt = inst, inst.Attempt, m.now
 	c.seen = nil
-	c.hookDone, c.asked, c.deadline, c.StopWhy = false, time.Time{}, time.Time{}, ""
+	c.asked, c.deadline, c.StopWhy = time.Time{}, time.Time{}, ""
 	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
 }
 
@@ -244,9 +246,8 @@ func (m *mover) apply(c *Container, inst *Instance) {
 		case Created, Launching, Unsure:
 			c.Cur, c.Stage = inst, Up
 			c.Reason, c.Message, c.retry, c.Again = "", "", retry{}, false
-			if l := c.spec.Lifecycle; l != nil && l.PostStart != nil && m.Stage <= Running {
-				c.Stage = Hooking
-				m.do(RunHook{Container: c.Name, ID: inst.ID, Hook: PostStart})
+			if c.hasPostStart() && m.Stage <= Running {
+				c.Stage, c.postStart = Hooking, false
 			}
 		case Hooking, Up, PreStopping, InLine, TermSent:
 			c.Cur = inst

@@ -1,6 +1,7 @@
 package podlife
 
 import (
+	"slices"
 	"strconv"
 
 	"podo.dev/podo/internal/timeline"
@@ -65,8 +66,31 @@ func Records(a, b State) []timeline.Record {
 	if b.Stage > Running { // given back because the containers have ended
 		held()
 	}
+	out = append(out, stays(&a, &b)...)
 	if a.Stage < Finished && b.Stage >= Finished {
 		add(timeline.Released, "", "", string(b.Final), string(b.Stop.Why))
+	}
+	return out
+}
+
+// stays are the records of what was to be stopped, and could not be.
+func stays(a, b *State) (out []timeline.Record) {
+	add := func(stage timeline.Stage, subject, from string, before, now *retry) {
+		if text := failText(before, now); text != "" {
+			out = append(out, timeline.Record{Stage: stage, Subject: subject, From: from, To: "kept", Cause: text})
+		}
+	}
+	for i := range b.Containers {
+		cb := &b.Containers[i]
+		if ca := a.Container(cb.Name); ca != nil && ca.Stage == TermSent && cb.Stage == TermSent {
+			add(timeline.Container, cb.Name, TermSent.String(), &ca.retry, &cb.retry)
+		}
+	}
+	for i := range b.sweeps {
+		w := &b.sweeps[i]
+		if j := slices.IndexFunc(a.sweeps, func(x sweep) bool { return x.id == w.id }); j >= 0 && w.sandbox && w.stage == sweepDue {
+			add(timeline.Sandbox, "", "stopping", &a.sweeps[j].retry, &w.retry)
+		}
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		})
 	case podlife.RemoveCgroup:
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
-			return podlife.CgroupDone{Fail: failure(c.Cgroups.Remove(ctx, pod.UID), "")}
+			return podlife.CgroupDone{Fail: stuck(c.Cgroups.Remove(ctx, pod.UID), "RemoveCgroup", string(pod.UID))}
 		})
 	case podlife.ResizePod:
 		box := s.SandboxID
@@ -65,7 +65,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		return call(2*c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createSandbox(ctx, &s, x) })
 	case podlife.StopSandbox:
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
-			return podlife.Swept{ID: x.ID, Fail: failure(c.Runtime.StopPodSandbox(ctx, x.ID), "")}
+			return podlife.Swept{ID: x.ID, Fail: stuck(c.Runtime.StopPodSandbox(ctx, x.ID), "KillPodSandbox", string(pod.UID))}
 		})
 	case podlife.RemoveSandbox:
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
@@ -88,7 +88,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		return call(x.Grace+c.CallTimeout, false, func(ctx context.Context) podlife.Event {
 			err := c.Runtime.StopContainer(ctx, x.ID, x.Grace)
 			return podlife.ContainerStopped{
-				Container: x.Container, ID: x.ID, Grace: x.Grace, Instance: n.look(ctx, x.ID, box), Fail: failure(err, ""),
+				Container: x.Container, ID: x.ID, Grace: x.Grace, Instance: n.look(ctx, x.ID, box), Fail: stuck(err, "KillContainer", x.Container),
 			}
 		})
 	case podlife.RunHook:
@@ -129,9 +129,7 @@ func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.Cre
 	id, err := n.w.cfg.Runtime.RunPodSandbox(ctx, conf, handler)
 	if err != nil {
 		f := failure(err, "")
-		if st := grpcStatus(err); st != nil {
-			f.Message = st.Err().Error() // upstream shows this one whole
-		}
+		f.Message = whole(err)
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
 	}
 	info, err := n.w.cfg.Observer.Sandbox(ctx, id)
@@ -189,9 +187,7 @@ func (n *pod) resize(ctx context.Context, pod *v1.Pod, box string, x podlife.Res
 	out.Done, err = n.w.cfg.Resizer.Resize(ctx, pod, x.Changes)
 	n.w.cfg.Metrics.ResizeTried(time.Since(began), err)
 	if out.Fail = failure(err, ""); err != nil {
-		if st := grpcStatus(err); st != nil {
-			out.Fail.Message = st.Err().Error() // upstream shows this one whole
-		}
+		out.Fail.Message = whole(err)
 	}
 	seen := map[string]bool{}
 	for _, ch := range out.Done {
@@ -258,6 +254,16 @@ func failure(err error, reason string) *podlife.Failure {
 	}
 }
 
+// stuck is a failure that keeps a pod from its end, in the words in which upstream tells of it. Whom the runtime does not know has ended.
+func stuck(err error, action, target string) *podlife.Failure {
+	f := failure(err, "")
+	if f != nil && !cri.IsNotFound(err) {
+		f.Reason = "FailedKillPod"
+		f.Message = fmt.Sprintf("error killing pod: failed to %q for %q with %sError: %q", action, target, action, whole(err))
+	}
+	return f
+}
+
 // grpcStatus is the runtime's own answer inside an error, or nil.
 func grpcStatus(err error) *status.Status {
 	var g interface{ GRPCStatus() *status.Status }
@@ -271,6 +277,14 @@ func grpcStatus(err error) *status.Status {
 func text(err error) string {
 	if st := grpcStatus(err); st != nil {
 		return st.Message()
+	}
+	return err.Error()
+}
+
+// whole is the runtime's answer with its code, as upstream shows some, or the error.
+func whole(err error) string {
+	if st := grpcStatus(err); st != nil {
+		return st.Err().Error()
 	}
 	return err.Error()
 }
