@@ -61,6 +61,11 @@ func TestHTTP(t *testing.T) {
 	var seen *http.Request
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = r
+		if r.URL.Path == "/away" {
+			w.Header().Set("Location", "http://elsewhere.invalid/")
+			w.WriteHeader(http.StatusFound)
+			return
+		}
 		w.WriteHeader(http.StatusTeapot) // an answer is an answer
 	}))
 	defer srv.Close()
@@ -82,6 +87,10 @@ func TestHTTP(t *testing.T) {
 	}
 	h.HTTPGet.Scheme = v1.URISchemeHTTP
 	if err := run(); err != nil || seen.Header.Get("Authorization") != "secret" {
+		t.Errorf("%v %+v", err, seen)
+	}
+	h.HTTPGet.Path = "/away" // so is one that leads to another host, where the hook does not go
+	if err := run(); err != nil || seen.URL.Path != "/away" {
 		t.Errorf("%v %+v", err, seen)
 	}
 	srv.Close()

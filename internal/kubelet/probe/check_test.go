@@ -92,6 +92,8 @@ func TestHTTP(t *testing.T) {
 			http.Redirect(w, r, "/fine", http.StatusFound)
 		case "/away":
 			http.Redirect(w, r, strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1), http.StatusFound)
+		case "/nowhere":
+			w.WriteHeader(http.StatusMultipleChoices)
 		case "/loop":
 			http.Redirect(w, r, "/loop", http.StatusFound)
 		case "/slow":
@@ -115,9 +117,10 @@ func TestHTTP(t *testing.T) {
 	expect(t, "no path", ask(""), "true hi")
 	expect(t, "bad", ask("/bad"), "false HTTP probe failed with statuscode: 500")
 	expect(t, "moved", ask("/moved"), "true hi")
-	if got := ask("/away"); !strings.HasPrefix(got, "true Probe terminated redirects") {
+	if got := ask("/away"); !strings.HasPrefix(got, "true Probe terminated redirects, Response body: <a href=") {
 		t.Error(got)
 	}
+	expect(t, "nowhere", ask("/nowhere"), "true Probe terminated redirects, Response body: hi")
 	if got := ask("/loop"); !strings.HasPrefix(got, "false ") || !strings.Contains(got, "stopped after 10 redirects") {
 		t.Error(got)
 	}

@@ -35,17 +35,14 @@ func transport(timeout time.Duration) *http.Transport {
 	}
 }
 
-// errAway ends following redirects that lead to another host.
-var errAway = errors.New("redirect to another host")
-
 // Client makes requests to whatever answers, by a connection of their own each, and follows redirects on the same host, up to
-// 10. Timeout 0 leaves it to the request's context.
+// 10; one to another host is the answer. Timeout 0 leaves it to the request's context.
 func Client(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: transport(timeout), Timeout: timeout,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if req.URL.Hostname() != via[0].URL.Hostname() {
-				return errAway
+				return http.ErrUseLastResponse
 			}
 			if len(via) >= 10 {
 				return errors.New("stopped after 10 redirects")
@@ -97,9 +94,6 @@ func get(ctx context.Context, h *v1.HTTPGetAction, t Target, timeout time.Durati
 		return Result{}, err
 	}
 	res, err := Client(timeout).Do(req)
-	if errors.Is(err, errAway) && res != nil {
-		return Result{OK: true, Warn: fmt.Sprintf("Probe terminated redirects, Response body: %s", body(res))}, nil
-	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
@@ -107,10 +101,13 @@ func get(ctx context.Context, h *v1.HTTPGetAction, t Target, timeout time.Durati
 		return Result{Output: err.Error()}, nil
 	}
 	text := body(res)
-	if res.StatusCode >= http.StatusOK && res.StatusCode < http.StatusBadRequest {
-		return Result{OK: true, Output: text}, nil
+	switch code := res.StatusCode; {
+	case code < http.StatusOK, code >= http.StatusBadRequest:
+		return Result{Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", code)}, nil
+	case code >= http.StatusMultipleChoices:
+		return Result{OK: true, Warn: "Probe terminated redirects, Response body: " + text}, nil
 	}
-	return Result{Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode)}, nil
+	return Result{OK: true, Output: text}, nil
 }
 
 func body(res *http.Response) string {
