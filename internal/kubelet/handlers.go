@@ -1,8 +1,10 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,9 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 		if saved == nil && !there && !podlife.Ran(p) {
 			fresh = append(fresh, p)
 			continue
+		}
+		if h.k.cfg.Logged != nil && len(seen.Containers) == 0 {
+			seen.Logged = h.k.cfg.Logged(p)
 		}
 		h.r.workers.Restore(p, saved, seen, false)
 		h.k.mirror(p)
@@ -143,7 +148,10 @@ func (h *handlers) sweep(
 				continue
 			}
 			h.k.cfg.Log.Info("removing what a pod that nobody knows left behind", "what", what, "uid", uid)
-			if err := remove(h.r.ctx, uid); err != nil {
+			ctx, cancel := context.WithTimeout(h.r.ctx, cmp.Or(h.k.cfg.CallTimeout, 2*time.Minute))
+			err := remove(ctx, uid)
+			cancel()
+			if err != nil { // one that hangs keeps no other
 				failed++
 				h.k.cfg.Log.Warn("cannot remove what a pod that nobody knows left behind", "what", what, "uid", uid, "err", err)
 				continue

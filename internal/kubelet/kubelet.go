@@ -69,6 +69,8 @@ type Config struct {
 	Reached func(pod *v1.Pod, point string)
 	// Gone is told of each pod of which nothing is left, logs aside. It must not block.
 	Gone func(pod *v1.Pod)
+	// Logged are, by container, the newest attempts of which a pod has logs (logs.Attempts). May be nil.
+	Logged func(pod *v1.Pod) map[string]uint32
 	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
 	Mirror func(name types.NamespacedName)
 	// Metrics may be nil, and Relisted (pleg.Config) too.

@@ -3,8 +3,11 @@ package volume
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/objects"
@@ -15,6 +18,9 @@ func (m *Manager) Name() string { return "volumes" }
 
 // Run follows the objects that volumes show and writes their changes into the volumes, until ctx ends.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { m.timer.Run(ctx, m.due, m.Renew) })
 	first := true
 	err := m.c.Follow(ctx, func() {
 		m.refreshAll(ctx)
@@ -73,11 +79,38 @@ func (m *Manager) refreshAll(ctx context.Context) {
 	}
 }
 
+// refreshAgain is how long after a volume could not be written it is tried again: what it was to show may not change any more.
+const refreshAgain = time.Minute
+
+func (m *Manager) tryLater(uid types.UID) {
+	m.mu.Lock()
+	m.again[uid] = m.c.Now().Add(refreshAgain)
+	m.mu.Unlock()
+	m.timer.Ring()
+}
+
+// due takes the pods whose volumes are to be tried again, and says how long until the next one's are.
+func (m *Manager) due() (pods []types.UID, next time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.c.Now()
+	next = time.Hour
+	for uid, at := range m.again {
+		if now.Before(at) {
+			next = min(next, at.Sub(now))
+			continue
+		}
+		delete(m.again, uid)
+		pods = append(pods, uid)
+	}
+	return pods, next
+}
+
 // refresh writes what objects say now into one pod's volumes. A volume whose object has gone keeps what it shows.
 func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	m.mu.Lock()
 	e := m.pods[uid]
-	if e == nil {
+	if e == nil || e.pod == nil {
 		m.mu.Unlock()
 		return
 	}
@@ -91,23 +124,25 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	if e.failed { // the pod's worker mounts again, sooner than its back-off says
 		e.turn <- struct{}{}
 		m.mu.Unlock()
-		if m.c.Wake != nil {
-			m.c.Wake(uid)
-		}
+		m.wake(uid)
 		return
 	}
 	m.mu.Unlock()
 	for {
-		pod := m.podOf(e)
+		pod, again := m.podOf(e), ctx.Err() != nil
 		for _, v := range usedVolumes(pod) {
 			if !showsObjects(v) {
 				continue
 			}
 			if err := m.show(ctx, pod, v); err != nil {
 				m.c.Logger.Info("a volume keeps its old content", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", err)
+				again = again || !apierrors.IsNotFound(err) // its object's coming would be told
 			}
 		}
 		if m.finish(e, false, ctx.Err() != nil) {
+			if again || ctx.Err() != nil {
+				m.tryLater(uid)
+			}
 			return
 		}
 	}

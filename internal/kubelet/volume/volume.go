@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/host"
-	"podo.dev/podo/internal/host/tree"
 	"podo.dev/podo/internal/kubelet/downward"
+	"podo.dev/podo/internal/kubelet/due"
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
@@ -70,6 +70,8 @@ type Manager struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
 	users map[objects.Ref]map[types.UID]bool // who shows an object
+	again map[types.UID]time.Time            // whose volumes could not be written, and when they are tried again
+	timer due.Timer
 }
 
 // entry is a pod with volumes. Its turn is held by who works on the pod's directory: Mount, Unmount, or the follower, which
@@ -78,10 +80,11 @@ type entry struct {
 	turn chan struct{} // holds one token while nobody works
 
 	// guarded by Manager.mu
-	pod    *v1.Pod
+	pod    *v1.Pod          // nil for what nobody knows any more
 	failed bool             // the last Mount did not succeed
 	stale  bool             // an object changed while someone worked
 	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up
+	waits  string           // the mount that the Unmount under way waits for
 	claims map[string]bound // what claims lead to, by the volume's name
 }
 
@@ -108,7 +111,7 @@ func New(c Config) (*Manager, error) {
 	}
 	return &Manager{
 		c: c, layout: Layout{root}, maker: maker{c.Objects, c.Facts, c.Token, c.Certificate},
-		pods: map[types.UID]*entry{}, users: map[objects.Ref]map[types.UID]bool{},
+		pods: map[types.UID]*entry{}, users: map[objects.Ref]map[types.UID]bool{}, again: map[types.UID]time.Time{}, timer: due.New(),
 	}, nil
 }
 
@@ -158,9 +161,7 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
 		select {
 		case done <- err:
 		case <-ctx.Done():
-			if m.c.Wake != nil {
-				m.c.Wake(pod.UID)
-			}
+			m.wake(pod.UID)
 		}
 	}()
 	select {
@@ -168,6 +169,12 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
 		return err
 	case <-ctx.Done():
 		return m.late(ctx, e)
+	}
+}
+
+func (m *Manager) wake(uid types.UID) {
+	if m.c.Wake != nil {
+		m.c.Wake(uid)
 	}
 }
 
@@ -295,17 +302,23 @@ func containersOf(pod *v1.Pod) []*v1.Container {
 func (m *Manager) announce(pod *v1.Pod) *entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.pods[pod.UID]
-	if e == nil {
-		e = &entry{turn: make(chan struct{}, 1)}
-		e.turn <- struct{}{}
-		m.pods[pod.UID] = e
-	}
+	e := m.entryOf(pod.UID)
 	e.pod = pod
 	for _, v := range usedVolumes(pod) {
 		for _, r := range refs(pod, v) {
 			m.use(r, pod.UID)
 		}
+	}
+	return e
+}
+
+// entryOf is a pod's entry, known or not. Manager.mu is held.
+func (m *Manager) entryOf(uid types.UID) *entry {
+	e := m.pods[uid]
+	if e == nil {
+		e = &entry{turn: make(chan struct{}, 1)}
+		e.turn <- struct{}{}
+		m.pods[uid] = e
 	}
 	return e
 }
@@ -338,81 +351,16 @@ func (m *Manager) finish(e *entry, failed, stop bool) bool {
 	return true
 }
 
-// Unmount implements worker.Volumes.
-func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
-	if uid == "" || strings.ContainsAny(string(uid), "/.") {
-		return fmt.Errorf("%q is no pod's UID", uid)
-	}
-	m.mu.Lock()
-	e := m.pods[uid]
-	m.mu.Unlock()
-	if e != nil {
-		select {
-		case <-e.turn:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		defer func() { e.turn <- struct{}{} }()
-	}
-	dir := m.layout.Pod(uid)
-	if err := m.unmountBelow(ctx, dir); err != nil {
-		return err
-	}
-	if err := tree.Remove(dir); err != nil {
-		return err
-	}
-	m.forget(uid)
-	if e != nil {
-		m.leave(e)
-	}
-	return nil
-}
-
 func (m *Manager) forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pods, uid)
+	delete(m.again, uid)
 	for r, who := range m.users {
 		if delete(who, uid); len(who) == 0 {
 			delete(m.users, r)
 		}
 	}
-}
-
-// unmountBelow unmounts everything inside a pod's directory, the last mounted first. What a container left mounted in a volume
-// goes too: unmounting deletes nothing.
-func (m *Manager) unmountBelow(ctx context.Context, dir string) error {
-	const rounds = 3 // mounts may uncover others
-	for range rounds {
-		table, err := m.c.Host.MountTable()
-		if err != nil {
-			return err
-		}
-		left := false
-		for _, mount := range slices.Backward(table) {
-			if !below(dir, mount.Target) {
-				continue
-			}
-			left = true
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := m.c.Host.Unmount(mount.Target); err != nil {
-				return err
-			}
-		}
-		if !left {
-			return nil
-		}
-	}
-	table, err := m.c.Host.MountTable()
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(table, func(mount host.Mount) bool { return below(dir, mount.Target) }); i >= 0 {
-		return fmt.Errorf("%s is still mounted", table[i].Target)
-	}
-	return nil
 }
 
 // OnDisk implements worker.Volumes.

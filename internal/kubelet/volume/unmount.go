@@ -1,0 +1,138 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/host/tree"
+)
+
+// Unmount implements worker.Volumes.
+//
+// The kernel may keep an unmount waiting, too: when ctx ends, Unmount says for which volume, and leaves the pod's turn to who waits, as Mount
+// does.
+func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
+	if uid == "" || strings.ContainsAny(string(uid), "/.") {
+		return fmt.Errorf("%q is no pod's UID", uid)
+	}
+	m.mu.Lock()
+	e := m.entryOf(uid)
+	m.mu.Unlock()
+	select {
+	case <-e.turn:
+	case <-ctx.Done():
+		return m.stays(ctx, uid, e)
+	}
+	done := make(chan error)
+	go func() {
+		err := m.unmount(ctx, uid, e)
+		e.turn <- struct{}{}
+		select {
+		case done <- err:
+		case <-ctx.Done():
+			m.wake(uid)
+		}
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return m.stays(ctx, uid, e)
+	}
+}
+
+// stays says what is not gone when there is no more time for it.
+func (m *Manager) stays(ctx context.Context, uid types.UID, e *entry) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	at := e.waits
+	m.mu.Unlock()
+	if at == "" { // a Mount has the turn
+		return m.late(ctx, e)
+	}
+	return m.tearDownFailed(uid, at, fmt.Errorf("unmounting %s: %w", at, ctx.Err()))
+}
+
+// tearDownFailed is an error of a mount below the pod's directory, with the name of its volume.
+func (m *Manager) tearDownFailed(uid types.UID, target string, err error) error {
+	return fmt.Errorf("UnmountVolume.TearDown failed for volume %q : %w", m.layout.volumeAt(uid, target), err)
+}
+
+// unmount works with the turn held.
+func (m *Manager) unmount(ctx context.Context, uid types.UID, e *entry) error {
+	defer m.waitFor(e, "")
+	dir := m.layout.Pod(uid)
+	if err := m.unmountBelow(ctx, uid, e, dir); err != nil {
+		return err
+	}
+	if err := tree.Remove(dir); err != nil {
+		return err
+	}
+	m.forget(uid)
+	m.leave(e)
+	return nil
+}
+
+func (m *Manager) waitFor(e *entry, target string) {
+	m.mu.Lock()
+	e.waits = target
+	m.mu.Unlock()
+}
+
+// unmountBelow unmounts everything inside a pod's directory, the last mounted first. What a container left mounted in a volume
+// goes too: unmounting deletes nothing.
+func (m *Manager) unmountBelow(ctx context.Context, uid types.UID, e *entry, dir string) error {
+	const rounds = 3 // mounts may uncover others
+	for range rounds {
+		table, err := m.c.Host.MountTable()
+		if err != nil {
+			return err
+		}
+		left := false
+		for _, mount := range slices.Backward(table) {
+			if !below(dir, mount.Target) {
+				continue
+			}
+			left = true
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			m.waitFor(e, mount.Target)
+			if err := m.c.Host.Unmount(mount.Target); err != nil {
+				return m.tearDownFailed(uid, mount.Target, err)
+			}
+		}
+		if !left {
+			return nil
+		}
+	}
+	table, err := m.c.Host.MountTable()
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(table, func(mount host.Mount) bool { return below(dir, mount.Target) }); i >= 0 {
+		return m.tearDownFailed(uid, table[i].Target, fmt.Errorf("%s is still mounted", table[i].Target))
+	}
+	return nil
+}
+
+// volumeAt is the name of the volume at, or in, which a path inside the pod's directory is; the path itself where it is in none.
+func (l Layout) volumeAt(uid types.UID, path string) string {
+	in, _ := filepath.Rel(l.Pod(uid), path)
+	switch parts := strings.Split(in, "/"); {
+	case len(parts) >= 3 && parts[0] == "volumes":
+		return parts[2]
+	case len(parts) >= 2 && parts[0] == "volume-subpaths":
+		return parts[1]
+	}
+	return in
+}

@@ -1,0 +1,128 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/host"
+)
+
+// clinging is a host whose unmounts at one place hang until they are released.
+type clinging struct {
+	host.Mounts
+	at      string
+	release chan struct{}
+}
+
+func (c clinging) Unmount(target string) error {
+	if filepath.Base(target) == c.at {
+		<-c.release
+	}
+	return c.Mounts.Unmount(target)
+}
+
+// An unmount that the kernel keeps waiting is told with the volume's name when there is no more time, again and again, of a pod that is
+// known and of one that nobody knows any more; the others go meanwhile, and it goes once the kernel has answered.
+func TestAnUnmountThatHangs(t *testing.T) {
+	memory := v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}
+	for _, known := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newTest(t)
+			release := make(chan struct{})
+			n.c.Host = clinging{n.c.Host, "stuck", release}
+			p := pod("a", vol("well", memory), vol("stuck", memory))
+			n.mount(t, p)
+			n.mount(t, pod("b", vol("well", memory)))
+			if !known { // as for a kubelet that has begun anew
+				n.forget(p.UID)
+			}
+			for range 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				err := n.Unmount(ctx, p.UID)
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), `UnmountVolume.TearDown failed for volume "stuck" : unmounting /`) {
+					t.Fatalf("known %v: %v", known, err)
+				}
+			}
+			n.api.set("c", map[string]string{"k": "v"}) // nobody works on it who could be disturbed
+			n.refreshAll(t.Context())
+			if err := n.Unmount(t.Context(), "b"); err != nil { // others are not kept waiting
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := n.Unmount(ctx, p.UID); !errors.Is(err, context.Canceled) {
+				t.Fatalf("while the process ends: %v", err)
+			}
+			close(release)
+			if uid := <-n.woke; uid != "a" {
+				t.Errorf("woke %s", uid)
+			}
+			if err := n.Unmount(t.Context(), p.UID); err != nil {
+				t.Fatal(err)
+			}
+			if uids, err := n.OnDisk(); err != nil || len(uids) != 0 {
+				t.Errorf("left: %v %v", uids, err)
+			}
+			if table, _ := n.host.MountTable(); len(table) != 0 {
+				t.Errorf("left mounted: %v", table)
+			}
+		})
+	}
+}
+
+func TestWhichVolumeAPathIsIn(t *testing.T) {
+	l := Layout{"/r"}
+	for path, want := range map[string]string{
+		"/r/pods/u/volumes/kubernetes.io~empty-dir/v":       "v",
+		"/r/pods/u/volumes/kubernetes.io~empty-dir/v/below": "v",
+		"/r/pods/u/volume-subpaths/v/c/0":                   "v",
+		"/r/pods/u/etc-hosts":                               "etc-hosts",
+		"/r/pods/u/containers/c/1":                          "containers/c/1",
+	} {
+		if got := l.volumeAt("u", path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// A volume that could not be written when its object changed is written a little later, though nothing changes any more.
+func TestAVolumeThatCouldNotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTest(t)
+		n.api.set("c", map[string]string{"k": "v1"})
+		p := pod("a", configMap("v", "c"))
+		n.mount(t, p)
+		dir, _, _ := n.Path(p, "v")
+		obstacle := filepath.Join(dir, tempLink, "in the way")
+		if err := os.MkdirAll(obstacle, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		n.api.set("c", map[string]string{"k": "v2"})
+		time.Sleep(refreshAgain + time.Second)
+		synctest.Wait()
+		if got := n.read(t, p, "v", "k"); got != "v1" {
+			t.Fatalf("it shows %q", got)
+		}
+		if err := os.Remove(obstacle); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(refreshAgain)
+		synctest.Wait()
+		if got := n.read(t, p, "v", "k"); got != "v2" || len(n.again) != 0 {
+			t.Errorf("it shows %q, %d to come", got, len(n.again))
+		}
+		n.api.set("c", nil) // what is gone would be told when it comes back
+		if len(n.again) != 0 {
+			t.Error("tried again without need")
+		}
+	})
+}
