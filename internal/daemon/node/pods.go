@@ -3,9 +3,11 @@ package node
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +17,7 @@ import (
 	"podo.dev/podo/internal/kubelet/admit"
 	"podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/hook"
+	"podo.dev/podo/internal/kubelet/logs"
 	"podo.dev/podo/internal/kubelet/mirror"
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/podcert"
@@ -27,6 +30,9 @@ import (
 	"podo.dev/podo/internal/kubelet/volume"
 	"podo.dev/podo/internal/podlife"
 )
+
+// recursiveReadOnly says what the carried runtime can.
+const recursiveReadOnly = true
 
 func (k *run) buildPodModules(ctx context.Context) (err error) {
 	c := k.c.Kubelet
@@ -80,7 +86,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 		SwapLimited: k.cgroups.SwapLimited(), CgroupV2: k.cgroups.Layout().V2,
 		LimitedSwap: c.MemorySwap.SwapBehavior == config.LimitedSwap, ThrottlingFactor: c.MemoryThrottlingFactor,
 		SingleProcessOOMKill: config.SingleProcessOOMKill(c, !k.cgroups.Layout().V2), SeccompDefault: *c.SeccompDefault,
-		RecursiveReadOnly: true,
+		RecursiveReadOnly: recursiveReadOnly,
 	})
 	return err
 }
@@ -108,6 +114,7 @@ func (k *run) buildKubelet() error {
 	}
 	life := podlife.Defaults()
 	life.HostIPs = []string{k.c.IP.String()}
+	life.RecursiveReadOnly = recursiveReadOnly
 	life.NoCPUQuota = c.CPUCFSQuota != nil && !*c.CPUCFSQuota
 	if p := c.CrashLoopBackOff.MaxContainerRestartPeriod; p != nil {
 		life.BackoffMax = p.Duration
@@ -118,7 +125,7 @@ func (k *run) buildKubelet() error {
 		Mirror:      func(name types.NamespacedName) { k.mirrors.Wake(name) },
 		Checkpoints: checkpoints, Reporter: k.status,
 		Admission: admit.Checker{
-			Node: k.thisNode, Pressure: k.pressures, Down: k.goesOff,
+			Node: k.anyNode, Pressure: k.pressures, Down: k.goesOff,
 			Rules: admit.Rules{
 				OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(),
 				Swap: c.MemorySwap.SwapBehavior == config.LimitedSwap && k.cgroups.SwapLimited() && k.cgroups.Layout().V2,
@@ -128,7 +135,10 @@ func (k *run) buildKubelet() error {
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
 		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
 		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted,
-		Swept:  k.counts.Swept,
+		Swept: k.counts.Swept,
+		Logged: func(p *v1.Pod) map[string]uint32 {
+			return logs.Attempts(filepath.Join(c.PodLogsDir, p.Namespace+"_"+p.Name+"_"+string(p.UID)))
+		},
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
 	})
 	if err != nil {
@@ -148,7 +158,12 @@ func (k *run) sources() []kubelet.Source {
 	}
 	all := []kubelet.Source{
 		source.API{View: k.cluster.View, Node: k.c.Name, Log: log},
-		source.File{Path: c.StaticPodPath, Node: k.c.Name, Every: c.FileCheckFrequency.Duration, Problem: problem, Log: log},
+		source.File{
+			Path: c.StaticPodPath, Node: k.c.Name, Every: c.FileCheckFrequency.Duration, Problem: problem, Log: log,
+			Unwatched: func(pod *v1.Pod, every time.Duration, err error) {
+				k.event(pod, "", v1.EventTypeWarning, "FailedWatch", fmt.Sprintf("a change of its manifest is noticed within %v only: the folder cannot be watched: %v", every, err))
+			},
+		},
 	}
 	if c.StaticPodURL != "" {
 		all = append(all, source.URL{

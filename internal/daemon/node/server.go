@@ -51,6 +51,7 @@ func (k *run) buildServer() error {
 		TLS:        k.cluster.Serving,
 		Pods:       k.kubelet, Runtime: k.c.Runtime, Log: k.log().of("kubelet-server"), Authenticate: k.cluster.Authenticate,
 		Authorize: k.cluster.Authorize,
+		Event:     k.event,
 		Ended:     kubeletserver.EndedBy(k.c.Runtime, &k.bell, 30*time.Second),
 		Healthy:   k.kubelet.Healthy,
 		Configz:   func() any { return c },

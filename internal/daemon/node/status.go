@@ -91,3 +91,11 @@ func (k *run) facts() downward.Facts {
 
 // thisNode is the Node object as the API has it, nil while there is none.
 func (k *run) thisNode() *v1.Node { return In(k.cluster.View, k.c.Name) }
+
+// anyNode is the Node object, or what it will be: static pods run before the API server has answered.
+func (k *run) anyNode() *v1.Node {
+	if n := k.thisNode(); n != nil {
+		return n
+	}
+	return k.node.Own()
+}

@@ -38,11 +38,7 @@ func (k *run) usersOf(pod *v1.Pod, handler string) (*runtimev1.UserNamespace, er
 
 // supportsUsers tells what the runtime says of a handler, as the node's status has it.
 func (k *run) supportsUsers(handler string) bool {
-	n := k.thisNode()
-	if n == nil {
-		return false
-	}
-	for _, h := range n.Status.RuntimeHandlers {
+	for _, h := range k.anyNode().Status.RuntimeHandlers {
 		if h.Name == handler {
 			return h.Features != nil && h.Features.UserNamespaces != nil && *h.Features.UserNamespaces
 		}

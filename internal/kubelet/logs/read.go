@@ -25,6 +25,8 @@ type Options struct {
 	Tail       int64     // lines from the end; negative: all
 	Limit      int64     // bytes of output; negative: no limit
 	Stream     string    // All (or ""), Stdout or Stderr
+	// Unwatched is told of a log that is to be followed and is only looked at now and again, and why. May be nil.
+	Unwatched func(every time.Duration, err error)
 }
 
 // FromAPI makes Options of what the API was asked for, already validated.
@@ -74,6 +76,9 @@ func (r *Reader) Read(ctx context.Context, path string, o Options, ended <-chan 
 		if changed, leave, err = r.watches.listen(filepath.Dir(path)); err != nil {
 			if r.Log != nil {
 				r.Log.Warn("a log cannot be watched; it is looked at now and again", "path", path, "every", lookEvery, "err", err)
+			}
+			if o.Unwatched != nil {
+				o.Unwatched(lookEvery, err)
 			}
 			changed, leave = look()
 		}

@@ -155,9 +155,15 @@ func TestFollowWhatCannotBeWatched(t *testing.T) {
 	var told bytes.Buffer
 	r, out, ended, done := &Reader{Log: slog.New(slog.NewTextHandler(&told, nil))}, newSink(), make(chan struct{}), make(chan error, 1)
 	r.watches.open = func() (*fsnotify.Watcher, error) { return nil, os.NewSyscallError("inotify_init1", syscall.EMFILE) }
+	users := make(chan string, 1)
 	go func() {
-		done <- r.Read(t.Context(), path, Options{Follow: true, Tail: -1, Limit: -1}, ended, out, out)
+		done <- r.Read(t.Context(), path, Options{
+			Follow: true, Tail: -1, Limit: -1, Unwatched: func(every time.Duration, err error) { users <- every.String() + " " + err.Error() },
+		}, ended, out, out)
 	}()
+	if told := <-users; !strings.HasPrefix(told, "1s inotify_init1: too many open files") || !strings.Contains(told, "fs.inotify.max_user_instances") {
+		t.Errorf("users are told: %s", told)
+	}
 	out.until(t, "a\n")
 	write(t, path, entry(2, "stdout", "F", "b"))
 	out.until(t, "a\nb\n")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"podo.dev/podo/internal/kubelet/inotify"
 )
 
 // watches shares one inotify instance among all followers: the kernel allows few per user. A directory is watched while someone
@@ -30,7 +32,7 @@ func (s *watches) listen(dir string) (<-chan struct{}, func(), error) {
 		}
 		w, err := open()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, inotify.Limited(err)
 		}
 		s.w, s.dirs = w, map[string]map[chan struct{}]struct{}{}
 		go s.deliver(w)
@@ -39,7 +41,7 @@ func (s *watches) listen(dir string) (<-chan struct{}, func(), error) {
 	if s.dirs[dir] == nil {
 		if err := s.w.Add(dir); err != nil {
 			s.closeIfUnused()
-			return nil, nil, err
+			return nil, nil, inotify.Limited(err)
 		}
 		s.dirs[dir] = map[chan struct{}]struct{}{}
 	}

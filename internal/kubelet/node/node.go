@@ -177,12 +177,18 @@ func (m *Manager) until(ctx context.Context, what string, longest time.Duration,
 	}
 }
 
+// Own is the node as it would be registered now: all that is known of it while the API server has not answered.
+func (m *Manager) Own() *v1.Node {
+	n, now := m.cfg.object(), time.Now()
+	m.cfg.apply(&n.Status, m.observed(now), now)
+	return n
+}
+
 // register creates the Node object with its first status, or takes over the one that is there.
 func (m *Manager) register(ctx context.Context) error {
 	ref := client.Nodes.At("", m.cfg.Name)
-	n := m.cfg.object()
 	m.observe(ctx)
-	m.cfg.apply(&n.Status, m.observed(time.Now()), time.Now())
+	n := m.Own()
 	obj, err := m.cfg.Client.Create(ctx, ref, n)
 	created := err == nil
 	if apierrors.IsAlreadyExists(err) {

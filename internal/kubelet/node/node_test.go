@@ -62,6 +62,23 @@ func is(n *v1.Node, typ v1.NodeConditionType) v1.NodeCondition {
 	return v1.NodeCondition{}
 }
 
+// What pods are admitted by is known before the API server has answered: static pods do not wait for it.
+func TestOwn(t *testing.T) {
+	api := newAPI()
+	m, err := New(config(api, &fakeRuntime{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := m.Own()
+	if n.Name != "n1" || n.Labels["kubernetes.io/hostname"] != "n1" || n.Labels["node-role.kubernetes.io/control-plane"] != "true" ||
+		n.Status.Allocatable.Pods().Value() != 110 || n.Status.Allocatable.Memory().IsZero() || len(n.Status.Addresses) == 0 {
+		t.Errorf("%+v", n)
+	}
+	if _, err := api.Get(t.Context(), client.Nodes.At("", "n1")); err == nil {
+		t.Error("it was registered")
+	}
+}
+
 func TestRegistersAndTurnsReadyAtOnce(t *testing.T) {
 	api, rt := newAPI(), &fakeRuntime{err: errors.New("no socket")}
 	bubble(t, api, rt, func(m *Manager) {

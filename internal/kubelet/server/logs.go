@@ -90,7 +90,11 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("unable to retrieve container logs for %s", full), http.StatusBadRequest)
 		return
 	}
-	s.serveLog(w, r, status, logs.FromAPI(opts, time.Now()))
+	o := logs.FromAPI(opts, time.Now())
+	o.Unwatched = func(every time.Duration, err error) {
+		s.cfg.Event(pod, container, v1.EventTypeWarning, "FailedWatch", fmt.Sprintf("what it writes reaches who follows its log within %v only: the log cannot be watched: %v", every, err))
+	}
+	s.serveLog(w, r, status, o)
 }
 
 func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, status *runtimev1.ContainerStatus, o logs.Options) {

@@ -62,6 +62,8 @@ type Config struct {
 	// Ended returns a channel that is closed once the container does not run any more; ctx bounds the asking.
 	// Default: PollEnded(Runtime, a second), while someone follows a log.
 	Ended func(ctx context.Context, containerID string) <-chan struct{}
+	// Event tells users about a container of a pod; it must not block. nil: they are not told.
+	Event func(pod *v1.Pod, container, eventType, reason, message string)
 	// Healthy says what is wrong with the kubelet; nil when nothing can be.
 	Healthy func() error
 	// Configz returns the KubeletConfiguration in use; nil: /configz is not there.
@@ -93,6 +95,9 @@ func (c *Config) Validate() error {
 	}
 	if c.LogDir == "" {
 		c.LogDir = "/var/log"
+	}
+	if c.Event == nil {
+		c.Event = func(*v1.Pod, string, string, string, string) {}
 	}
 	if c.Healthy == nil {
 		c.Healthy = func() error { return nil }

@@ -29,7 +29,9 @@ type File struct {
 	Every time.Duration
 	// Problem is told of each file that cannot be used, once for each of its contents.
 	Problem func(origin string, err error)
-	Log     *slog.Logger
+	// Unwatched is told of each pod of which changes are noticed only when the folder is read, and why. May be nil.
+	Unwatched func(pod *v1.Pod, every time.Duration, err error)
+	Log       *slog.Logger
 }
 
 // written is a file as it was last read.
@@ -43,11 +45,12 @@ type written struct {
 func (f File) Run(ctx context.Context, out chan<- Change) error {
 	s := &set{source: "file", out: out, pods: map[types.UID]*v1.Pod{}}
 	files := map[string]*written{}
-	events, end := f.watch()
-	defer end()
+	w := &watch{f: f}
+	defer w.close()
 	every := time.NewTicker(f.Every)
 	defer every.Stop()
 	for synced := false; ; {
+		w.open()
 		pods := unnamed(f.read(files), func(p *v1.Pod) {
 			f.Log.Warn("two static pods have one name; the one of the file that comes later is passed over", "pod", p.Namespace+"/"+p.Name)
 		})
@@ -55,35 +58,17 @@ func (f File) Run(ctx context.Context, out chan<- Change) error {
 			return nil
 		}
 		synced = true
+		w.tell(pods)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-every.C:
-		case <-events:
-			if !f.quiet(ctx, events) {
+		case <-w.events():
+			if !f.quiet(ctx, w.events()) {
 				return nil
 			}
 		}
 	}
-}
-
-// watch tells of changes in the folder. One that cannot be watched is only read now and again.
-func (f File) watch() (events <-chan fsnotify.Event, end func()) {
-	w, err := fsnotify.NewBufferedWatcher(64)
-	if err == nil {
-		dir := f.Path
-		if fi, serr := os.Stat(dir); serr == nil && !fi.IsDir() {
-			dir = filepath.Dir(dir) // editors replace files
-		}
-		if err = w.Add(dir); err != nil {
-			_ = w.Close()
-		}
-	}
-	if err != nil {
-		f.Log.Warn("the folder of static pods cannot be watched; it is read now and again", "path", f.Path, "every", f.Every, "err", err)
-		return nil, func() {}
-	}
-	return w.Events, func() { _ = w.Close() }
 }
 
 // quiet returns once nothing has happened for a moment; false when ctx has ended.

@@ -1,0 +1,24 @@
+package logs
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Attempts are, by container, the newest attempts of which there are logs in a pod's folder, rotated ones too. A runtime that has lost its
+// data does not know how often a container has run; its next log must be another file all the same.
+func Attempts(dir string) map[string]uint32 {
+	out := map[string]uint32{}
+	files, _ := filepath.Glob(filepath.Join(escape(dir), "*", "*.log*")) // it fails for a bad pattern only
+	for _, f := range files {
+		container := filepath.Base(filepath.Dir(f))
+		number, _, _ := strings.Cut(filepath.Base(f), ".log")
+		n, err := strconv.ParseUint(number, 10, 32)
+		if info, lerr := os.Lstat(f); err == nil && lerr == nil && info.Mode().IsRegular() {
+			out[container] = max(out[container], uint32(n))
+		}
+	}
+	return out
+}
