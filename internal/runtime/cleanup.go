@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -21,8 +20,7 @@ import (
 // Cleanup ends everything that the runtime started and takes away all that it made outside the data directory: containerd, containers,
 // shims, mounts, network namespaces, the bridge and our nftables table, what is remembered of pods' attachments, /run/podo/<id>. It
 // needs no working containerd, and what is gone already is no error. It is the second half of stopping a node for good: pods should
-// have been stopped through the CRI before, in order and with their grace; host ports of pods that were not keep their nftables rules
-// until a reboot.
+// have been stopped through the CRI before, in order and with their grace.
 //
 // It refuses to go on while another podo supervises. It deletes nothing below a mount: a mount that does not go away is an error.
 func (r *Runtime) Cleanup(ctx context.Context) error {
@@ -43,19 +41,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
-}
-
-// forgetAttachments takes away what libcni, within containerd, wrote of a network's pods into a folder that all networks of a machine
-// share. It does so itself only when a sandbox is stopped.
-func forgetAttachments(network string) error {
-	results, err := filepath.Glob(filepath.Join(libcni.CacheDir, "results", network+"-*"))
-	for _, r := range results {
-		if e := os.Remove(r); !errors.Is(e, os.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
+	return errors.Join(r.closePorts(ctx), removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
 }
 
 // deleteContainers has runc kill and delete what it knows. runc remembers a process's start time, so a number that passed to another

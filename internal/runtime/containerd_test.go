@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,8 +45,10 @@ func TestContainerOutlivesEverythingAroundIt(t *testing.T) {
 		if err != nil || st.GetState() != runtimev1.ContainerState_CONTAINER_RUNNING {
 			t.Fatalf("%s: container is %v, %v", when, st.GetState(), err)
 		}
-		if got := get(t, "http://"+net.JoinHostPort(ip, "8080")); got != said {
-			t.Fatalf("%s: it says %q, before it said %q", when, got, said)
+		for _, at := range []string{net.JoinHostPort(ip, "8080"), hostAddress(t) + ":28080"} {
+			if got := get(t, "http://"+at); got != said {
+				t.Fatalf("%s: at %s it says %q, before it said %q", when, at, got, said)
+			}
 		}
 	}
 
@@ -122,6 +125,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	n.up()
 	image := n.shellImage()
 	pod := n.pod("left")
+	pod.PortMappings = []*runtimev1.PortMapping{{Protocol: runtimev1.Protocol_TCP, ContainerPort: 8080, HostPort: 28078}}
 	sandbox, _ := n.sandbox(pod)
 	n.run(sandbox, pod, "left", image, "/bin/sh", "-c", "sleep 3600 & wait")
 	l := n.current.Layout()
@@ -142,6 +146,9 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	}
 	if left := attachments(); len(left) > 0 {
 		t.Errorf("still remembered: %v", left)
+	}
+	if rulesName(t, sandbox) {
+		t.Error("the host port is still led to the pod")
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -178,6 +185,57 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	if _, ip := n.sandbox(pod); ip == "" {
 		t.Error("the new sandbox has no address")
 	}
+}
+
+// Sandboxes that containerd has forgotten, since its data was lost, give back what they had of the network.
+func TestForgottenSandboxes(t *testing.T) {
+	n := newNode(t, "10.213.84.0/24")
+	n.up()
+	pid := n.await(runtime.Ready).PID
+	pod := n.pod("forgotten")
+	pod.PortMappings = []*runtimev1.PortMapping{{Protocol: runtimev1.Protocol_TCP, ContainerPort: 8080, HostPort: 28084}}
+	sandbox, ip := n.sandbox(pod)
+	l := n.current.Layout()
+	remembered := func() (n int) {
+		for _, pattern := range []string{filepath.Join(libcni.CacheDir, "results", l.Bridge+"-*"), filepath.Join(l.Leases, "*", ip)} {
+			found, _ := filepath.Glob(pattern)
+			n += len(found)
+		}
+		return n
+	}
+	if !rulesName(t, sandbox) || remembered() != 2 {
+		t.Fatalf("a pod with a host port has no rule, no lease, or is not remembered: are they elsewhere now? (%d)", remembered())
+	}
+	n.stop()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(l.Root); err != nil {
+		t.Fatal(err)
+	}
+	n.up()
+	if list, err := n.cri.ListPodSandbox(t.Context(), nil); err != nil || len(list) > 0 {
+		t.Fatalf("containerd knows %v, %v", list, err)
+	}
+	if rulesName(t, sandbox) || remembered() != 0 {
+		t.Errorf("rules: %v, still remembered in %d places", rulesName(t, sandbox), remembered())
+	}
+	if _, again := n.sandbox(pod); again == "" {
+		t.Error("the new sandbox has no address")
+	}
+	if !rulesName(t, ":8080") {
+		t.Error("the new sandbox has no host port")
+	}
+}
+
+// rulesName tells whether nftables' rules have a word.
+func rulesName(t *testing.T, word string) bool {
+	t.Helper()
+	out, err := exec.Command("nft", "list", "ruleset").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.Contains(string(out), word)
 }
 
 // A machine that podo can run on passes the check, and what is wrong is said before anything is started.

@@ -18,16 +18,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/runtime/payload"
 )
 
-// Client is what the runtime needs of a CRI client to know that containerd works and to give it the sandbox image.
+// Client is what the runtime needs of a CRI client to know that containerd works, to give it the sandbox image, and to find out which
+// sandboxes it has forgotten.
 type Client interface {
 	Version(ctx context.Context) (*runtimev1.VersionResponse, error)
 	ImageStatus(ctx context.Context, image *runtimev1.ImageSpec) (*runtimev1.Image, error)
 	Import(ctx context.Context, archive io.Reader) (names []string, err error)
+	ListPodSandbox(ctx context.Context, filter *runtimev1.PodSandboxFilter) ([]*runtimev1.PodSandbox, error)
 	Close() error
 }
 
@@ -87,6 +90,9 @@ type Runtime struct {
 
 	mu   sync.Mutex
 	down bool // Shutdown was called: its death is wanted
+
+	// forgotten may be attached to the network without that containerd knows them (detachForgotten); Run's.
+	forgotten []*libcni.NetworkAttachment
 }
 
 // New makes a Runtime; nothing happens before Run.
@@ -166,7 +172,7 @@ func (r *Runtime) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// watch waits for the process's end (true) or ctx's (false), keeping the log bounded meanwhile.
+// watch waits for the process's end (true) or ctx's (false), keeping the log bounded meanwhile, and trying again what failed before.
 func (r *Runtime) watch(ctx context.Context, p *process) bool {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
@@ -180,6 +186,7 @@ func (r *Runtime) watch(ctx context.Context, p *process) bool {
 			if err := rotate(r.layout.Log); err != nil {
 				r.cfg.Log.Warn("containerd's log was not rotated", "err", err)
 			}
+			r.detachForgotten(ctx)
 		}
 	}
 }

@@ -52,6 +52,10 @@ func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
 		return nil, err
 	}
 	defer notify.Close()
+	// Sandboxes that are attached now have been made before: no later one is among them.
+	if r.forgotten, err = attachments(r.layout.Bridge); err != nil {
+		r.cfg.Log.Warn("cannot look for sandboxes that containerd may have forgotten", "err", err)
+	}
 	p, err = start(r.program(), config, r.layout.Log, r.layout.Notify, r.cfg.LogLevel)
 	if err != nil {
 		return nil, fmt.Errorf("starting containerd: %w", err)
@@ -59,6 +63,7 @@ func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
 	r.event(Event{Kind: Starting, PID: p.pid})
 	err = r.becomeReady(ctx, p, notify)
 	if err == nil {
+		r.detachForgotten(ctx)
 		return p, nil
 	}
 	if ctx.Err() == nil { // on our own end it may go on: the next podo takes it over

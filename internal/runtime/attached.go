@@ -1,0 +1,114 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// This file is about what libcni, within containerd, remembers of sandboxes that are attached to the pod network, in a folder that all
+// networks of a machine share. It forgets a sandbox when that is stopped. One that is never stopped, since containerd came back without its
+// data, would keep its address, and its host ports their rules.
+
+// attachments are those of a network, as far as they can be read.
+func attachments(network string) ([]*libcni.NetworkAttachment, error) {
+	all, err := libcni.NewCNIConfig(nil, nil).GetCachedAttachments("")
+	return slices.DeleteFunc(all, func(a *libcni.NetworkAttachment) bool { return a.Network != network }), err
+}
+
+// detachForgotten detaches the sandboxes among r.forgotten that containerd does not know. What cannot be done stays among them.
+func (r *Runtime) detachForgotten(ctx context.Context) {
+	if len(r.forgotten) == 0 {
+		return
+	}
+	known, err := r.sandboxes(ctx)
+	if err != nil {
+		r.cfg.Log.Warn("cannot find out which sandboxes containerd has forgotten", "err", err)
+		return
+	}
+	r.forgotten = slices.DeleteFunc(r.forgotten, func(a *libcni.NetworkAttachment) bool {
+		if known[a.ContainerID] {
+			return true
+		}
+		if err := r.detach(ctx, a); err != nil {
+			r.cfg.Log.Warn("cannot detach a sandbox that containerd has forgotten from the pod network", "sandbox", a.ContainerID, "err", err)
+			return false
+		}
+		r.cfg.Log.Info("detached a sandbox that containerd has forgotten from the pod network", "sandbox", a.ContainerID)
+		return true
+	})
+}
+
+func (r *Runtime) sandboxes(ctx context.Context) (known map[string]bool, err error) {
+	c, err := r.cfg.Connect(r.layout.Socket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	list, err := c.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	known = map[string]bool{}
+	for _, s := range list {
+		known[s.GetId()] = true
+	}
+	return known, nil
+}
+
+// closePorts takes away the rules for host ports of all sandboxes that are still attached.
+func (r *Runtime) closePorts(ctx context.Context) error {
+	list, err := attachments(r.layout.Bridge)
+	for _, a := range list {
+		if a.CapabilityArgs["portMappings"] != nil {
+			err = errors.Join(err, r.detach(ctx, a))
+		}
+	}
+	return err
+}
+
+// detach does what stopping the sandbox would have done: its host ports, its interface and its address are given back. What is gone
+// already is no error.
+func (r *Runtime) detach(ctx context.Context, a *libcni.NetworkAttachment) error {
+	list, err := libcni.NetworkConfFromBytes(a.Config)
+	if err != nil {
+		return fmt.Errorf("the configuration with which the sandbox %s was attached: %w", a.ContainerID, err)
+	}
+	const limit = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return libcni.NewCNIConfig([]string{r.layout.Bin}, &plugins{}).DelNetworkList(ctx, list, &libcni.RuntimeConf{
+		ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs,
+	})
+}
+
+// plugins runs CNI's plug-ins as containerd does: they find nft also where podo's PATH does not lead to it.
+type plugins struct {
+	invoke.RawExec
+	version.PluginDecoder
+}
+
+func (p *plugins) ExecPlugin(ctx context.Context, program string, stdin []byte, environ []string) ([]byte, error) {
+	return p.RawExec.ExecPlugin(ctx, program, stdin, append(environ, "PATH="+os.Getenv("PATH")+":"+systemPath))
+}
+
+// forgetAttachments takes away what is remembered of a network's sandboxes, readable or not.
+func forgetAttachments(network string) error {
+	results, err := filepath.Glob(filepath.Join(libcni.CacheDir, "results", network+"-*"))
+	for _, r := range results {
+		if e := os.Remove(r); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
