@@ -66,11 +66,11 @@ func (r *Runtime) sandboxes(ctx context.Context) (known map[string]bool, err err
 	return known, nil
 }
 
-// closePorts takes away the rules for host ports of all sandboxes that are still attached.
+// closePorts takes away the rules for host ports of all sandboxes that are still attached. Their network namespaces have gone.
 func (r *Runtime) closePorts(ctx context.Context) error {
 	list, err := attachments(r.layout.Bridge)
 	for _, a := range list {
-		if a.CapabilityArgs["portMappings"] != nil {
+		if a.NetNS = ""; a.CapabilityArgs["portMappings"] != nil {
 			err = errors.Join(err, r.detach(ctx, a))
 		}
 	}

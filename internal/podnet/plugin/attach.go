@@ -139,11 +139,14 @@ func (c *call) inside() (*netlink.Handle, error) {
 		return nil, err
 	}
 	defer space.Close()
-	h, err := netlink.NewHandleAt(netns.NsHandle(space.Fd()), unix.NETLINK_ROUTE)
-	if errors.Is(err, unix.EINVAL) {
+	var on unix.Statfs_t
+	if err := unix.Fstatfs(int(space.Fd()), &on); err != nil {
+		return nil, err
+	}
+	if on.Type != unix.NSFS_MAGIC {
 		return nil, nil // the file is there, but no namespace is mounted on it
 	}
-	return h, err
+	return netlink.NewHandleAt(netns.NsHandle(space.Fd()), unix.NETLINK_ROUTE)
 }
 
 // detach takes the pod's interface away.

@@ -252,6 +252,14 @@ func TestNamespaceGone(t *testing.T) {
 	if _, err := w.call("DEL"); err != nil {
 		t.Error(err)
 	}
+	file := filepath.Join("/run/netns", w.name) // what it was mounted on is there still
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file) //nolint:errcheck // the test is over
+	if _, err := w.call("DEL"); err != nil {
+		t.Error(err)
+	}
 	w.nothingLeft()
 	if _, err := w.call("ADD"); err == nil {
 		t.Error("a pod without a namespace was attached")
