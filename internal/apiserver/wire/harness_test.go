@@ -79,9 +79,15 @@ func serve(t testing.TB, vw *view.View, s store.Store) *world {
 // run starts a server that is asked from then on; it runs until the test is over.
 func (w *world) run(srv *Server) {
 	w.t.Helper()
+	w.runBy(srv, srv.Run)
+}
+
+// runBy is run by a method of srv's.
+func (w *world) runBy(srv *Server, run func(ctx context.Context, ready func()) error) {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- srv.Run(ctx, func() { close(ready) }) }()
+	go func() { done <- run(ctx, func() { close(ready) }) }()
 	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

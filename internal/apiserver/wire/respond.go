@@ -201,6 +201,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, contentType str
 	}
 	h.Set("Content-Length", strconv.Itoa(b.size))
 	w.WriteHeader(code)
+	joinAnswer(r)
 	if r.Method != http.MethodHead {
 		_ = write(w, b) // the client has gone: nobody to tell
 	}
@@ -241,6 +242,16 @@ func write(w io.Writer, b *body) error {
 	}
 	_, err := w.Write(buf)
 	return err
+}
+
+// plainOnLoopback keeps from a handler that clients on this machine would take what is compressed.
+func plainOnLoopback(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if onLoopback(r) {
+			r.Header.Del("Accept-Encoding")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func onLoopback(r *http.Request) bool {

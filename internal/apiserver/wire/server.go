@@ -123,6 +123,7 @@ type Server struct {
 	patience time.Duration // watchWrite
 	body     time.Duration // bodyTimeout
 	answer   time.Duration // answerTimeout
+	join     time.Duration // joinWait
 
 	impersonator *impersonate.Impersonator
 
@@ -166,7 +167,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), proxies: proxyTransport(), metrics: m,
 		kinds: map[schema.GroupVersionResource]*registry.Kind{}, flight: make(flight, maxInFlight),
-		patience: watchWrite, body: bodyTimeout, answer: answerTimeout,
+		patience: watchWrite, body: bodyTimeout, answer: answerTimeout, join: joinWait,
 		impersonator: impersonate.New(c.Verbs.Authorizer()),
 	}
 	for _, k := range c.Kinds {
@@ -220,12 +221,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), closingKey{}, ctx)
 		},
-		ConnContext: authn.ConnContext,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return withJoined(authn.ConnContext(ctx, c), c) },
 		ErrorLog:    log.New(s, "", 0),
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: concurrentStreams},
 	}
 	done := make(chan error, 1)
-	go func() { done <- srv.ServeTLS(l, "", "") }()
+	go func() { done <- srv.ServeTLS(joins{l, s.join}, "", "") }()
 	ready()
 	select {
 	case err := <-done:

@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// HTTP/2 sends an answer as two frames, its headers and its body, each in a write of its own, although the second is on its way. For a
+// small answer the two cost more than all that the API does for it, here and at a client on the same machine: each is a call of the
+// system, a packet and a goroutine woken. So the first of two writes waits for the second, which takes it along.
+//
+//	passing ──► Join ──► the next write is held ──► the one after it, or joinWait: both go out ──► passing
+//
+// Nothing is left behind by that: whoever says Join has two writes before him, the second of which comes after the first has been made, and
+// what is held is the first write of anybody's since he said so.
+type joined struct {
+	net.Conn
+	wait time.Duration // joinWait
+	join atomic.Bool
+
+	mu   sync.Mutex
+	held []byte
+	late *time.Timer // nil until something was held
+	err  error       // of what was written late
+}
+
+// joinWait is how long the first of two waits at most: the second may never come, if the client gives up in between.
+const joinWait = time.Millisecond
+
+// joinKept is how much room for two writes a connection keeps.
+const joinKept = 8 << 10
+
+type joinedKey struct{}
+
+// joins is a listener of such connections.
+type joins struct {
+	net.Listener
+	wait time.Duration
+}
+
+func (l joins) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &joined{Conn: c, wait: l.wait}, nil
+}
+
+// withJoined lets requests find their connection.
+func withJoined(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		if j, ok := t.NetConn().(*joined); ok {
+			return context.WithValue(ctx, joinedKey{}, j)
+		}
+	}
+	return ctx
+}
+
+// Join is called before an answer of headers and a body.
+func (c *joined) Join() { c.join.Store(true) }
+
+// joinAnswer is called before an answer with a body to r.
+func joinAnswer(r *http.Request) {
+	if r.ProtoMajor != 2 || r.Method == http.MethodHead {
+		return
+	}
+	if c, ok := r.Context().Value(joinedKey{}).(*joined); ok {
+		c.Join()
+	}
+}
+
+// Write implements net.Conn. TLS makes one write at a time.
+func (c *joined) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return 0, c.err
+	}
+	join := c.join.Load() && c.join.Swap(false)
+	if len(c.held) == 0 {
+		if !join {
+			return c.Conn.Write(b)
+		}
+		c.held = append(c.held, b...)
+		if c.late == nil {
+			c.late = time.AfterFunc(c.wait, c.alone)
+		} else {
+			c.late.Reset(c.wait)
+		}
+		return len(b), nil
+	}
+	c.late.Stop()
+	both := append(c.held, b...)
+	if c.held = c.held[:0]; cap(both) <= joinKept {
+		c.held = both[:0]
+	}
+	if _, err := c.Conn.Write(both); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// alone writes what the second write has not come for.
+func (c *joined) alone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held) == 0 {
+		return
+	}
+	_, c.err = c.Conn.Write(c.held)
+	c.held = c.held[:0]
+}
