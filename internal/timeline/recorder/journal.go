@@ -21,6 +21,8 @@ const (
 	journalFile = "timeline.jsonl"
 	rotatedFile = "timeline.jsonl.1"
 	maxLine     = 1 << 20
+	// gather is how long a record waits for others at most, when one has been written just before.
+	gather = 10 * time.Millisecond
 )
 
 // Run reads the journal's history into memory, then writes what is appended to the journal and the log until ctx ends. What is
@@ -46,6 +48,11 @@ func (r *Recorder) Run(ctx context.Context, ready func()) error {
 			if err := r.drain(j); err != nil {
 				return err
 			}
+		}
+		// What comes in a burst is written together: each wake-up and each write costs more than its record.
+		select {
+		case <-ctx.Done():
+		case <-time.After(gather):
 		}
 	}
 }
@@ -189,6 +196,7 @@ type journal struct {
 	size  int64
 	file  *os.File
 	buf   *bufio.Writer
+	line  []byte // the room for one
 }
 
 func openJournal(dir string, limit int64) (*journal, error) {
@@ -222,24 +230,20 @@ func (j *journal) open() error {
 }
 
 func (j *journal) write(rec timeline.Record) error {
-	rec.At = rec.At.Round(time.Microsecond)
-	line, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	if len(line) >= maxLine {
+	rec.At = rec.At.Round(Precision)
+	j.line = append(appendLine(j.line[:0], &rec), '\n')
+	size := int64(len(j.line))
+	if size > maxLine {
 		return nil // would not be read back
 	}
-	if j.size+int64(len(line))+1 > j.limit && j.size > 0 {
+	if j.size+size > j.limit && j.size > 0 {
 		if err := j.rotate(); err != nil {
 			return err
 		}
 	}
-	j.size += int64(len(line)) + 1
-	if _, err := j.buf.Write(line); err != nil {
-		return err
-	}
-	return j.buf.WriteByte('\n')
+	j.size += size
+	_, err := j.buf.Write(j.line)
+	return err
 }
 
 func (j *journal) rotate() error {
