@@ -93,7 +93,12 @@ func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
 	if manager == "" {
 		manager = "unknown"
 	}
-	shape := appendShape(make([]byte, 0, 1<<10), reflect.ValueOf(obj).Elem(), false)
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	shape := appendShape((*room)[:0], reflect.ValueOf(obj).Elem(), false)
+	if cap(shape) <= maxShape {
+		*room = shape
+	}
 	fields, ok := alike.get(shape)
 	if !ok {
 		o.Updated(k, "", k.New(), obj, manager)

@@ -45,6 +45,9 @@ func (s *shapes) put(shape []byte, fields string) {
 	s.seen[string(shape)] = fields
 }
 
+// rooms are where shapes are put together.
+var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
+
 // leaves are structs that are one value to whoever reads an object's text.
 var leaves = map[reflect.Type]bool{
 	reflect.TypeFor[metav1.Time]():          true,

@@ -13,10 +13,13 @@ var oldInitAnnotations = []string{
 	"pod.beta.kubernetes.io/init-container-statuses", "pod.alpha.kubernetes.io/init-container-statuses",
 }
 
+// unused is a pod that uses nothing; it is only read.
+var unused v1.Pod
+
 // drop removes what a switched-off gate guards and old, nil on create, does not use.
 func drop(pod, old *v1.Pod) {
 	if old == nil {
-		old = &v1.Pod{}
+		old = &unused
 	}
 	for _, k := range oldInitAnnotations {
 		delete(pod.Annotations, k)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	"podo.dev/podo/internal/registry"
@@ -43,18 +43,33 @@ func Encode(obj runtime.Object) ([]byte, error) {
 		}
 		m.SetResourceVersion("")
 	}
-	var b bytes.Buffer
-	if sized, ok := obj.(interface{ Size() int }); ok {
-		b.Grow(sized.Size() + 64) // the envelope takes 20 to 60 bytes
-		if err := protobuf.NewSerializer(nil, nil).Encode(obj, &b); err != nil {
+	if msg, ok := obj.(message); ok {
+		b, err := encodeProto(obj.GetObjectKind().GroupVersionKind(), msg)
+		if err != nil {
 			return nil, fmt.Errorf("encode %T %s/%s: %w", obj, m.GetNamespace(), m.GetName(), err)
 		}
-		return b.Bytes(), nil
+		return b, nil
 	}
+	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(obj); err != nil {
 		return nil, fmt.Errorf("encode %T %s/%s: %w", obj, m.GetNamespace(), m.GetName(), err)
 	}
 	return b.Bytes(), nil
+}
+
+// message is an object with a protobuf form.
+type message interface {
+	runtime.ProtobufMarshaller
+	Size() int
+}
+
+// encodeProto writes the message into the envelope at once: upstream's serializer makes a copy of it for its writer.
+func encodeProto(gvk schema.GroupVersionKind, m message) ([]byte, error) {
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}}
+	size := m.Size()
+	b := make([]byte, len(magic)+envelope.Size()+1+protowire.SizeBytes(size))
+	n, err := envelope.NestedMarshalTo(b[copy(b, magic):], m, uint64(size))
+	return b[:len(magic)+n], err
 }
 
 // Decode makes an object of the kind from a stored value, with TypeMeta set, in objects within it too, and resourceVersion rev (none
