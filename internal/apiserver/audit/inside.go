@@ -30,6 +30,9 @@ type Call struct {
 // Inside notes that a part of the server asks for something; what is decided about it is heard through the context that it returns. The
 // Request is nil when the policy does not want to know of it: all that this has cost then is to ask the policy.
 func (l *Log) Inside(ctx context.Context, c *Call, received time.Time) (context.Context, *Request) {
+	if c.aNamespace() {
+		c.Namespace = c.Name // as it is for clients elsewhere: a namespace is in itself
+	}
 	record := recordOf(&c.Attributes, c.Version, "")
 	config, wanted := l.wants(&c.Attributes, record)
 	if !wanted {
@@ -46,13 +49,15 @@ func (l *Log) Inside(ctx context.Context, c *Call, received time.Time) (context.
 	return authz.WithWatch(ctx, q.Decided), q
 }
 
+func (c *Call) aNamespace() bool { return c.Resource == "namespaces" && c.Group == "" }
+
 // path is the URL that a client elsewhere would have asked.
 func (c *Call) path() string {
 	parts := []string{"", "api", c.Version}
 	if c.Group != "" {
 		parts = []string{"", "apis", c.Group, c.Version}
 	}
-	if c.Namespace != "" {
+	if c.Namespace != "" && !c.aNamespace() {
 		parts = append(parts, "namespaces", c.Namespace)
 	}
 	parts = append(parts, c.Resource)

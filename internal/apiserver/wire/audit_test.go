@@ -1,11 +1,17 @@
 package wire
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+
+	"podo.dev/podo/internal/registry"
 )
 
 // TestAudit: stages, levels, what is left out.
@@ -87,5 +93,111 @@ func TestSecretsAreNotAudited(t *testing.T) {
 	}
 	if strings.Contains(l.log.String(), "aHVzaA") {
 		t.Error("a Secret was written down")
+	}
+}
+
+// A request that panics ends in the stage Panic, however far it had come, and in no other one; the log says why, the client is not told.
+func TestPanicsAreAudited(t *testing.T) {
+	tables := *registry.ByGVK(v1.SchemeGroupVersion.WithKind("ConfigMap"))
+	tables.Row = func(runtime.Object, time.Time) []any { panic("hush") }
+	l := newLockedWith(t, &auditinternal.Policy{Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelMetadata}}}, func(c *Config) {
+		for i, k := range c.Kinds {
+			if k.GVK == tables.GVK {
+				c.Kinds[i] = &tables
+			}
+		}
+		c.Handlers = append(c.Handlers, Handler{Path: "/late", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			panic("hush")
+		})}, Handler{Path: "/aborts", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		})})
+	}, town()...)
+	const maps, asTable = "/api/v1/namespaces/team/configmaps", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"
+	if w := l.ask("root|system:masters", "POST "+maps, "", `{"metadata":{"name":"c"}}`); w.Code != http.StatusCreated {
+		t.Fatal(w.Code, w.Body)
+	}
+	for path, want := range map[string]struct {
+		stages, says string
+		cut          bool // the connection is cut: no answer
+	}{
+		maps:                           {"RequestReceived, Panic", "APIServer panic'd: hush", false},
+		maps + "/c":                    {"RequestReceived, Panic", "APIServer panic'd: hush", false},
+		maps + "?watch=true":           {"RequestReceived, ResponseStarted, Panic", "APIServer panic'd: hush", true},
+		"/late":                        {"RequestReceived, Panic", "APIServer panic'd: hush", true},
+		"/aborts":                      {"RequestReceived, Panic", "APIServer panic'd: net/http: abort Handler", true},
+		"/api/v1/namespaces/team/pods": {"RequestReceived, ResponseComplete", "", false}, // the server goes on
+	} {
+		w, panicked := l.asked("root|system:masters", "GET "+path, asTable+"\nAudit-Id: "+path, "")
+		if panicked != want.cut {
+			t.Errorf("%s: cut: %t", path, panicked)
+		}
+		if body := w.Body.String(); strings.Contains(body, "hush") || !want.cut && want.says != "" && w.Code != http.StatusInternalServerError {
+			t.Errorf("%s: %d %s", path, w.Code, body)
+		}
+		var stages []string
+		events := l.events(t, path)
+		for _, e := range events {
+			stages = append(stages, e["stage"].(string))
+		}
+		if got := strings.Join(stages, ", "); got != want.stages {
+			t.Errorf("%s: stages %s, want %s", path, got, want.stages)
+			continue
+		}
+		status, _ := events[len(events)-1]["responseStatus"].(map[string]any)
+		if says, _ := status["message"].(string); says != want.says || want.says != "" && (status["code"] != float64(500) || status["reason"] != "InternalError") {
+			t.Errorf("%s: %v", path, status)
+		}
+	}
+}
+
+// Which rule of a policy is a request's: by its namespace (a namespace is in itself, "" is none), what it is about, who asks, how, and the path
+// of what is no resource.
+func TestAuditRules(t *testing.T) {
+	about := func(group string, resources, names []string) []auditinternal.GroupResources {
+		return []auditinternal.GroupResources{{Group: group, Resources: resources, ResourceNames: names}}
+	}
+	l := newLocked(t, &auditinternal.Policy{Rules: []auditinternal.PolicyRule{
+		{Level: auditinternal.LevelNone, Namespaces: []string{"vault"}},
+		{Level: auditinternal.LevelNone, NonResourceURLs: []string{"/healthz*", "/version"}},
+		{Level: auditinternal.LevelNone, Users: []string{"max"}, Verbs: []string{"watch", "list"}},
+		{Level: auditinternal.LevelNone, UserGroups: []string{"bots"}},
+		{Level: auditinternal.LevelRequestResponse, Namespaces: []string{"team"}, Resources: about("", []string{"pods"}, []string{"p1"})},
+		{Level: auditinternal.LevelRequest, Namespaces: []string{"team"}, Resources: about("", []string{"pods/*", "namespaces"}, nil)},
+		{Level: auditinternal.LevelRequest, Namespaces: []string{""}, Resources: about("", nil, nil)},
+		{Level: auditinternal.LevelMetadata},
+	}}, town()...)
+	const root = "root|system:masters"
+	for _, c := range []struct{ who, line, level string }{
+		{root, "GET /api/v1/namespaces/vault/secrets", ""},
+		{root, "GET /api/v1/namespaces/vault", ""},
+		{root, "GET /api/v1/namespaces/vault/status", ""},
+		{root, "GET /apis/apps/v1/namespaces/vault/deployments/x", ""},
+		{root, "GET /api/v1/pods?fieldSelector=metadata.namespace=vault", "Request"}, // all namespaces are asked, and one is told of
+		{root, "GET /api/v1/namespaces", "Request"},
+		{root, "GET /api/v1/nodes/n1", "Request"},
+		{root, "GET /apis/apps/v1/deployments", "Metadata"},
+		{root, "GET /api/v1/namespaces/team/pods/p1", "RequestResponse"},
+		{root, "GET /api/v1/namespaces/team/pods/p2", "Request"},
+		{root, "GET /api/v1/namespaces/team/pods/p1/status", "Request"},
+		{root, "GET /api/v1/namespaces/team", "Request"},
+		{root, "GET /api/v1/namespaces/team/configmaps", "Metadata"},
+		{root, "GET /healthz/ping", ""},
+		{root, "GET /version", ""},
+		{root, "GET /versions", "Metadata"},
+		{root, "GET /api/v1", "Metadata"},
+		{"max", "GET /api/v1/namespaces/team/configmaps", ""},
+		{"max", "GET /api/v1/namespaces/team/configmaps/x", "Metadata"},
+		{"r2|bots", "GET /api/v1/namespaces/team/pods/p1", ""},
+		{"nobody", "GET /api/v1/namespaces/vault/secrets", ""},
+	} {
+		w := l.ask(c.who, c.line, "", "")
+		level := ""
+		for _, e := range l.events(t, w.Header().Get("Audit-Id")) {
+			level = e["level"].(string)
+		}
+		if level != c.level {
+			t.Errorf("%s asks %s: level %q, want %q", c.who, c.line, level, c.level)
+		}
 	}
 }

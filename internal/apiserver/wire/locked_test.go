@@ -94,6 +94,12 @@ func (l *locked) events(t *testing.T, id string) (out []map[string]any) {
 
 func newLocked(t testing.TB, policy *auditinternal.Policy, objs ...runtime.Object) *locked {
 	t.Helper()
+	return newLockedWith(t, policy, func(*Config) {}, objs...)
+}
+
+// newLockedWith is newLocked with a configuration that is changed first.
+func newLockedWith(t testing.TB, policy *auditinternal.Policy, change func(*Config), objs ...runtime.Object) *locked {
+	t.Helper()
 	vw, s := viewtest.New(t, append(objs, defaultNamespace())...)
 	issuer, accounts := identities(t, vw)
 	addresses := &admit.ServiceAddresses{View: vw, Store: s, CIDR: netip.MustParsePrefix("10.43.0.0/24"), Ports: admit.NodePorts{First: 30000, Last: 30099}}
@@ -115,6 +121,7 @@ func newLocked(t testing.TB, policy *auditinternal.Policy, objs ...runtime.Objec
 	if policy != nil {
 		c.Audit = audit.New(policy, l)
 	}
+	change(&c)
 	srv, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +156,20 @@ func identities(t testing.TB, vw *view.View) (*tokens.Issuer, *tokens.Authentica
 
 // ask makes a request: who, what, further headers as "Name: value" lines, and a body.
 func (l *locked) ask(who, line, headers, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	l.ServeHTTP(w, asking(who, line, headers, body))
+	return w
+}
+
+// asked is ask of something that may cut the connection.
+func (l *locked) asked(who, line, headers, body string) (w *httptest.ResponseRecorder, cut bool) {
+	w = httptest.NewRecorder()
+	defer func() { cut = recover() == http.ErrAbortHandler }()
+	l.ServeHTTP(w, asking(who, line, headers, body))
+	return w, false
+}
+
+func asking(who, line, headers, body string) *http.Request {
 	method, target, _ := strings.Cut(line, " ")
 	r := httptest.NewRequest(method, "https://api"+target, strings.NewReader(body))
 	if who != "" {
@@ -163,9 +184,7 @@ func (l *locked) ask(who, line, headers, body string) *httptest.ResponseRecorder
 			r.Header.Add(name, value)
 		}
 	}
-	w := httptest.NewRecorder()
-	l.ServeHTTP(w, r)
-	return w
+	return r
 }
 
 func bind(name, namespace, role string, to ...rbacv1.Subject) *rbacv1.RoleBinding {

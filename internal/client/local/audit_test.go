@@ -100,6 +100,26 @@ func TestOwnPartsAreAudited(t *testing.T) {
 	}
 }
 
+// A policy's rule for a namespace is also one for what the server's own parts do to the namespace itself.
+func TestANamespaceIsInItself(t *testing.T) {
+	vw, s := viewtest.New(t, clienttest.Objects()...)
+	log := &bytes.Buffer{}
+	policy := &auditinternal.Policy{Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelMetadata, Namespaces: []string{"default"}}}}
+	v, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All(), Audit: audit.New(policy, log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []client.Ref{client.Namespaces.At("", "default"), client.Namespaces.At("", "other")} {
+		if _, err := Admin(v).Get(t.Context(), ref); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	if strings.Count(log.String(), `"requestURI":"/api/v1/namespaces/default","verb":"get"`) != 2 || strings.Contains(log.String(), "other") ||
+		!strings.Contains(log.String(), `"objectRef":{"resource":"namespaces","namespace":"default","name":"default","apiVersion":"v1"}`) {
+		t.Error(log)
+	}
+}
+
 // A policy that ignores the server's own parts costs them next to nothing.
 func TestIgnoredPartsCostNothing(t *testing.T) {
 	plain := newVerbs(t)
