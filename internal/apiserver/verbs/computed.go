@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -37,7 +38,8 @@ func (v *Verbs) getComputed(ctx context.Context, k *registry.Kind, ref client.Re
 	return computed(k, obj)
 }
 
-// listComputed lists in the store's order.
+// listComputed lists by namespace, then by name, as metrics-server does; the store's order is another one where a namespace's name begins with
+// another's.
 func (v *Verbs) listComputed(ctx context.Context, k *registry.Kind, ref client.Ref, o *internalversion.ListOptions) (*List, error) {
 	sel, err := newSelector(k, ref.Namespace, o)
 	if err != nil {
@@ -61,7 +63,9 @@ func (v *Verbs) listComputed(ctx context.Context, k *registry.Kind, ref client.R
 			out.Items = append(out.Items, e)
 		}
 	}
-	slices.SortFunc(out.Items, func(a, b *view.Entry) int { return compare(a.Key, b.Key) })
+	slices.SortFunc(out.Items, func(a, b *view.Entry) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
 	return out, nil
 }
 

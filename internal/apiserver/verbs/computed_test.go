@@ -29,7 +29,7 @@ func (f figures) Get(_ context.Context, namespace, name string) (runtime.Object,
 }
 
 func (f figures) List(context.Context, string, labels.Selector) ([]runtime.Object, error) {
-	return []runtime.Object{figure("other", "a"), figure("default", "b"), figure("default", "a")}, f.err
+	return []runtime.Object{figure("other", "a"), figure("default-2", "a"), figure("default", "b"), figure("default", "a")}, f.err
 }
 
 func figure(namespace, name string) runtime.Object {
@@ -55,9 +55,9 @@ func TestComputed(t *testing.T) {
 		o         internalversion.ListOptions
 		want      []string
 	}{
-		{"", internalversion.ListOptions{}, []string{"default/a", "default/b", "other/a"}},
+		{"", internalversion.ListOptions{}, []string{"default/a", "default/b", "default-2/a", "other/a"}},
 		{"default", internalversion.ListOptions{}, []string{"default/a", "default/b"}},
-		{"", internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "a"})}, []string{"default/a", "other/a"}},
+		{"", internalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "a"})}, []string{"default/a", "default-2/a", "other/a"}},
 		{"", internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.namespace", "other")}, []string{"other/a"}},
 		{"nowhere", internalversion.ListOptions{}, nil},
 	} {

@@ -86,6 +86,9 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 	if k.NotCached {
 		return v.listStore(ctx, p, p.exact)
 	}
+	if o.ResourceVersion == "0" {
+		p.limit = 0 // as upstream: informers of long ago ask for pages of what memory has, and do not come back for the next one
+	}
 	var s view.Snapshot
 	switch {
 	case exact > 0:

@@ -90,6 +90,14 @@ func TestListSelectorsAndPages(t *testing.T) {
 	if second.Rev != first.Rev || third.Rev != first.Rev || third.Continue != "" {
 		t.Errorf("revisions %d %d %d, last continue %q", first.Rev, second.Rev, third.Rev, third.Continue)
 	}
+	// Whoever asks for what memory has is not given pages of it. It has what a list has waited for.
+	list("", internalversion.ListOptions{})
+	if l := list("", internalversion.ListOptions{ResourceVersion: "0", Limit: 2}); len(l.Items) != 6 || l.Continue != "" || l.Remaining != nil {
+		t.Errorf("a page at revision 0: %v %q %v", names(l), l.Continue, l.Remaining)
+	}
+	if l := list("", internalversion.ListOptions{ResourceVersion: "0", Limit: 2, Continue: first.Continue}); len(l.Items) != 3 || l.Continue != "" {
+		t.Errorf("the rest at revision 0: %v %q", names(l), l.Continue)
+	}
 	// Events are not kept decoded; they are listed all the same.
 	for i := range 7 {
 		e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("e%d", i)}, InvolvedObject: v1.ObjectReference{Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("p%d", i%2)}, Reason: "Test", Type: "Normal"}
@@ -109,6 +117,9 @@ func TestListSelectorsAndPages(t *testing.T) {
 	}
 	if len(got) != 7 || !slices.IsSorted(got) {
 		t.Errorf("events: %v", got)
+	}
+	if l, err := w.List(w.ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{ResourceVersion: "0", Limit: 3}); err != nil || len(l.Items) != 3 || l.Continue == "" {
+		t.Errorf("a page of events, which memory does not have: %+v, %v", l, err)
 	}
 	if _, err := w.Get(w.ctx, admin, client.Events.At("default", "e3"), "0"); err != nil {
 		t.Error(err)

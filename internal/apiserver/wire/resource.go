@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
@@ -50,7 +49,7 @@ func (c *call) resource(u user.Info) {
 		return
 	}
 	if !c.served() {
-		c.fail(statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
+		c.fail(c.unserved(u))
 		return
 	}
 	// An answer that the client would not take is refused before anything is done.
@@ -132,6 +131,18 @@ func (c *call) served() bool {
 		c.kind, ok = part.Kind, true // what is read and answered is of the part's type
 	}
 	return ok && c.info.Name != "" && (c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch")
+}
+
+// unserved says why a verb is not for this resource: to those who might use it if it were. What can be listed is asked to be watched by the same
+// path, and refused in words of its own.
+func (c *call) unserved(u user.Info) error {
+	if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
+		return err
+	}
+	if c.info.Verb == "watch" && asked(c.r.URL.Query()["watch"]) && slices.Contains(c.kind.Verbs, "list") {
+		return apierrors.NewMethodNotSupported(c.kind.GroupResource(), "watch")
+	}
+	return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
 }
 
 func (c *call) get(u user.Info) error {
@@ -295,7 +306,7 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = decodeInto(media, data, metaGV.WithKind("DeleteOptions"), o, v1.SchemeGroupVersion, c.info.GV); err == nil {
+	if _, err = decodeInto(media, data, metaGV.WithKind("DeleteOptions"), o, anyVersion); err == nil {
 		c.brings(o)
 	}
 	return o, err

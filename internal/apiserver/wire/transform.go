@@ -72,8 +72,12 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 	now := t.now()
 	for _, obj := range objs {
 		row := t.cells(obj, now)
+		include := t.include
+		if include == metav1.IncludeNone && endsList(obj) {
+			include = metav1.IncludeMetadata // which says so
+		}
 		var err error
-		switch t.include {
+		switch include {
 		case metav1.IncludeMetadata:
 			row.Object.Raw, err = json.Marshal(partialOf(obj))
 		case metav1.IncludeObject:
@@ -85,6 +89,12 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 		out.Rows = append(out.Rows, row)
 	}
 	return out, nil
+}
+
+// endsList says that an object is the bookmark behind the list that a watch began with.
+func endsList(obj runtime.Object) bool {
+	a, err := meta.Accessor(obj)
+	return err == nil && a.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // listPartial turns a whole list.
@@ -100,7 +110,7 @@ func listPartial(l *verbs.List) *metav1.PartialObjectMetadataList {
 	return out
 }
 
-// objectTable is the table of one object, whose version is the table's too.
+// objectTable is the table of one object, whose version is the table's too. A bookmark is an object like any other, with hardly anything in it.
 func (t *tabler) objectTable(obj runtime.Object) (*metav1.Table, error) {
 	var m metav1.ListMeta
 	if a, err := meta.Accessor(obj); err == nil {

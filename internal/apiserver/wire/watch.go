@@ -244,12 +244,7 @@ func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
 	switch f.form.as {
 	case table:
 		var err error
-		if e.Type == watch.Bookmark {
-			obj, err = f.tabler.table(metav1.ListMeta{ResourceVersion: partialOf(obj).ResourceVersion})
-		} else {
-			obj, err = f.tabler.objectTable(obj)
-		}
-		if err != nil {
+		if obj, err = f.tabler.objectTable(obj); err != nil {
 			return buf, err
 		}
 		entry, gvk = nil, tableGVK
