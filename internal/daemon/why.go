@@ -134,7 +134,9 @@ func (q *why) one(k *registry.Kind, namespace, name string) ([]explain.Report, e
 	}
 	if isPods(k) {
 		if records := q.records(timeline.Query{Namespace: namespace, Name: name}); len(records) > 0 {
-			return []explain.Report{explain.Gone(records, q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}}), q.now)}, nil
+			return []explain.Report{explain.Gone(explain.Past{
+				Records: records, Others: q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}}), Reader: q.reader(), Now: q.now,
+			})}, nil
 		}
 	}
 	if made := q.nearby(k, namespace, name); len(made) > 0 {
@@ -177,11 +179,11 @@ func (q *why) many(k *registry.Kind, namespace string, selector labels.Selector,
 
 // gone are the pods that were deleted lately.
 func (q *why) gone(namespace string, since time.Duration, there map[string]bool) (out []explain.Report) {
-	attempts := q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}})
+	attempts, reader := q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}}), q.reader()
 	for _, g := range timeline.Group(q.records(timeline.Query{Namespace: namespace})) {
 		last, deleted := timeline.Last(g.Records, timeline.Deleted)
 		if deleted && !there[g.Pod.UID] && q.now.Sub(last.At) <= since {
-			out = append(out, explain.Gone(g.Records, attempts, q.now))
+			out = append(out, explain.Gone(explain.Past{Records: g.Records, Others: attempts, Reader: reader, Now: q.now}))
 		}
 	}
 	return out

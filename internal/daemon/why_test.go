@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,6 +94,9 @@ func TestWhyTellsOfWhatTheAskerMayRead(t *testing.T) {
 		{"getter", "namespaces/ns/pods/known", 200, "known"},
 		{"getter", "namespaces/ns/known", 200, "known"},
 		{"getter", "namespaces/ns/pods/known", 200, "created by maker"}, // docs/decisions/0016
+		{"getter", "namespaces/ns/pods/known", 200, "Whoever administers the cluster sees its whole story with `podo timeline -n ns pod/known`"},
+		{"admin", "namespaces/ns/pods/known", 200, "Its whole story: `podo timeline -n ns pod/known`"},
+		{"admin", "pods?since=1h", 200, "Its whole story: `podo timeline -n ns pod/known`"},
 		{"getter", "namespaces/ns/pods/", 404, ""},
 		{"getter", "namespaces/ns/pods/known/more", 404, ""},
 		{"getter", "namespaces/ns/", 404, ""},
@@ -161,14 +165,23 @@ func TestWhyOfManyIsLinear(t *testing.T) {
 			name := fmt.Sprintf("it-%03d", i)
 			m := metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("set-" + name)}
 			of := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: m.UID, Controller: new(true)}
+			labels, alike := map[string]string{"app": name, "tier": "all"}, map[string]string{"alike": "yes"}
+			budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("budget-" + name)}}
+			budget.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{name}}, {Key: "tier", Operator: metav1.LabelSelectorOpExists},
+			}}
 			claim := v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
 			objects = append(
 				objects, &appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1))}},
 				&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)}},
 				&v1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-pod", UID: types.UID("pod-" + name), OwnerReferences: []metav1.OwnerReference{of}},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-pod", UID: types.UID("pod-" + name), OwnerReferences: []metav1.OwnerReference{of}, Labels: labels},
 					Spec:       v1.PodSpec{Volumes: []v1.Volume{claim, claim}}, Status: v1.PodStatus{Phase: v1.PodPending},
 				},
+				&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("service-" + name)}, Spec: v1.ServiceSpec{Selector: labels}},
+				budget,
+				&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "all-" + name, UID: types.UID("all-" + name)}, Spec: v1.ServiceSpec{Selector: alike}},
+				&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "alike-" + name, UID: types.UID("alike-" + name), Labels: alike}, Status: v1.PodStatus{Phase: v1.PodPending}},
 				&v1.Event{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Type: v1.EventTypeWarning, Message: "said of " + name,
 					InvolvedObject: v1.ObjectReference{Namespace: "ns", Name: name, UID: m.UID}, LastTimestamp: metav1.Now(),
@@ -193,7 +206,12 @@ func TestWhyOfManyIsLinear(t *testing.T) {
 		}
 		return after - before
 	}
-	for path, has := range map[string]string{"rs": "said of it-%03[1]d.\n  Pod ns/it-%03[1]d-pod waits", "pvc": "Pod ns/it-%03d-pod waits"} {
+	for path, has := range map[string]string{
+		"rs":       "said of it-%03[1]d.\n  Pod ns/it-%03[1]d-pod waits",
+		"pvc":      "Pod ns/it-%03d-pod waits",
+		"services": "Service ns/it-%03[1]d leads to 0 ready pods of the 1 that it selects.\n  Why  None of its pods is ready; what keeps them is below.\n  Pod ns/it-%03[1]d-pod waits",
+		"pdb":      "PodDisruptionBudget ns/it-%03d allows",
+	} {
 		few, many := cost(100, path, has), cost(800, path, has)
 		t.Logf("%s: %.0f bytes for 100, %.0f for 800", path, few, many)
 		if many > 20*few {

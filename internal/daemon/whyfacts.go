@@ -19,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/explain"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/timeline/recorder"
 )
 
 // why is one question. It reads everything as the one who asks, and is the explain.Cluster of its own answer.
@@ -32,18 +34,21 @@ type why struct {
 	asker  user.Info
 	now    time.Time
 
-	nodes  []*v1.Node         // read once
-	places map[string]*place  // by namespace, each read once; "" is all of them
-	wide   *bool              // whether the asker may see all pods
-	above  map[types.UID]bool // what is being gathered at the moment, from the object that was asked for down to here
+	nodes  []*v1.Node                // read once
+	known  map[*v1.Pod]explain.Facts // gathered already
+	places map[string]*place         // by namespace, each read once; "" is all of them
+	wide   *bool                     // whether the asker may see all pods
+	above  map[types.UID]bool        // what is being gathered at the moment, from the object that was asked for down to here
 }
 
 // place is what a namespace has, ready to be found from what it belongs to: a question may be about all owners of a namespace, and looks
 // at the namespace's pods, owners and events once for all of them. A nil map has not been read.
 type place struct {
-	made   map[types.UID][]runtime.Object // by what controls them: owners in the order of their kinds, then pods
-	claims map[string][]*v1.Pod           // by the names of the claims that they use
-	warned map[types.UID][]*v1.Event      // warnings, by what they are about
+	made     map[types.UID][]runtime.Object // by what controls them: owners in the order of their kinds, then pods
+	claims   map[string][]*v1.Pod           // by the names of the claims that they use
+	warned   map[types.UID][]*v1.Event      // warnings, by what they are about
+	labelled map[label][]*v1.Pod            // by their labels; the zero label is every pod's
+	selected map[string]selected            // by selectors
 }
 
 func (q *why) place(namespace string) *place {
@@ -147,14 +152,28 @@ func (q *why) records(of timeline.Query) []timeline.Record {
 	return records
 }
 
+// reader says whether the asker may read timelines as they are. The audit log is not told: he has not asked for one.
+func (q *why) reader() bool {
+	ok, _ := q.server.control.verbs.Authorizer().Authorize(q.ctx, &authz.Attributes{User: q.asker, Verb: "get", Path: recorder.PathPrefix})
+	return ok
+}
+
 func (q *why) facts(pod *v1.Pod) explain.Facts {
+	if f, ok := q.known[pod]; ok {
+		return f
+	}
 	if q.nodes == nil {
 		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Nodes)}, &internalversion.ListOptions{}) {
 			q.nodes = append(q.nodes, obj.(*v1.Node))
 		}
 	}
 	records := q.records(timeline.Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)})
-	return explain.Facts{Pod: pod, Records: records, Nodes: q.nodes, Cluster: q, Now: q.now}
+	f := explain.Facts{Pod: pod, Records: records, Nodes: q.nodes, Cluster: q, Now: q.now}
+	if q.known == nil {
+		q.known = map[*v1.Pod]explain.Facts{}
+	}
+	q.known[pod] = f
+	return f
 }
 
 // owner gathers an object and what stands below it.
@@ -174,14 +193,16 @@ func (q *why) owner(obj runtime.Object) explain.Owner {
 	case *v1.Namespace:
 		return out
 	case *v1.Node:
-		out.Pods = q.pods("", fields.OneTermEqualSelector("spec.nodeName", o.Name), nil)
+		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods)}, &internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", o.Name)}) {
+			out.Pods = append(out.Pods, q.facts(obj.(*v1.Pod)))
+		}
 	case *v1.Service:
 		if len(o.Spec.Selector) > 0 {
-			out.Pods = q.pods(namespace, nil, labels.SelectorFromSet(o.Spec.Selector))
+			q.selected(&out, namespace, labels.SelectorFromSet(o.Spec.Selector))
 		}
 	case *policyv1.PodDisruptionBudget:
 		if selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector); err == nil {
-			out.Pods = q.pods(namespace, nil, selector)
+			q.selected(&out, namespace, selector)
 		}
 	case *v1.PersistentVolumeClaim:
 		for _, pod := range q.users(namespace)[o.Name] {
@@ -264,13 +285,6 @@ func (q *why) users(namespace string) map[string][]*v1.Pod {
 		}
 	}
 	return p.claims
-}
-
-func (q *why) pods(namespace string, field fields.Selector, label labels.Selector) (out []explain.Facts) {
-	for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: namespace}, &internalversion.ListOptions{FieldSelector: field, LabelSelector: label}) {
-		out = append(out, q.facts(obj.(*v1.Pod)))
-	}
-	return out
 }
 
 // nearby explains an object that is not there by those that should have made it or that it should have made: for a pod that was never

@@ -23,7 +23,8 @@ var rewrite = flag.Bool("rewrite", false, "write what comes out into testdata")
 
 // TestCases reads testdata: each file has cases of one topic, each case three parts. "NAME" are the objects that there are, of which the
 // first is asked about; "NAME timeline" is what has been recorded, of pods whose head lines name them; "NAME why" is the answer, word for
-// word, at noon. The label is=gone says that the first object is there no more. -rewrite writes the answers.
+// word, at noon. The label is=gone says that the first object is there no more,
+// asks=guest that who asks may not read timelines. -rewrite writes the answers.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -163,7 +164,9 @@ func (w *world) answer(t *testing.T) string {
 	switch o := w.objects[0].(type) {
 	case *v1.Pod:
 		if o.Labels["is"] == "gone" {
-			return explain.Gone(timeline.Select(w.records, timeline.Query{Namespace: o.Namespace, Name: o.Name}), w.records, noon).Text(noon) + "\n"
+			return explain.Gone(explain.Past{
+				Records: timeline.Select(w.records, timeline.Query{Namespace: o.Namespace, Name: o.Name}), Others: w.records, Reader: o.Labels["asks"] != "guest", Now: noon,
+			}).Text(noon) + "\n"
 		}
 		return explain.Pod(w.facts(o)).Text(noon) + "\n"
 	default:

@@ -9,17 +9,24 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// Gone is the report of a pod that does not exist any more, from its records; all are those of pods that existed beside it, of which one
-// may have taken its room.
-func Gone(records, all []timeline.Record, now time.Time) Report {
-	groups := timeline.Group(records)
+// Past is what is remembered of a pod that does not exist any more. Records are required.
+type Past struct {
+	Records []timeline.Record // of all pods that had its name
+	Others  []timeline.Record // of pods that were there beside it, of which one may have taken its room
+	Reader  bool              // whoever asks may read the timeline himself
+	Now     time.Time
+}
+
+// Gone is the report of a pod that does not exist any more.
+func Gone(p Past) Report {
+	groups := timeline.Group(p.Records)
 	own := groups[len(groups)-1]
 	r := Report{Kind: "Pod", Namespace: own.Pod.Namespace, Name: own.Pod.Name, State: "does not exist any more", How: journey(own.Records)}
 	last := own.Records[len(own.Records)-1]
 	r.Since = last.At
-	f := Facts{Records: own.Records, Now: now}
+	f := Facts{Records: own.Records, Now: p.Now}
 	if d, ok := f.last(timeline.Deleting, nil); ok {
-		r.Why = "Deletion was asked for by " + asker(d) + because(d) + maker(all, own.Pod, d)
+		r.Why = "Deletion was asked for by " + asker(d) + because(d) + maker(p.Others, own.Pod, d)
 	} else if d, ok := f.last(timeline.Deleted, nil); ok && d.Get("by") != "" {
 		r.Why = "It was deleted by " + asker(d) + because(d)
 	}
@@ -36,7 +43,11 @@ func Gone(records, all []timeline.Record, now time.Time) Report {
 	if kind, name, ok := strings.Cut(owner, "/"); ok {
 		r.Do = fmt.Sprintf("See what became of its owner: `podo why -n %s %s/%s`", own.Pod.Namespace, strings.ToLower(kind), name)
 	}
-	r.Do = joined(r.Do, fmt.Sprintf("Its whole story: `podo timeline -n %s pod/%s`", own.Pod.Namespace, own.Pod.Name))
+	whole := "Whoever administers the cluster sees its whole story with"
+	if p.Reader {
+		whole = "Its whole story:"
+	}
+	r.Do = joined(r.Do, fmt.Sprintf("%s `podo timeline -n %s pod/%s`", whole, own.Pod.Namespace, own.Pod.Name))
 	if n := len(groups) - 1; n > 0 {
 		r.Why = joined(r.Why, fmt.Sprintf("There were %d earlier pods of this name", n))
 	}
@@ -63,7 +74,7 @@ func Lost(kind, namespace, name string, records []timeline.Record, now time.Time
 		if !ok || owner != kind+"/"+name && !made(kind, name, owner) {
 			continue
 		}
-		pod := Gone(g.Records, nil, now)
+		pod := Gone(Past{Records: g.Records, Now: now})
 		pod.How, pod.Do = nil, ""
 		if _, ok := timeline.Last(g.Records, timeline.Deleted); !ok {
 			pod.State, pod.Since, pod.Why = "may still be there", time.Time{}, ""

@@ -19,6 +19,7 @@ type Owner struct {
 	Object   runtime.Object // what has pods made (a Deployment, a Job), or what they depend on (a node, a claim, a budget)
 	Children []Owner        // those that it controls or, with an autoscaler, scales
 	Pods     []Facts        // which it controls itself, selects, or has
+	Told     []Report       // what Pods(Pods) is, where that has been worked out for another object that has the same; nil: it has not
 	Warnings []*v1.Event    // about itself
 	Cluster  Cluster        // nil: nothing else is known
 	Now      time.Time
@@ -45,7 +46,10 @@ func Of(o Owner) Report {
 		}
 	}
 	slices.SortStableFunc(r.Below, SickFirst)
-	r.Below = append(r.Below, Pods(o.Pods)...)
+	if o.Told == nil {
+		o.Told = Pods(o.Pods)
+	}
+	r.Below = append(r.Below, o.Told...)
 	if w := o.newest(); w != nil && !f.fine && !same(w.Message, f.Why) {
 		r.Why = joined(r.Why, "Its controller said at "+clock(w.LastTimestamp.Time, o.Now)+": "+w.Message)
 		if f.refusal == "" && w.Reason == "FailedCreate" {
