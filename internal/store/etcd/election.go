@@ -56,24 +56,34 @@ func (e *Election) Name() string { return "leader-election" }
 func (e *Election) Run(ctx context.Context, ready func()) error {
 	once := sync.OnceFunc(ready)
 	for {
-		err := e.stand(ctx, once)
+		lost, err := e.stand(ctx, once)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return e.s.failed(ctx, err)
 		}
-		e.log.Warn("no longer the leader: what runs once stops here until it is again")
+		if lost != "" {
+			e.log.Warn("no longer the leader: the scheduler and the controllers stop here until this server leads again", "why", lost)
+		} else {
+			e.log.Info("stands for the lead anew: the store has not kept its candidacy")
+		}
 	}
 }
 
-// stand takes part in one round, until the lead is lost or ctx ends.
-func (e *Election) stand(ctx context.Context, ready func()) error {
+// Why a lead is lost, and what is to be done.
+const (
+	lostUnanswered = "the store has not answered in time that the lease is renewed: see whether its disk is slow or full, and whether this machine's processors or its network are busy"
+	lostLease      = "the store no longer has its lease: another server has not heard of this one and ended it, or somebody deleted it. If another one leads there is nothing to do; if this happens again, compare the load of the servers' machines and their network"
+)
+
+// stand takes part in one round, until the lead is lost or ctx ends. lost says why, where this server has led.
+func (e *Election) stand(ctx context.Context, ready func()) (lost string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := e.s.connect()
 	if err != nil {
-		return err
+		return "", err
 	}
 	ttl := electionTTL
 	if conn.local != nil {
@@ -82,11 +92,11 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	granted := time.Now()
 	session, err := concurrency.NewSession(conn.c, concurrency.WithTTL(ttl))
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resign(session)
 	if err := e.withdraw(ctx, conn.c); err != nil {
-		return err
+		return "", err
 	}
 	round := concurrency.NewElection(session, electionPrefix)
 	renew := func(ctx context.Context) error { return conn.renew(ctx, session.Lease()) }
@@ -102,7 +112,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 		select {
 		case err := <-won:
 			if err != nil {
-				return err
+				return "", err
 			}
 			leading = true
 		case now, ok := <-leaders:
@@ -116,7 +126,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 				ready()
 			}
 		case <-session.Done():
-			return nil
+			return "", nil
 		}
 	}
 	others.stop()
@@ -124,7 +134,7 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	before := <-renewed
 	company, err := conn.company(ctx, round.Key())
 	if err != nil {
-		return err
+		return "", err
 	}
 	var sent time.Time
 	alone := true
@@ -132,10 +142,10 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 	case <-company:
 		alone = false
 		if sent, err = first(ctx, before, renew); err != nil {
-			return err
+			return "", err
 		}
 		if sent.IsZero() {
-			return nil // it stands anew, with another lease
+			return "", nil // it stands anew, with another lease
 		}
 	default:
 	}
@@ -149,11 +159,10 @@ func (e *Election) stand(ctx context.Context, ready func()) error {
 		case <-company:
 			sent = time.Now().Add(companyFor - leadFor)
 		case <-ctx.Done():
-			return nil
+			return lostLease, nil
 		}
 	}
-	hold(ctx, sent, renew)
-	return nil
+	return hold(ctx, sent, renew), nil
 }
 
 // withdraw takes back what an earlier process of this server left.
@@ -215,6 +224,12 @@ func (e *Election) now() (term context.Context, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term, e.changed
+}
+
+// Leads says whether this server leads.
+func (e *Election) Leads() bool {
+	term, _ := e.now()
+	return term != nil && term.Err() == nil
 }
 
 // Led makes a component that runs while this server leads. While another one does it is ready, and does nothing.

@@ -63,6 +63,26 @@ func (b breakable) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) 
 	return b.LeaseClient.LeaseKeepAlive(ctx, opts...)
 }
 
+// Renewals tells of each question for a renewal of this server's candidacy.
+func Renewals(e *Embedded) <-chan string {
+	c, heard := e.conn.Load(), make(chan string)
+	c.lease = counted{c.lease, heard}
+	return heard
+}
+
+type counted struct {
+	pb.LeaseClient
+	heard chan<- string
+}
+
+func (c counted) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	select {
+	case c.heard <- "renewal":
+	default: // nobody listens
+	}
+	return c.LeaseClient.LeaseKeepAlive(ctx, opts...)
+}
+
 // Withdraw takes a server's candidacy out of the store.
 func Withdraw(t *testing.T, e *Embedded, id string) {
 	t.Helper()

@@ -27,8 +27,8 @@ const (
 	silence    = 500 * time.Millisecond
 )
 
-// hold renews a leader's lease until it must no longer lead. sent is when the last renewal was sent that has been answered.
-func hold(ctx context.Context, sent time.Time, renew func(context.Context) error) {
+// hold renews a leader's lease until it must no longer lead, and says why. sent is when the last renewal was sent that has been answered.
+func hold(ctx context.Context, sent time.Time, renew func(context.Context) error) (why string) {
 	for next := sent.Add(renewEvery); ; {
 		term, cancel := context.WithDeadline(ctx, sent.Add(leadFor))
 		pause(term, time.Until(next))
@@ -37,8 +37,11 @@ func hold(ctx context.Context, sent time.Time, renew func(context.Context) error
 		err := renew(term)
 		over := term.Err() != nil
 		cancel()
-		if over || errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) || ctx.Err() != nil: // the session tells of a lease that is gone too
+			return lostLease
+		case over:
+			return lostUnanswered
 		}
 		if err == nil {
 			sent = tried

@@ -63,7 +63,12 @@ func TestTakeoverTakesLessThanTwoSeconds(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := newLease(granted, takes)
 					ended := make(chan time.Time, 1)
-					go func() { hold(t.Context(), time.Now(), l.renew); ended <- time.Now() }()
+					go func() {
+						if why := hold(t.Context(), time.Now(), l.renew); why != lostUnanswered {
+							t.Error(why)
+						}
+						ended <- time.Now()
+					}()
 					found := make(chan time.Time, 1)
 					go func() {
 						if silent(t.Context(), l.ask) {
@@ -121,9 +126,9 @@ func TestALeaseThatIsGone(t *testing.T) {
 		l := newLease(2, 0)
 		l.gone = true
 		began := time.Now()
-		hold(t.Context(), began, l.renew)
-		if d := time.Since(began); d != renewEvery {
-			t.Errorf("it leads for %s", d)
+		why := hold(t.Context(), began, l.renew)
+		if d := time.Since(began); d != renewEvery || why != lostLease {
+			t.Errorf("it leads for %s: %s", d, why)
 		}
 		if silent(t.Context(), func(context.Context) (int64, int64, error) { return 0, -1, nil }) {
 			t.Error("a lease that is gone is silent")
