@@ -55,19 +55,16 @@ func (p *Plan) Started(ref v1.ObjectReference) {
 func Decide(c *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) Plan {
 	p := Plan{Status: *c.Status.DeepCopy()}
 	p.history(c, jobs)
-	due := ""
-	s, at := p.due(c, now)
-	if !at.IsZero() {
-		due = jobName(c, at)
-	}
-	p.observe(jobs, due)
+	p.observe(c, jobs)
+	seen := c.DeepCopy()
+	seen.Status = p.Status
+	s, at := p.due(seen, now)
 	if s == nil || c.DeletionTimestamp != nil {
 		return p
 	}
 	if !at.IsZero() {
 		p.start(c, jobs, at, now)
 	}
-	seen := c.DeepCopy()
 	seen.Status = p.Status
 	if p.Start != nil {
 		seen.Status.LastScheduleTime = new(metav1.NewTime(at))
@@ -76,7 +73,8 @@ func Decide(c *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) Plan {
 	return p
 }
 
-// history deletes the oldest finished Jobs beyond the limits.
+// history deletes the oldest finished Jobs beyond the limits; not one whose start is not noted, since only that it is there keeps it from
+// being started again.
 func (p *Plan) history(c *batchv1.CronJob, jobs []*batchv1.Job) {
 	for _, l := range []struct {
 		end   batchv1.JobConditionType
@@ -87,7 +85,7 @@ func (p *Plan) history(c *batchv1.CronJob, jobs []*batchv1.Job) {
 		}
 		var ended []*batchv1.Job
 		for _, j := range jobs {
-			if batchobject.Has(j, l.end) && j.DeletionTimestamp == nil {
+			if batchobject.Has(j, l.end) && j.DeletionTimestamp == nil && unnoted(c, j).IsZero() {
 				ended = append(ended, j)
 			}
 		}
@@ -112,15 +110,30 @@ func byStart(a, b *batchv1.Job) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// observe brings the list of running Jobs up to date; due is the name of a Job whose start may not have been noted.
-func (p *Plan) observe(jobs []*batchv1.Job, due string) {
+// unnoted is the start that a Job was made for, when the controller made it and crashed, or met with a conflict, before it noted that.
+func unnoted(c *batchv1.CronJob, j *batchv1.Job) (at time.Time) {
+	at, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+	if last := c.Status.LastScheduleTime; err != nil || j.Name != jobName(c, at) || last != nil && !at.After(last.Time) {
+		return time.Time{}
+	}
+	return at
+}
+
+// observe brings the list of running Jobs up to date, and the last start.
+func (p *Plan) observe(c *batchv1.CronJob, jobs []*batchv1.Job) {
 	there := map[types.UID]bool{}
 	for _, j := range jobs {
 		there[j.UID] = true
 		listed := slices.ContainsFunc(p.Status.Active, func(r v1.ObjectReference) bool { return r.UID == j.UID })
 		ended := batchobject.Finished(j)
+		at := unnoted(c, j)
+		if last := p.Status.LastScheduleTime; !at.IsZero() && (last == nil || at.After(last.Time)) {
+			p.Status.LastScheduleTime = new(metav1.NewTime(at))
+		}
 		switch {
-		case !listed && !ended && j.Name != due:
+		case !listed && !ended && !at.IsZero():
+			p.Status.Active = append(p.Status.Active, Ref(j))
+		case !listed && !ended:
 			p.tell(v1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", j.Name)
 		case listed && ended:
 			end := batchv1.JobComplete

@@ -42,6 +42,12 @@ func child(name string, started time.Time, end batchv1.JobConditionType) *batchv
 	return j
 }
 
+// started is a Job that the controller made for a start.
+func started(j *batchv1.Job, at time.Time) *batchv1.Job {
+	j.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: at.Format(time.RFC3339)}
+	return j
+}
+
 // text is a plan in a line.
 func text(p Plan) string {
 	var out []string
@@ -91,7 +97,7 @@ func TestDecide(t *testing.T) {
 		{"done already", cronJob("0 9 * * *", nil), nil, func(s *batchv1.CronJobStatus) { s.LastScheduleTime = new(metav1.NewTime(at(30 * time.Minute))) }, time.Hour, "again 23h30m0.1s"},
 		{
 			"started, and not noted", cronJob("0 9 * * *", nil),
-			[]*batchv1.Job{child(name(30*time.Minute), at(30*time.Minute), "")},
+			[]*batchv1.Job{started(child(name(30*time.Minute), at(30*time.Minute), ""), at(30*time.Minute))},
 			nil, 31 * time.Minute,
 			"active " + name(30*time.Minute) + ", again 23h59m0.1s",
 		},
@@ -123,12 +129,15 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// However late the controller looks, and crash or not between a start and its note: every start that it takes is one of the schedule's,
-// none is taken twice, none lies in the future, and it never sleeps beyond the next one.
+// However late the controller looks, wherever it crashes, and though it is suspended now and then: every start that it takes is one of the
+// schedule's, none is taken twice, none lies in the future, none beside another one that runs where that is forbidden, it never sleeps
+// beyond the next one, and of the history the oldest go, as many as are too many.
 func TestStartsAreTheSchedules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := cronJob(rapid.SampledFrom([]string{"*/7 * * * *", "0 9-17/4 * * 1-5", "@hourly", "30 2 * * *", "@every 90m", "0 0 1 * *"}).Draw(t, "schedule"), func(s *batchv1.CronJobSpec) {
 			s.TimeZone = new(rapid.SampledFrom([]string{"Etc/UTC", "Europe/Berlin", "America/New_York"}).Draw(t, "zone"))
+			s.SuccessfulJobsHistoryLimit = new(rapid.Int32Range(0, 3).Draw(t, "kept"))
+			s.ConcurrencyPolicy = batchv1.ForbidConcurrent
 		})
 		s, err := schedule(c)
 		if err != nil {
@@ -138,7 +147,19 @@ func TestStartsAreTheSchedules(t *testing.T) {
 		var jobs []*batchv1.Job
 		for range rapid.IntRange(1, 30).Draw(t, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 3*24*3600).Draw(t, "seconds")) * time.Second)
+			for i := range jobs {
+				if !batchobject.Finished(jobs[i]) && rapid.Bool().Draw(t, "ends") {
+					notes := jobs[i].Annotations
+					jobs[i] = child(jobs[i].Name, jobs[i].Status.StartTime.Time, batchv1.JobComplete)
+					jobs[i].Annotations = notes
+				}
+			}
+			c.Spec.Suspend = new(rapid.IntRange(0, 4).Draw(t, "suspended") == 0)
 			p := Decide(c, jobs, now)
+			jobs = forgotten(t, c, jobs, p)
+			if rapid.IntRange(0, 3).Draw(t, "what") == 0 {
+				continue // it crashes
+			}
 			if p.Start != nil {
 				if taken[p.Start.Name] || p.At.After(now) || !p.At.After(since(c)) {
 					t.Fatalf("%s for %s at %s", p.Start.Name, p.At, now)
@@ -146,8 +167,11 @@ func TestStartsAreTheSchedules(t *testing.T) {
 				if interval := strings.HasPrefix(c.Spec.Schedule, "@every"); !interval && !s.Next(p.At.Add(-time.Second)).Equal(p.At) {
 					t.Fatalf("%s is none of the schedule's", p.At)
 				}
+				if slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return !batchobject.Finished(j) }) {
+					t.Fatalf("%s starts while another one runs", p.Start.Name)
+				}
 				taken[p.Start.Name] = true
-				j := child(p.Start.Name, now, batchv1.JobComplete)
+				j := started(child(p.Start.Name, now, ""), p.At)
 				jobs = append(jobs, j)
 				if rapid.Bool().Draw(t, "crashes") {
 					continue
@@ -155,9 +179,36 @@ func TestStartsAreTheSchedules(t *testing.T) {
 				p.Started(Ref(j))
 			}
 			c.Status = p.Status
-			if p.Again <= 0 || now.Add(p.Again).After(s.Next(now).Add(slack)) {
+			if more := Decide(c, jobs, now); more.Start != nil || len(more.Replace) > 0 {
+				t.Fatalf("applied, a plan leaves to do: %s", text(more))
+			}
+			if !*c.Spec.Suspend && (p.Again <= 0 || now.Add(p.Again).After(s.Next(now).Add(slack))) {
 				t.Fatalf("at %s it looks again after %s", now, p.Again)
 			}
 		}
 	})
+}
+
+// forgotten are the Jobs that are left when a plan has deleted of its history what is too much. Those whose start is not noted stay besides.
+func forgotten(t *rapid.T, c *batchv1.CronJob, jobs []*batchv1.Job, p Plan) (left []*batchv1.Job) {
+	kept, most := 0, int(*c.Spec.SuccessfulJobsHistoryLimit)
+	for _, j := range jobs {
+		if slices.Contains(p.Delete, j) {
+			continue
+		}
+		left = append(left, j)
+		if !batchobject.Finished(j) || !unnoted(c, j).IsZero() {
+			continue
+		}
+		kept++
+		for _, gone := range p.Delete {
+			if j.Status.StartTime.Before(gone.Status.StartTime) {
+				t.Fatalf("%s goes, and %s, which is older, stays", gone.Name, j.Name)
+			}
+		}
+	}
+	if kept > most || kept < most && len(p.Delete) > 0 {
+		t.Fatalf("%d Jobs go and %d stay, %d may", len(p.Delete), kept, most)
+	}
+	return left
 }
