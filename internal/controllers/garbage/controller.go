@@ -223,7 +223,17 @@ func (k *controller) apply(ctx context.Context, n *node, e *view.Entry, dependen
 		return rev, change(self, uid, func(m metav1.Object) bool { return unfinalize(m, a.Finish) })
 	}
 	if len(a.Disown) > 0 {
-		return rev, change(self, uid, func(m metav1.Object) bool { return disown(m, a.Disown) })
+		// Whoever was given other owners meanwhile, and these alone are left of those he had, would be nobody's and stay for ever.
+		nobodys := false
+		err := change(self, uid, func(m metav1.Object) bool {
+			changed := disown(m, a.Disown)
+			nobodys = changed && len(m.GetOwnerReferences()) == 0
+			return changed && !nobodys
+		})
+		if nobodys && err == nil {
+			err = apierrors.NewConflict(self.Resource, self.Name, errors.New("its owners have changed"))
+		}
+		return rev, err
 	}
 	if a.Unblock {
 		if err := change(self, uid, unblock); err != nil {
