@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ import (
 	"podo.dev/podo/internal/controllers/namespaces"
 	"podo.dev/podo/internal/controllers/nodelifecycle"
 	"podo.dev/podo/internal/controllers/podgc"
+	"podo.dev/podo/internal/controllers/priorityclasses"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -187,6 +189,30 @@ func TestSystemNamespacesAreThere(t *testing.T) {
 			if w.get(client.Namespaces.At("", name)) == nil {
 				t.Errorf("no namespace %s", name)
 			}
+		}
+	})
+}
+
+// The classes of the cluster's own pods are there from the start, and again when somebody has deleted one.
+func TestSystemPriorityClassesAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.run(priorityclasses.New(w.view, w.admin, nil))
+		classes := client.Resource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
+		value := func(name string) int32 {
+			c, _ := w.get(classes.At("", name)).(*schedulingv1.PriorityClass)
+			if c == nil {
+				return 0
+			}
+			return c.Value
+		}
+		for range 2 {
+			if node, cluster := value("system-node-critical"), value("system-cluster-critical"); node != 2000001000 || cluster != 2000000000 {
+				t.Errorf("%d and %d", node, cluster)
+			}
+			// Admission forbids it to people; what was removed from the store is gone all the same.
+			viewtest.Delete(t, w.store, w.get(classes.At("", "system-node-critical")))
+			time.Sleep(time.Second)
 		}
 	})
 }

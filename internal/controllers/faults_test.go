@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/cronjob"
 	"podo.dev/podo/internal/controllers/daemonset"
 	"podo.dev/podo/internal/controllers/deployment"
 	"podo.dev/podo/internal/controllers/garbage"
@@ -104,6 +106,7 @@ func (w *world) workloads(m client.Client) {
 	w.run(statefulset.New(parts))
 	w.run(daemonset.New(parts))
 	w.run(job.New(parts))
+	w.run(cronjob.New(parts))
 	w.run(garbage.New(garbage.Config{View: w.view, Client: m, Events: told, Kinds: registry.All()}))
 	w.run(podgc.New(w.view, m, nil))
 }
@@ -170,6 +173,36 @@ func (w *world) statefulSet(name, app string, n int32) {
 	}))
 }
 
+// daemonSet is one, with the nodes that it runs on.
+func (w *world) daemonSet(name string, nodes ...string) {
+	w.t.Helper()
+	for _, n := range nodes {
+		w.node(n)
+		w.must(w.admin.Mutate(context.Background(), client.Nodes.At("", n), func(o runtime.Object) (bool, error) {
+			node := o.(*v1.Node)
+			node.Spec.Taints, node.Labels = nil, map[string]string{"name": n} // it is ready
+			return true, nil
+		}))
+	}
+	w.must(w.admin.Create(context.Background(), daemonSets.At("default", ""), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(name)},
+	}))
+}
+
+// cronJob is one that runs one Job at a time.
+func (w *world) cronJob(name, schedule string) {
+	w.t.Helper()
+	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	c.Spec.Schedule, c.Spec.ConcurrencyPolicy, c.Spec.JobTemplate.Spec = schedule, batchv1.ForbidConcurrent, newJob("", nil).Spec
+	w.must(w.admin.Create(context.Background(), cronjob.CronJobs.At("default", ""), c))
+}
+
+func matches(pattern, text string) bool {
+	ok, err := path.Match(pattern, text)
+	return ok && err == nil
+}
+
 // claimed are the UIDs of all claims.
 func (w *world) claimed() (out []types.UID) {
 	synctest.Wait()
@@ -227,6 +260,7 @@ func TestTwoOfAKind(t *testing.T) {
 		w.deploy("web", "v1", 4, nil)
 		w.statefulSet("db", "db", 3)
 		w.replicationController("rc", "rc", 3)
+		w.daemonSet("agent", "a", "b")
 		w.must(w.admin.Create(context.Background(), job.Jobs.At("default", ""), newJob("work", func(s *batchv1.JobSpec) {
 			s.Parallelism, s.Completions = new(int32(2)), new(int32(2))
 		})))
@@ -235,7 +269,7 @@ func TestTwoOfAKind(t *testing.T) {
 		w.settle()
 		time.Sleep(time.Minute)
 		w.settle()
-		if got := w.held(); got != "Job/work=2 ReplicaSet/web=4 ReplicationController/rc=3 StatefulSet/db=3" {
+		if got := w.held(); got != "DaemonSet/agent=2 Job/work=2 ReplicaSet/web=4 ReplicationController/rc=3 StatefulSet/db=3" {
 			t.Error(got)
 		}
 		if n := len(w.claimed()); n != 3 {
@@ -255,6 +289,33 @@ func TestTwoOfAKind(t *testing.T) {
 		}
 		if n := m.tries.Load(); n > 400 {
 			t.Errorf("%d writes in all", n)
+		}
+	})
+}
+
+// Two that start Jobs by the clock start each one once.
+func TestTwoThatStartJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		m := &meddled{Client: w.controllers}
+		w.workloads(m)
+		w.workloads(m)
+		w.cronJob("cron", "* * * * *")
+		started := map[types.UID]bool{}
+		const minutes = 10
+		for range minutes * 60 {
+			time.Sleep(time.Second)
+			for _, p := range w.runs() {
+				started[metav1.GetControllerOf(p).UID] = true
+				w.ends(p, v1.PodSucceeded)
+			}
+		}
+		if len(started) < minutes || len(started) > minutes+1 { // ends takes its time too
+			t.Errorf("%d Jobs ran in %d minutes", len(started), minutes)
+		}
+		if n := m.tries.Load(); n > minutes*30 {
+			t.Errorf("%d writes", n)
 		}
 	})
 }
@@ -303,6 +364,32 @@ func TestEditedBetweenPlanAndWrite(t *testing.T) {
 			})
 			return err
 		}, "Job/work=2"},
+		{"ReplicaSet", func(w *world) { w.replicaSet("rs", "rs", 3) }, func(w *world, n int32) error {
+			_, err := w.admin.Mutate(context.Background(), replicaSets.At("default", "rs"), func(o runtime.Object) (bool, error) {
+				o.(*appsv1.ReplicaSet).Spec.Replicas = new(2 + n%3)
+				return true, nil
+			})
+			return err
+		}, "ReplicaSet/rs=2"},
+		{"DaemonSet", func(w *world) { w.daemonSet("agent", "a", "b", "c") }, func(w *world, n int32) error {
+			_, err := w.admin.Mutate(context.Background(), daemonSets.At("default", "agent"), func(o runtime.Object) (bool, error) {
+				t := &o.(*appsv1.DaemonSet).Spec.Template.Spec
+				t.Containers[0].Image, t.NodeSelector = fmt.Sprint("v", n%2), nil
+				if n%3 == 1 {
+					t.NodeSelector = map[string]string{"name": "a"}
+				}
+				return true, nil
+			})
+			return err
+		}, "DaemonSet/agent=3"},
+		{"CronJob", func(w *world) { w.cronJob("cron", "* * * * *") }, func(w *world, n int32) error {
+			_, err := w.admin.Mutate(context.Background(), cronjob.CronJobs.At("default", "cron"), func(o runtime.Object) (bool, error) {
+				s := &o.(*batchv1.CronJob).Spec
+				s.Suspend, s.JobTemplate.Annotations = new(n%3 == 1), map[string]string{"edited": fmt.Sprint(n)}
+				return true, nil
+			})
+			return err
+		}, "Job/cron-*=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -346,7 +433,7 @@ func TestEditedBetweenPlanAndWrite(t *testing.T) {
 				w.settle()
 				time.Sleep(time.Minute)
 				w.settle()
-				if got := w.held(); got != c.want {
+				if got := w.held(); !matches(c.want, got) {
 					t.Errorf("%s, want %s", got, c.want)
 				}
 				if n := m.tries.Load() - began; n > 1500 {

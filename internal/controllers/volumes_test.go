@@ -247,6 +247,36 @@ func TestClaimsAndVolumes(t *testing.T) {
 	})
 }
 
+// A class of volumes' attributes that is deleted stays while a claim or a volume names it.
+func TestAClassOfAttributesInUseStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage(t)
+		attributes := client.Resource{Group: "storage.k8s.io", Resource: "volumeattributesclasses"}
+		s.must(s.admin.Create(context.Background(), attributes.At("", ""), &storagev1.VolumeAttributesClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "gold"}, DriverName: "example.com", Parameters: map[string]string{"iops": "9"},
+		}))
+		s.claim("a", "1Gi", func(c *v1.PersistentVolumeClaim) { none(c); c.Spec.VolumeAttributesClassName = new("gold") })
+		s.volume("v", "1Gi", func(pv *v1.PersistentVolume) {
+			pv.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "other"}
+			pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "example.com", VolumeHandle: "v"}}
+			pv.Spec.VolumeAttributesClassName = new("gold")
+		})
+		s.delete(attributes.At("", "gold"))
+		there := func() bool { time.Sleep(time.Second); return s.get(attributes.At("", "gold")) != nil }
+		if !there() {
+			t.Error("it went while a claim and a volume name it")
+		}
+		s.delete(client.Claims.At("default", "a"))
+		if !there() {
+			t.Error("it went while a volume names it")
+		}
+		s.delete(client.Volumes.At("", "v"))
+		if there() {
+			t.Error("it is still there, and nothing names it")
+		}
+	})
+}
+
 // A class that becomes the default later is given to the claims that wait without one.
 func TestDefaultClassComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -206,7 +206,8 @@ func TestFailedPods(t *testing.T) {
 }
 
 // Whatever happens in whatever order: of the nodes whose pod is available no more lose it for a rollout than may be without one, nodes have
-// at most two pods, and when the world stands still every node that should has one, of the template.
+// at most two pods, plans end by themselves and undo nothing of each other, and when the world stands still every node that should has one,
+// of the template.
 func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}
@@ -220,6 +221,7 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 			switch rapid.SampledFrom([]string{"plan", "plan", "kubelet", "kubelet", "template", "fail", "lose", "node"}).Draw(t, "step") {
 			case "plan":
 				l.checked(t, int(most))
+				l.rests(t, int(most))
 			case "kubelet":
 				l.kubelet(l.any(t))
 			case "template":
@@ -290,6 +292,25 @@ func (l *land) serving(going map[string]bool) (n, wanted int) {
 		}
 	}
 	return n, wanted
+}
+
+// rests: while nothing else happens a few plans, each as it should be, come to an end, and what one of them creates none deletes.
+func (l *land) rests(t *rapid.T, most int) {
+	l = &land{set: l.set, hash: l.hash, nodes: l.nodes, pods: maps.Clone(l.pods), made: l.made}
+	fresh := l.made
+	for range 4 {
+		p := l.decide()
+		if len(p.Create)+len(p.Delete) == 0 {
+			return
+		}
+		for _, pod := range p.Delete {
+			if pod.Name > fmt.Sprintf("agent-%04d", fresh) {
+				t.Fatalf("%s comes and goes while nothing happens: %s", pod.Name, l.text())
+			}
+		}
+		l.checked(t, most)
+	}
+	t.Fatalf("plans without end: %+v", l.decide())
 }
 
 func (l *land) checked(t *rapid.T, most int) {

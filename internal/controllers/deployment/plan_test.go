@@ -346,6 +346,7 @@ func TestRolloutProperties(t *testing.T) {
 			}
 			for range rapid.IntRange(0, 6).Draw(t, "steps") {
 				w.bounded(t, func() { w.step() })
+				w.copy().rests(t)
 				if rapid.Bool().Draw(t, "pods") {
 					w.pods(works)
 				}
@@ -362,6 +363,26 @@ func TestRolloutProperties(t *testing.T) {
 			t.Fatal("a plan that was done leaves something to do")
 		}
 	})
+}
+
+func (c *cluster) copy() *cluster {
+	out := &cluster{d: c.d.DeepCopy(), now: c.now, uid: c.uid}
+	for _, rs := range c.sets {
+		out.sets = append(out.sets, rs.DeepCopy())
+	}
+	return out
+}
+
+// rests: while no pod does anything a few plans come to an end, each within bounds.
+func (c *cluster) rests(t *rapid.T) {
+	for range 6 {
+		changed := false
+		c.bounded(t, func() { changed = c.step() })
+		if !changed {
+			return
+		}
+	}
+	t.Fatalf("plans without end: %s", c.describe())
 }
 
 // bounded judges what a step may ask for, from what there was before it.

@@ -173,6 +173,35 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// Of a container's metric only that container counts, whatever else is in its pods.
+func TestContainersCountAlone(t *testing.T) {
+	h := autoscaler(50, func(h *autoscalingv2.HorizontalPodAutoscaler) {
+		h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: "ContainerResource", ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+			Name: "cpu", Container: "c", Target: autoscalingv2.MetricTarget{Type: "Utilization", AverageUtilization: new(int32(50))},
+		}}}
+	})
+	w := state(h, 2, 80, now)
+	for i, p := range w.pods {
+		side := p.Spec.Containers[0].DeepCopy()
+		side.Name, side.Resources.Requests["cpu"] = "side", resource.MustParse("900m")
+		p.Spec.Containers = append(p.Spec.Containers, *side)
+		w.usage[i].Containers = append(w.usage[i].Containers, v1beta1.ContainerMetrics{Name: "side", Usage: v1.ResourceList{"cpu": resource.MustParse("1m")}})
+	}
+	d := decide(w, &history{})
+	if got := shown(d); !strings.HasPrefix(got, "2→4 cpu container resource utilization (percentage of request) above target;") {
+		t.Error(got)
+	}
+	if m := d.status.CurrentMetrics; len(m) != 1 || m[0].ContainerResource == nil || m[0].ContainerResource.Container != "c" || *m[0].ContainerResource.Current.AverageUtilization != 80 {
+		t.Errorf("%+v", m)
+	}
+	for _, p := range w.pods {
+		p.Spec.Containers = p.Spec.Containers[1:]
+	}
+	if got := shown(decide(w, &history{})); !strings.HasPrefix(got, "2→2 ") || !strings.Contains(got, "container c not found in Pod p0") {
+		t.Error(got)
+	}
+}
+
 // What was wished for in the last five minutes holds the replicas up.
 func TestFewerReplicasWait(t *testing.T) {
 	h, past := autoscaler(50, nil), &history{}

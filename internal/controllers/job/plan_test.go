@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"podo.dev/podo/internal/registry/batchobject"
 )
 
 func expect(t *testing.T, w *world, want string) {
@@ -331,7 +333,7 @@ func TestIndexes(t *testing.T) {
 }
 
 // Whatever happens to pods, and wherever the controller crashes: each pod that ended is counted once, there are never more than
-// parallelism, and when nothing happens any more, nothing is done any more.
+// parallelism, and when nothing happens any more there are as many as there should be, and nothing is done any more.
 func TestEveryPodIsCountedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := batchv1.JobSpec{
@@ -398,6 +400,9 @@ func TestEveryPodIsCountedOnce(t *testing.T) {
 		}
 		if w.mostActive > int(*spec.Parallelism) {
 			t.Fatalf("%d were active at once", w.mostActive)
+		}
+		if want := int(min(*spec.Parallelism, *spec.Completions-s.Succeeded)); !perIndex && !batchobject.Finished(w.job) && len(filter(w.pods, active)) != want {
+			t.Fatalf("%d should be active: %s", want, w.text())
 		}
 		if w.sync() {
 			t.Fatal("it never rests")

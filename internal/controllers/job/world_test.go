@@ -22,7 +22,8 @@ type world struct {
 	now     time.Time
 	made    int
 	told    []string
-	crashIn int // after so many writes; 0 for never
+	crashIn int                // after so many writes; 0 for never
+	young   map[types.UID]bool // pods that were made since nothing else happens; nil while something does
 
 	// What really happened to pods that were to be counted.
 	succeeded, failed int
@@ -79,9 +80,15 @@ func (w *world) sync() (did bool) {
 		pod.CreationTimestamp = metav1.NewTime(w.now)
 		pod.Status.Phase = v1.PodPending
 		w.pods = append(w.pods, pod)
+		if w.young != nil {
+			w.young[pod.UID] = true
+		}
 		did = true
 	}
 	for _, pod := range p.Remove {
+		if w.young[pod.UID] {
+			panic("a pod comes and goes while nothing happens")
+		}
 		w.remove(pod)
 		did = true
 	}
@@ -110,7 +117,10 @@ func (w *world) sync() (did bool) {
 	return did
 }
 
+// settle lets the controller look until there is nothing to do. What it makes meanwhile it does not remove.
 func (w *world) settle() {
+	w.young = map[types.UID]bool{}
+	defer func() { w.young = nil }()
 	for range 1000 {
 		if !w.sync() {
 			return

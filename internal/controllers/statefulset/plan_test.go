@@ -267,7 +267,8 @@ func TestClaimsGoWithTheirOwners(t *testing.T) {
 }
 
 // Whatever happens in whatever order: no number twice (apply says so), of what is available only as many go for a rollout as may be
-// missing, one state has one plan, and when the world stands still every pod there should be is there, of the template it should have.
+// missing, all comes and goes in its order, one state has one plan, which leaves nothing to do, and when the world stands still every pod
+// there should be is there, of the template it should have.
 func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 6).Draw(t, "replicas")
@@ -360,5 +361,71 @@ func (s *sea) checked(t *rapid.T, most int) {
 	if taken > 0 && missing+taken > most {
 		t.Fatalf("%d are missing, %d more are taken, %d may be: %s", missing, taken, most, s.text())
 	}
+	s.inOrder(t, p, serving)
 	s.apply(t, p)
+	for _, g := range s.decide().Groups {
+		for _, step := range g {
+			if step.Do == CreatePod || step.Do == DeletePod {
+				t.Fatalf("applied, a plan leaves to do: %v %s", step.Do, step.Pod.Name)
+			}
+		}
+	}
+}
+
+// inOrder: what is too much goes from the end, what is rolled out too and not below the partition; with order one pod comes at a time, when
+// those before it run and are ready, and one goes at a time that is too much.
+func (s *sea) inOrder(t *rapid.T, p Plan, serving func(*v1.Pod) bool) {
+	first, n := firstOrdinal(s.set), replicas(s.set)
+	ordered := s.set.Spec.PodManagementPolicy == appsv1.OrderedReadyPodManagement
+	partition := int(*s.set.Spec.UpdateStrategy.RollingUpdate.Partition)
+	goes, comes := map[string]bool{}, 0
+	for _, g := range p.Groups {
+		for _, step := range g {
+			if step.Do == DeletePod {
+				goes[step.Pod.Name] = true
+			}
+		}
+	}
+	stays := func(match func(ord int, pod *v1.Pod) bool) bool {
+		for name, pod := range s.pods {
+			if ord := Ordinal(pod); !goes[name] && pod.DeletionTimestamp == nil && match(ord, pod) {
+				return true
+			}
+		}
+		return false
+	}
+	surplus := 0
+	for _, g := range p.Groups {
+		for _, step := range g {
+			ord := Ordinal(step.Pod)
+			wanted := ord >= first && ord < first+n
+			switch {
+			case step.Do == CreatePod:
+				comes++
+				for i := first; ordered && i < ord; i++ {
+					if before := s.pods[fmt.Sprintf("web-%d", i)]; before == nil || !runningReady(before) || terminating(before) {
+						t.Fatalf("%s comes before web-%d is ready: %s", step.Pod.Name, i, s.text())
+					}
+				}
+			case step.Do != DeletePod:
+			case !wanted:
+				surplus++
+				if stays(func(o int, _ *v1.Pod) bool { return o > ord && (o < first || o >= first+n) }) {
+					t.Fatalf("%s goes before those after it: %s", step.Pod.Name, s.text())
+				}
+			case serving(step.Pod):
+				if ord < first+partition {
+					t.Fatalf("%s goes, below the partition %d: %s", step.Pod.Name, partition, s.text())
+				}
+				if stays(func(o int, pod *v1.Pod) bool {
+					return o > ord && o < first+n && serving(pod) && version(pod) != s.update
+				}) {
+					t.Fatalf("%s is replaced before those after it: %s", step.Pod.Name, s.text())
+				}
+			}
+		}
+	}
+	if ordered && (comes > 1 || surplus > 1 || comes+surplus > 1) {
+		t.Fatalf("at once %d come and %d go: %s", comes, surplus, s.text())
+	}
 }
