@@ -48,6 +48,14 @@ spec:
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: clinging}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: app, image: 'localhost/podo/busybox:dev', command: [sleep, '3600'], volumeMounts: [{name: clinging, mountPath: /clinging}]}]
+  volumes: [{name: clinging, emptyDir: {medium: Memory}}]
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: hooked}
 spec:
   terminationGracePeriodSeconds: 2
@@ -90,17 +98,17 @@ spec:
 const staticPod = `
 apiVersion: v1
 kind: Pod
-metadata: {name: static}
+metadata: {name: static, labels: {form: first}}
 spec:
   terminationGracePeriodSeconds: 1
-  containers: [{name: app, image: 'localhost/podo/busybox:dev', command: [sh, -c, 'for i in 1 2 3 4 5 6 7 8 9; do echo line $i; sleep 1; done; sleep 3600']}]
+  containers: [{name: app, image: 'localhost/podo/busybox:dev', command: [sh, -c, 'for i in 1 2 3 4; do echo line $i; sleep 1; done; sleep 3600']}]
 `
 
-// TestBadNode is a node on which the kernel watches no more folders, one pod's mount hangs, hooks hang, and then the disk with the pods'
-// folders is full. Each time the pods concerned say so, the others start, run and end, and all goes on when the fault is over.
+// TestBadNode is a node on which the kernel watches no more folders, for want of instances and then of watches, one pod's mount hangs and
+// another's unmount, hooks hang, and then the disk with the pods' folders is full. Each time the pods concerned say so, the others start, run and end, and all goes on when the fault is over.
 func TestBadNode(t *testing.T) {
-	var exhausted atomic.Bool
-	exhausted.Store(true)
+	var noWatch atomic.Uint32 // the error
+	noWatch.Store(uint32(unix.EMFILE))
 	release := make(chan struct{})
 	kubelet, config := "", filepath.Join(t.TempDir(), "kubelet.yaml")
 	if err := os.WriteFile(config, []byte(badNodeConfig), 0o600); err != nil {
@@ -120,14 +128,20 @@ func TestBadNode(t *testing.T) {
 				if strings.HasSuffix(call.Text(1), "/kubernetes.io~empty-dir/stuck") {
 					<-release
 				}
-			case unix.SYS_INOTIFY_INIT1:
-				if exe, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(call.PID), "exe")); exhausted.Load() && filepath.Base(exe) == "podo" {
-					return unix.EMFILE
+			case unix.SYS_UMOUNT2:
+				if strings.HasSuffix(call.Text(0), "/kubernetes.io~empty-dir/clinging") {
+					<-release
+				}
+			case unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH:
+				no := unix.Errno(noWatch.Load())
+				exe, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(call.PID), "exe"))
+				if filepath.Base(exe) == "podo" && (no == unix.EMFILE) == (call.Number == unix.SYS_INOTIFY_INIT1) {
+					return no
 				}
 			}
 			return 0
 		}
-	}, []int{unix.SYS_MOUNT, unix.SYS_INOTIFY_INIT1}, "--kubelet-config", config)
+	}, []int{unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH}, "--kubelet-config", config)
 	t.Cleanup(func() { // a test that has failed half way leaves it
 		if t.Failed() {
 			c.run("down", "--grace", "1s")
@@ -161,17 +175,28 @@ func TestBadNode(t *testing.T) {
 		do("apply", "-f", file)
 	}
 
-	// The kernel watches no more folders: manifests are looked at now and again, and so are logs.
-	if err := os.WriteFile(filepath.Join(c.dir, "manifests", "static.yaml"), []byte(staticPod), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	// The kernel watches no more folders: manifests are looked at now and again, and so are logs. Their pods say so.
 	apply(badNodePods)
-	if err := until(c, `True +.*static-node-a|static-node-a +1/1`, []string{"kubectl", "get", "pods", "-w"}, time.Minute); err != nil {
-		t.Fatal(err)
+	for _, limit := range []struct {
+		no   unix.Errno
+		form string
+		name string
+	}{{unix.EMFILE, "first", "max_user_instances"}, {unix.ENOSPC, "second", "max_user_watches"}} {
+		noWatch.Store(uint32(limit.no))
+		manifest := strings.ReplaceAll(staticPod, "form: first", "form: "+limit.form)
+		if err := os.WriteFile(filepath.Join(c.dir, "manifests", "static.yaml"), []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := until(c, `static-node-a +1/1.*form=`+limit.form, []string{"kubectl", "get", "pods", "-w", "--show-labels"}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := until(c, "line 4", []string{"kubectl", "logs", "-f", "static-node-a"}, time.Minute); err != nil {
+			t.Error(err)
+		}
+		say("static-node-a", `FailedWatch .*a change of its manifest is noticed within 1s only: .*fs\.inotify\.`+limit.name)
+		say("static-node-a", `FailedWatch .*what it writes reaches who follows its log within 1s only: .*fs\.inotify\.`+limit.name)
 	}
-	if err := until(c, "line 9", []string{"kubectl", "logs", "-f", "static-node-a"}, time.Minute); err != nil {
-		t.Error(err)
-	}
+	noWatch.Store(0)
 	log, err := os.ReadFile(filepath.Join(c.dir, "log", "podo.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +207,9 @@ func TestBadNode(t *testing.T) {
 		}
 	}
 
-	// A mount hangs.
+	// A mount hangs, and an unmount.
+	ready("pod/clinging")
+	do("delete", "pod", "clinging", "--wait=false")
 	say("stuck", `FailedMount .*Unable to attach or mount volumes: unmounted volumes=\[stuck\], unattached volumes=\[\], failed to process volumes=\[\]: context deadline exceeded`)
 	ready("pod/free", "pod/hooked")
 	do("delete", "pod", "doomed", "--wait=false")
@@ -190,9 +217,14 @@ func TestBadNode(t *testing.T) {
 	if out := do("get", "pods", "doomed", "stuck", "--no-headers"); !strings.Contains(out, "ContainerCreating") { // both are there
 		t.Errorf("while the mount hangs there are:\n%s", out)
 	}
+	const held = `UnmountVolume.TearDown failed for volume "clinging" : unmounting .*/clinging: context deadline exceeded`
+	say("clinging", "FailedUnmount .*"+held)
+	if err := until(c, held, []string{"why", "pod/clinging"}, time.Minute); err != nil {
+		t.Error(err)
+	}
 	close(release)
 	ready("pod/stuck")
-	do("wait", "--for=delete", "pod/doomed", "--timeout=30s")
+	do("wait", "--for=delete", "pod/doomed", "pod/clinging", "--timeout=30s")
 	do("exec", "stuck", "--", "sh", "-c", "echo x > /stuck/x")
 
 	// The disk is full.
