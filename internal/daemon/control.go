@@ -36,6 +36,7 @@ import (
 	"podo.dev/podo/internal/controllers/rootca"
 	"podo.dev/podo/internal/controllers/serviceaccounts"
 	"podo.dev/podo/internal/controllers/tainteviction"
+	"podo.dev/podo/internal/daemon/why"
 	"podo.dev/podo/internal/kubelet/routes"
 	"podo.dev/podo/internal/openapi"
 	"podo.dev/podo/internal/pki"
@@ -317,7 +318,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		OpenAPI:     docs,
 		Handlers: append(s.discovery(),
 			wire.Handler{Path: recorder.PathPrefix, Handler: s.timeline.Handler(), Long: recorder.Follows},
-			wire.Handler{Path: whyPrefix, Handler: s.whyHandler()},
+			wire.Handler{Path: why.Prefix, Handler: why.Handler(s.control.verbs, s.timeline)},
 			wire.Handler{Path: "/debug/controllers", Handler: s.control.board},
 			wire.Handler{Path: "/debug/scheduler", Handler: s.control.page},
 			shipped,

@@ -1,4 +1,4 @@
-package daemon
+package why
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -21,7 +21,7 @@ type selected struct {
 
 // selected gathers the pods that a selector takes: looked for among those with the rarest label that it demands, and explained once for all
 // objects that select alike.
-func (q *why) selected(out *explain.Owner, namespace string, by labels.Selector) {
+func (q *question) selected(out *explain.Owner, namespace string, by labels.Selector) {
 	requirements, some := by.Requirements()
 	if !some {
 		return
@@ -53,7 +53,7 @@ func (q *why) selected(out *explain.Owner, namespace string, by labels.Selector)
 	out.Pods, out.Told = s.pods, s.told
 }
 
-func (q *why) labelled(namespace string) map[label][]*v1.Pod {
+func (q *question) labelled(namespace string) map[label][]*v1.Pod {
 	p := q.place(namespace)
 	if p.labelled != nil {
 		return p.labelled

@@ -1,4 +1,6 @@
-package daemon
+// Package why answers `podo why`: it gathers what package explain needs, objects and timelines as they are now, reading each as the one who
+// asks.
+package why
 
 import (
 	"encoding/json"
@@ -16,27 +18,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/explain"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/timeline/recorder"
 )
 
-// whyPrefix is where `podo why` asks: /podo/why/[namespaces/NAMESPACE/]RESOURCE[/NAME], where RESOURCE is any name that kubectl takes.
+// Prefix is where `podo why` asks: /podo/why/[namespaces/NAMESPACE/]RESOURCE[/NAME], where RESOURCE is any name that kubectl takes.
 // Parameters: labelSelector; since, with which pods that went in that time are told of too; format=json.
-const whyPrefix = "/podo/why/"
+const Prefix = "/podo/why/"
 
-// whyHandler answers with diagnoses of what the asker may read: objects, timelines and nodes as they are now, explained. Everybody may
-// come here; each object is read as the one who asks.
-func (s *server) whyHandler() http.Handler {
+// Handler answers below Prefix with diagnoses of what the asker may read: objects, timelines and nodes as they are now, explained. Everybody
+// may come here; each object is read as the one who asks.
+func Handler(objects *verbs.Verbs, records *recorder.Recorder) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asker, ok := request.UserFrom(r.Context())
 		if !ok {
 			http.Error(w, "who asks is not known", http.StatusUnauthorized)
 			return
 		}
-		q := &why{server: s, ctx: r.Context(), asker: asker, now: time.Now()}
-		reports, err := q.answer(strings.TrimPrefix(r.URL.Path, whyPrefix), r.URL.Query())
+		q := &question{verbs: objects, timeline: records, ctx: r.Context(), asker: asker, now: time.Now()}
+		reports, err := q.answer(strings.TrimPrefix(r.URL.Path, Prefix), r.URL.Query())
 		if err != nil {
 			http.Error(w, err.Error(), status(err))
 			return
@@ -64,7 +68,7 @@ func notFound(format string, args ...any) error {
 }
 
 // answer explains what a path names.
-func (q *why) answer(path string, params map[string][]string) ([]explain.Report, error) {
+func (q *question) answer(path string, params map[string][]string) ([]explain.Report, error) {
 	get := func(name string) string { return strings.Join(params[name], "") }
 	parts := strings.Split(path, "/")
 	namespace := ""
@@ -72,7 +76,7 @@ func (q *why) answer(path string, params map[string][]string) ([]explain.Report,
 		namespace, parts = parts[1], parts[2:]
 	}
 	if len(parts) > 2 || slices.Contains(parts, "") { // no name is not the name of everything
-		return nil, notFound("%s is no question: ask %s[namespaces/NAMESPACE/]RESOURCE[/NAME]", path, whyPrefix)
+		return nil, notFound("%s is no question: ask %s[namespaces/NAMESPACE/]RESOURCE[/NAME]", path, Prefix)
 	}
 	k := explained(parts[0])
 	switch {
@@ -122,7 +126,7 @@ func resourceOf(k *registry.Kind) schema.GroupResource {
 }
 
 // one explains an object, or one that was, or that should be.
-func (q *why) one(k *registry.Kind, namespace, name string) ([]explain.Report, error) {
+func (q *question) one(k *registry.Kind, namespace, name string) ([]explain.Report, error) {
 	obj, err := q.get(resourceOf(k), namespace, name)
 	switch {
 	case err == nil && isPods(k):
@@ -150,8 +154,8 @@ func (q *why) one(k *registry.Kind, namespace, name string) ([]explain.Report, e
 }
 
 // many explain all objects of a kind that a selector takes, those first that are not as they should be.
-func (q *why) many(k *registry.Kind, namespace string, selector labels.Selector, since time.Duration) ([]explain.Report, error) {
-	list, err := q.server.control.verbs.List(q.ctx, q.asker, client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector})
+func (q *question) many(k *registry.Kind, namespace string, selector labels.Selector, since time.Duration) ([]explain.Report, error) {
+	list, err := q.verbs.List(q.ctx, q.asker, client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +182,7 @@ func (q *why) many(k *registry.Kind, namespace string, selector labels.Selector,
 }
 
 // gone are the pods that were deleted lately.
-func (q *why) gone(namespace string, since time.Duration, there map[string]bool) (out []explain.Report) {
+func (q *question) gone(namespace string, since time.Duration, there map[string]bool) (out []explain.Report) {
 	attempts, reader := q.records(timeline.Query{Stages: []timeline.Stage{timeline.Attempt}}), q.reader()
 	for _, g := range timeline.Group(q.records(timeline.Query{Namespace: namespace})) {
 		last, deleted := timeline.Last(g.Records, timeline.Deleted)

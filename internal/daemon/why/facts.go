@@ -1,4 +1,4 @@
-package daemon
+package why
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/explain"
 	"podo.dev/podo/internal/registry"
@@ -27,12 +26,13 @@ import (
 	"podo.dev/podo/internal/timeline/recorder"
 )
 
-// why is one question. It reads everything as the one who asks, and is the explain.Cluster of its own answer.
-type why struct {
-	server *server
-	ctx    context.Context
-	asker  user.Info
-	now    time.Time
+// question is one that was asked. It reads everything as the one who asks, and is the explain.Cluster of its own answer.
+type question struct {
+	verbs    *verbs.Verbs
+	timeline *recorder.Recorder
+	ctx      context.Context
+	asker    user.Info
+	now      time.Time
 
 	nodes  []*v1.Node                // read once
 	known  map[*v1.Pod]explain.Facts // gathered already
@@ -51,7 +51,7 @@ type place struct {
 	selected map[string]selected            // by selectors
 }
 
-func (q *why) place(namespace string) *place {
+func (q *question) place(namespace string) *place {
 	p := q.places[namespace]
 	if p == nil {
 		p = &place{}
@@ -63,102 +63,7 @@ func (q *why) place(namespace string) *place {
 	return p
 }
 
-func (q *why) get(r schema.GroupResource, namespace, name string) (runtime.Object, error) {
-	e, err := q.server.control.verbs.Get(q.ctx, q.asker, client.Ref{Resource: r, Namespace: namespace, Name: name}, "")
-	if err != nil {
-		return nil, err
-	}
-	return e.Object, nil
-}
-
-func (q *why) list(ref client.Ref, o *internalversion.ListOptions) (out []runtime.Object) {
-	list, err := q.server.control.verbs.List(q.ctx, q.asker, ref, o)
-	if err != nil {
-		return nil // what the asker may not see is not told
-	}
-	for _, e := range list.Items {
-		out = append(out, e.Object)
-	}
-	return out
-}
-
-// may says whether the asker may read something, whether it is there or not.
-func (q *why) may(verb string, ref client.Ref) error {
-	var err error
-	if verb == "get" {
-		if _, err = q.get(ref.Resource, ref.Namespace, ref.Name); apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	}
-	_, err = q.server.control.verbs.List(q.ctx, q.asker, ref, &internalversion.ListOptions{Limit: 1})
-	return err
-}
-
-// Get implements explain.Cluster.
-func (q *why) Get(resource, namespace, name string) (runtime.Object, bool) {
-	obj, err := q.get(schema.ParseGroupResource(groupOf(resource)), namespace, name)
-	switch {
-	case err == nil:
-		return obj, true
-	case apierrors.IsNotFound(err):
-		return nil, true
-	}
-	return nil, false
-}
-
-// List implements explain.Cluster.
-func (q *why) List(resource, namespace string) []runtime.Object {
-	return q.list(client.Ref{Resource: schema.ParseGroupResource(groupOf(resource)), Namespace: namespace}, &internalversion.ListOptions{})
-}
-
-// groupOf is a resource with its group, "storageclasses.storage.k8s.io".
-func groupOf(resource string) string {
-	if strings.Contains(resource, ".") {
-		return resource
-	}
-	for _, k := range registry.All() {
-		if k.Resource == resource {
-			gr := resourceOf(k)
-			return gr.String()
-		}
-	}
-	return resource
-}
-
-// records are what the timeline has. Whoever may not see all pods is not told the names of others in them.
-func (q *why) records(of timeline.Query) []timeline.Record {
-	records := q.server.timeline.Records(of)
-	if q.wide == nil {
-		wide := q.may("list", client.Ref{Resource: schema.GroupResource(client.Pods)}) == nil
-		q.wide = &wide
-	}
-	if *q.wide {
-		return records
-	}
-	for i, r := range records {
-		if r.Stage != timeline.Attempt {
-			continue
-		}
-		var told []timeline.Field
-		for _, f := range r.Fields {
-			if f.Key != "victims" {
-				f.Value, _, _ = strings.Cut(f.Value, " (")
-				told = append(told, f)
-			}
-		}
-		records[i].Fields = told
-	}
-	return records
-}
-
-// reader says whether the asker may read timelines as they are. The audit log is not told: he has not asked for one.
-func (q *why) reader() bool {
-	ok, _ := q.server.control.verbs.Authorizer().Authorize(q.ctx, &authz.Attributes{User: q.asker, Verb: "get", Path: recorder.PathPrefix})
-	return ok
-}
-
-func (q *why) facts(pod *v1.Pod) explain.Facts {
+func (q *question) facts(pod *v1.Pod) explain.Facts {
 	if f, ok := q.known[pod]; ok {
 		return f
 	}
@@ -177,7 +82,7 @@ func (q *why) facts(pod *v1.Pod) explain.Facts {
 }
 
 // owner gathers an object and what stands below it.
-func (q *why) owner(obj runtime.Object) explain.Owner {
+func (q *question) owner(obj runtime.Object) explain.Owner {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return explain.Owner{Object: obj, Now: q.now}
@@ -224,14 +129,14 @@ func (q *why) owner(obj runtime.Object) explain.Owner {
 const deepest = 8
 
 // child gathers an object below another. Objects may say that they own themselves or each other, or as many as anybody likes in a row.
-func (q *why) child(of *explain.Owner, obj runtime.Object) {
+func (q *question) child(of *explain.Owner, obj runtime.Object) {
 	if m, err := meta.Accessor(obj); err == nil && !q.above[m.GetUID()] && len(q.above) < deepest {
 		of.Children = append(of.Children, q.owner(obj))
 	}
 }
 
 // controlled gathers what an object has made.
-func (q *why) controlled(out *explain.Owner, m metav1.Object) {
+func (q *question) controlled(out *explain.Owner, m metav1.Object) {
 	for _, child := range q.made(m.GetNamespace())[m.GetUID()] {
 		if pod, ok := child.(*v1.Pod); ok {
 			out.Pods = append(out.Pods, q.facts(pod))
@@ -241,7 +146,7 @@ func (q *why) controlled(out *explain.Owner, m metav1.Object) {
 	}
 }
 
-func (q *why) made(namespace string) map[types.UID][]runtime.Object {
+func (q *question) made(namespace string) map[types.UID][]runtime.Object {
 	p := q.place(namespace)
 	if p.made != nil {
 		return p.made
@@ -266,7 +171,7 @@ func (q *why) made(namespace string) map[types.UID][]runtime.Object {
 }
 
 // users are the pods that use claims.
-func (q *why) users(namespace string) map[string][]*v1.Pod {
+func (q *question) users(namespace string) map[string][]*v1.Pod {
 	p := q.place(namespace)
 	if p.claims != nil {
 		return p.claims
@@ -289,7 +194,7 @@ func (q *why) users(namespace string) map[string][]*v1.Pod {
 
 // nearby explains an object that is not there by those that should have made it or that it should have made: for a pod that was never
 // created the owner whose creations are refused, for a Deployment that is gone the pods that are remembered of it.
-func (q *why) nearby(k *registry.Kind, namespace, name string) (out []explain.Report) {
+func (q *question) nearby(k *registry.Kind, namespace, name string) (out []explain.Report) {
 	if isPods(k) {
 		for _, owner := range []string{"StatefulSet", "ReplicaSet", "DaemonSet", "Job", "ReplicationController"} {
 			kind := explained(strings.ToLower(owner))
@@ -312,7 +217,7 @@ func (q *why) nearby(k *registry.Kind, namespace, name string) (out []explain.Re
 }
 
 // warnings are an object's events, as far as the asker may list them.
-func (q *why) warnings(m metav1.Object) []*v1.Event {
+func (q *question) warnings(m metav1.Object) []*v1.Event {
 	p := q.place(m.GetNamespace())
 	if p.warned == nil {
 		p.warned = map[types.UID][]*v1.Event{}

@@ -1,4 +1,4 @@
-package daemon
+package why
 
 import (
 	"fmt"
@@ -43,15 +43,15 @@ func asking(t *testing.T, records []timeline.Record, objects ...runtime.Object) 
 	for _, r := range records {
 		rec.Append(r)
 	}
-	s := &server{process: &process{timeline: rec}, control: control{verbs: vb}}
+	handler := Handler(vb, rec)
 	return func(name, path string) *httptest.ResponseRecorder {
 		t.Helper()
 		u := &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
 		if name == "admin" {
 			u.Groups = append(u.Groups, user.SystemPrivilegedGroup)
 		}
-		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, whyPrefix+path, nil)
-		s.whyHandler().ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), u)))
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, Prefix+path, nil)
+		handler.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), u)))
 		return w
 	}
 }
