@@ -191,5 +191,8 @@ func TestTheAuthorityIsABundle(t *testing.T) {
 		if !there() {
 			t.Error("a bundle that was deleted is not made again")
 		}
+		if n := w.metric("clustertrustbundle_publisher_sync_total", "200"); n < 2 {
+			t.Errorf("%v looks at it, by the metric", n)
+		}
 	})
 }

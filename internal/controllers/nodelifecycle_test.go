@@ -102,6 +102,9 @@ func TestNodesAreGivenUpOneByOne(t *testing.T) {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
 		}
+		if n := w.metric("node_collector_update_node_health_duration_seconds"); n < 10 {
+			t.Errorf("%v looks at ten nodes, by the metric", n)
+		}
 		f.set(false, 4, 8)
 		f.pass(5 * time.Minute) // most of a small zone
 		if got := f.ending(); got > 6 {

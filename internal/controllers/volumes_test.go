@@ -301,6 +301,55 @@ func TestDefaultClassComesLate(t *testing.T) {
 		if !s.heard("Normal ExternalProvisioning Waiting for a volume to be created either by the external provisioner 'example.com/x'") {
 			t.Error("nobody was told whom the claim waits for")
 		}
+		if tries, failed := s.metric("retroactive_storageclass_total"), s.metric("retroactive_storageclass_errors_total"); tries != 1 || failed != 0 {
+			t.Errorf("%v claims got their class late, %v did not, by the metrics", tries, failed)
+		}
+	})
+}
+
+// How long others took to make a volume and to delete it is told, and how often it failed.
+func TestVolumeOperationsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage(t)
+		s.must(s.admin.Create(context.Background(), client.StorageClasses.At("", ""), &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "example.com/x", ReclaimPolicy: new(v1.PersistentVolumeReclaimDelete),
+		}))
+		told := func(what, by string) [2]float64 {
+			return [2]float64{s.metric("volume_operation_total_seconds", what, by), s.metric("volume_operation_errors_total", what, by)}
+		}
+		is := func(what, by string, done, failed float64) {
+			t.Helper()
+			if got := told(what, by); got != [2]float64{done, failed} {
+				t.Errorf("%s by %s: %v done and failed, want %v, %v", what, by, got, done, failed)
+			}
+		}
+		slow := func(name string) func(*v1.PersistentVolume) {
+			return func(pv *v1.PersistentVolume) {
+				pv.Spec.StorageClassName, pv.Spec.ClaimRef = "slow", &v1.ObjectReference{Namespace: "default", Name: name}
+				pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "example.com", VolumeHandle: name}}
+				pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimDelete
+			}
+		}
+		s.claim("a", "1Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("slow") })
+		is("provision", "example.com/x", 0, 0)
+		s.volume("va", "1Gi", slow("a"))
+		s.is("a", s.claimIs("a"), "Bound va")
+		is("provision", "example.com/x", 1, 0)
+		s.delete(client.Claims.At("default", "a"))
+		time.Sleep(time.Second)
+		is("delete", "example.com/x", 0, 0)
+		s.delete(client.Volumes.At("", "va")) // as its provisioner does
+		time.Sleep(time.Second)
+		is("delete", "example.com/x", 1, 0)
+		// A directory that nobody may remove.
+		s.volume("kept", "1Gi", func(pv *v1.PersistentVolume) { pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimDelete })
+		s.claim("b", "1Gi", none)
+		s.is("b", s.claimIs("b"), "Bound kept")
+		s.delete(client.Claims.At("default", "b"))
+		time.Sleep(time.Second)
+		if got := told("delete", "kubernetes.io/host-path"); got[0] != 0 || got[1] < 1 || got[1] > 3 {
+			t.Errorf("%v done and failed", got)
+		}
 	})
 }
 

@@ -298,7 +298,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 		return err
 	}
 	metrics := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{s.control.metrics, s.control.board} {
+	for _, c := range append(masters(s.control.election), s.control.metrics, s.control.board) {
 		if err := metrics.Register(c); err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/store"
@@ -33,6 +35,21 @@ func (s *server) serverID() (string, error) {
 		return "", err
 	}
 	return s.cfg.NodeName + "_" + strings.TrimSpace(string(b)), nil
+}
+
+// masters says under upstream's name whether this server leads: the scheduler and the controllers have one election.
+func masters(e *etcd.Election) (out []prometheus.Collector) {
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+		out = append(out, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "leader_election_master_status", Help: "1 while this server leads, 0 while it stands by.", ConstLabels: prometheus.Labels{"name": name},
+		}, func() float64 {
+			if e.Leads() {
+				return 1
+			}
+			return 0
+		}))
+	}
+	return out
 }
 
 // led has components run on one server only.

@@ -59,6 +59,7 @@ func New(c Config) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: append(kind.Watches(c.View), history.Watch(kind.GVK), loop.Watch{Resource: nodes, Keys: k.nodeKeys}),
+		Skips:   loop.SkippedLooks("daemonset_controller"),
 	})
 }
 

@@ -77,7 +77,7 @@ func New(c Config) (*loop.Loop, error) {
 	k := &controller{Config: c, known: map[view.Key]*memory{}}
 	k.meter = newMeter(func() int { return c.View.Snapshot().Len(schema.GroupResource(autoscalers)) })
 	return loop.New(loop.Config{
-		Name: Name, View: c.View, Logger: c.Logger, Workers: 5, Reconcile: k.reconcile, Metrics: k.meter.all(),
+		Name: Name, View: c.View, Logger: c.Logger, Workers: 5, Reconcile: k.reconcile, Metrics: k.meter.all(), Skips: loop.SkippedLooks(subsystem),
 		Watches: []loop.Watch{{Resource: schema.GroupResource(autoscalers), Keys: func(ch view.Change) []view.Key {
 			switch {
 			case ch.New == nil:

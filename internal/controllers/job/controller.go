@@ -88,6 +88,7 @@ func New(c Config) (*loop.Loop, error) {
 	}
 	return loop.New(loop.Config{
 		Name: "job-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: watches, Metrics: k.meter.all(),
+		Skips: loop.SkippedLooks("job_controller"),
 	})
 }
 

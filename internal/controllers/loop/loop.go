@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,6 +55,8 @@ type Config struct {
 	// Metrics are the controller's own, under upstream's names. A Board shows them while the controller runs; one that starts anew counts
 	// from nothing, as a process does.
 	Metrics []prometheus.Collector
+	// Skips, where upstream counts that of the controller, is SkippedLooks; it is shown with Metrics.
+	Skips *prometheus.CounterVec
 }
 
 // Loop is a component.
@@ -62,6 +65,7 @@ type Loop struct {
 	metrics workqueue.MetricsProvider // nil where no Board shows it
 	journal journal
 	pace    pace
+	behind  behind
 }
 
 // New makes a Loop.
@@ -75,7 +79,10 @@ func New(c Config) (*Loop, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{c: c}, nil
+	if c.Skips != nil {
+		c.Metrics = append(slices.Clip(c.Metrics), c.Skips)
+	}
+	return &Loop{c: c, behind: behind{putOff: c.Skips}}, nil
 }
 
 // Name is the component's.
@@ -107,7 +114,7 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 		return quiet(ctx, err)
 	}
 	for _, w := range l.c.Watches {
-		f := &feed{view: l.c.View, watch: w, queue: queue}
+		f := &feed{view: l.c.View, watch: w, queue: queue, behind: &l.behind}
 		if err := f.list(snapshot); err != nil {
 			return err
 		}
@@ -175,17 +182,11 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 	l.journal.end(key, err, time.Now())
 	if res.Wrote > 0 {
 		l.pace.wrote(key, began)
-		if _, werr := l.c.View.WaitFor(ctx, res.Wrote); werr != nil {
-			return ctx.Err() == nil
-		}
 	}
-	if res.Deleted {
-		if _, ferr := l.c.View.Fresh(ctx); ferr != nil && err == nil {
-			err = ferr
-		}
-		if ctx.Err() != nil {
-			return false
-		}
+	if werr := l.seeOwn(ctx, key, res); ctx.Err() != nil {
+		return false
+	} else if err == nil {
+		err = werr
 	}
 	for _, other := range res.Also {
 		queue.Add(other)
@@ -205,6 +206,20 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 	return true
 }
 
+// seeOwn waits until the view has what the controller has written and deleted.
+func (l *Loop) seeOwn(ctx context.Context, key view.Key, res Result) error {
+	l.behind.begin(key)
+	defer l.behind.end(key)
+	if _, err := l.c.View.WaitFor(ctx, res.Wrote); err != nil {
+		return err
+	}
+	if !res.Deleted {
+		return nil
+	}
+	_, err := l.c.View.Fresh(ctx)
+	return err
+}
+
 // feed puts one resource's changes into the queue.
 //
 // It knows what it has told of as being there: should changes be lost, whatever of that went meanwhile must be told as gone. A snapshot that
@@ -213,6 +228,7 @@ type feed struct {
 	view    *view.View
 	watch   Watch
 	queue   workqueue.TypedRateLimitingInterface[view.Key]
+	behind  *behind
 	watcher *view.Watcher
 
 	// What was there when all was told. Of the snapshot only the resource is held: of a kind that is quiet, the newest one is as old as the
@@ -256,6 +272,7 @@ func (f *feed) there(yield func(*view.Entry) bool) {
 
 func (f *feed) tell(c view.Change) {
 	for _, key := range f.watch.Keys(c) {
+		f.behind.asked(key, f.watch.Resource)
 		f.queue.Add(key)
 	}
 }

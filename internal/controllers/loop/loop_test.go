@@ -256,6 +256,41 @@ func TestAQuietKindHoldsNothingElse(t *testing.T) {
 	}
 }
 
+// A change that asks for a key while the view does not have what its controller wrote is counted, once for each wait, and the key is looked at
+// once the view has it.
+func TestLooksArePutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var looks atomic.Int32
+		l, err := New(Config{
+			Name: "ahead", View: w.view, Skips: SkippedLooks("ahead_controller"), Watches: []Watch{{Resource: configMaps, Keys: Itself}},
+			Reconcile: func(_ context.Context, s view.Snapshot, _ view.Key) (Result, error) {
+				if looks.Add(1) > 1 {
+					return Result{}, nil
+				}
+				return Result{Wrote: s.Rev() + 2}, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.supervise(component.Func("ahead", func(ctx context.Context, ready func()) error { return w.board.Run(ctx, l, ready) }))
+		told := func() float64 { return w.metric("ahead_controller_stale_sync_skips_total", "") }
+		w.put("a", "1")
+		synctest.Wait()
+		w.put("a", "2") // its controller waits for one more
+		synctest.Wait()
+		if looks.Load() != 1 || told() != 1 {
+			t.Errorf("%d looks, %v were put off", looks.Load(), told())
+		}
+		w.put("b", "1")
+		synctest.Wait()
+		if looks.Load() != 3 || told() != 1 { // a again, and b
+			t.Errorf("%d looks, %v were put off", looks.Load(), told())
+		}
+	})
+}
+
 // However far a controller falls behind, and whatever changes are lost by that: in the end it has been told of all that is there, and of
 // nothing else that it has not been told of as gone. An object that comes after another one of its name is another.
 func TestWhoFallsBehindIsToldOfAllThatIsGone(t *testing.T) {

@@ -14,6 +14,7 @@ type meter struct {
 	given, back *prometheus.CounterVec
 	tries       *prometheus.HistogramVec
 	most, used  prometheus.GaugeFunc
+	running     prometheus.Gauge
 }
 
 func newMeter(r Ranges, used func() int) meter {
@@ -24,7 +25,13 @@ func newMeter(r Ranges, used func() int) meter {
 			Subsystem: subsystem, Name: name, Help: help, ConstLabels: prometheus.Labels{"clusterCIDR": r.Cluster.String()},
 		}, of)
 	}
+	running := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "running_managed_controllers", Help: "1 while the controller runs here.",
+		ConstLabels: prometheus.Labels{"manager": "kube-controller-manager", "name": "nodeipam"},
+	})
+	running.Set(1) // it is shown only then
 	return meter{
+		running: running,
 		given: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: subsystem, Name: "cidrset_cidrs_allocations_total", Help: "Ranges that nodes got.",
 		}, labels),
@@ -41,7 +48,7 @@ func newMeter(r Ranges, used func() int) meter {
 }
 
 func (m meter) all() []prometheus.Collector {
-	return []prometheus.Collector{m.given, m.back, m.tries, m.most, m.used}
+	return []prometheus.Collector{m.given, m.back, m.tries, m.most, m.used, m.running}
 }
 
 // taken are the ranges that nodes have, and those that are kept from them.

@@ -77,7 +77,7 @@ func figure(t *testing.T, b *loop.Board, name string) float64 {
 		t.Fatal(err)
 	}
 	for _, f := range all {
-		if f.GetName() == "node_ipam_controller_"+name {
+		if f.GetName() == name || f.GetName() == "node_ipam_controller_"+name {
 			m := f.GetMetric()[0]
 			return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
@@ -148,7 +148,7 @@ func TestEachNodeHasItsOwn(t *testing.T) {
 	if got, want := <-told.Events, "Normal CIDRNotAvailable Node c status is now: CIDRNotAvailable"; got != want {
 		t.Errorf("told %q", got)
 	}
-	if given, used := figure(t, board, "cidrset_cidrs_allocations_total"), figure(t, board, "cidrset_usage_cidrs"); given != 2 || used != 1 || figure(t, board, "cirdset_max_cidrs") != 4 {
+	if given, used := figure(t, board, "cidrset_cidrs_allocations_total"), figure(t, board, "cidrset_usage_cidrs"); given != 2 || used != 1 || figure(t, board, "cirdset_max_cidrs") != 4 || figure(t, board, "running_managed_controllers") != 1 {
 		t.Errorf("%v ranges were given, %v of all are taken, by the metrics", given, used)
 	}
 	free := cidr("a")

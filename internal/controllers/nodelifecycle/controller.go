@@ -152,6 +152,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		return res, nil
 	}
 	node, now := e.Object.(*v1.Node), time.Now()
+	defer func() { k.meter.took.Observe(time.Since(now).Seconds()) }()
 	k.met(node)
 	sign, grace := k.observe(node, s.Get(leases, v1.NamespaceNodeLease, key.Name), now)
 	p := Decide(node, sign, grace, k.execute(), now)

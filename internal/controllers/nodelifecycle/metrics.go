@@ -2,9 +2,10 @@ package nodelifecycle
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// meter is what upstream's controller tells of zones, under its names. How they are is read when it is asked for.
+// meter is what upstream's controller tells of nodes and zones, under its names. How zones are is read when it is asked for.
 type meter struct {
 	givenUp               *prometheus.CounterVec
+	took                  prometheus.Histogram
 	size, unready, health *prometheus.Desc
 	zones                 func(each func(zone string, ready, unready int))
 }
@@ -17,6 +18,10 @@ func newMeter(zones func(each func(zone string, ready, unready int))) *meter {
 		givenUp: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Subsystem: "node_collector", Name: "evictions_total", Help: "Nodes whose pods were given up.",
 		}, []string{"zone"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Subsystem: "node_collector", Name: "update_node_health_duration_seconds", Help: "How long it took to look at a node.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}),
 		size:    desc("zone_size", "Nodes of a zone."),
 		unready: desc("unhealthy_nodes_in_zone", "Nodes of a zone that are not ready."),
 		health:  desc("zone_health", "How many of a hundred nodes of a zone are ready."),
@@ -30,6 +35,7 @@ func (m *meter) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByColl
 // Collect implements prometheus.Collector.
 func (m *meter) Collect(ch chan<- prometheus.Metric) {
 	m.givenUp.Collect(ch)
+	m.took.Collect(ch)
 	m.zones(func(zone string, ready, unready int) {
 		tell := func(d *prometheus.Desc, v float64) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, zone)

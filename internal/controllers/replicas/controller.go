@@ -67,12 +67,13 @@ func New(c Config) (*loop.Loop, error) {
 		return w.Selector, ok
 	}}
 	var metrics []prometheus.Collector
+	var skips *prometheus.CounterVec
 	if c.Kind.GVK == ReplicaSets.GVK { // upstream has one for both kinds
-		metrics = append(metrics, k.ages)
+		metrics, skips = append(metrics, k.ages), loop.SkippedLooks("replicaset_controller")
 	}
 	return loop.New(loop.Config{
 		Name: c.Kind.Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Watches: k.pods.Watches(c.View),
-		Metrics: metrics,
+		Metrics: metrics, Skips: skips,
 	})
 }
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,9 +26,9 @@ func New(v *view.View, c client.Client, ca []byte, log *slog.Logger) (*loop.Loop
 	if len(ca) == 0 {
 		return nil, errors.New("rootca: the authority's certificate is required")
 	}
-	k := &controller{c, string(ca), newMeter()}
+	k := &controller{c, string(ca), loop.NewPublications("root_ca_cert_publisher", "a namespace")}
 	return loop.New(loop.Config{
-		Name: "root-ca", View: v, Reconcile: k.reconcile, Workers: 4, Logger: log, Metrics: []prometheus.Collector{k.meter.syncs, k.meter.took},
+		Name: "root-ca", View: v, Reconcile: k.reconcile, Workers: 4, Logger: log, Metrics: k.publications.All(),
 		Watches: []loop.Watch{
 			{Resource: namespaces, Keys: func(c view.Change) []view.Key {
 				if c.New == nil {
@@ -55,45 +53,14 @@ func New(v *view.View, c client.Client, ca []byte, log *slog.Logger) (*loop.Loop
 type controller struct {
 	client client.Client
 	ca     string
-	meter  meter
-}
 
-// meter is what upstream's controller tells, under its names: each look at a namespace by the code of the answer to what it wrote.
-type meter struct {
-	syncs *prometheus.CounterVec
-	took  *prometheus.HistogramVec
-}
-
-func newMeter() meter {
-	labels := []string{"code"}
-	return meter{
-		prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: "root_ca_cert_publisher", Name: "sync_total", Help: "How often a namespace was looked at.",
-		}, labels),
-		prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Subsystem: "root_ca_cert_publisher", Name: "sync_duration_seconds", Help: "How long it took to look at a namespace.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}, labels),
-	}
-}
-
-func (m meter) synced(err error, took time.Duration) {
-	code := "500"
-	var status apierrors.APIStatus
-	switch {
-	case err == nil:
-		code = "200"
-	case errors.As(err, &status) && status.Status().Code != 0:
-		code = strconv.Itoa(int(status.Status().Code))
-	}
-	m.syncs.WithLabelValues(code).Inc()
-	m.took.WithLabelValues(code).Observe(took.Seconds())
+	publications loop.Publications
 }
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
 	began := time.Now()
 	res, err := k.publish(ctx, s, key)
-	k.meter.synced(err, time.Since(began))
+	k.publications.Done(err, time.Since(began))
 	return res, err
 }
 

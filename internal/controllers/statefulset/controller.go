@@ -66,7 +66,7 @@ func New(c Config) (*loop.Loop, error) {
 	return loop.New(loop.Config{
 		Name: Name, View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger,
 		Watches: append(watches, history.Watch(kind.GVK), loop.Watch{Resource: claims, Keys: claimKeys}),
-		Metrics: k.meter.all(),
+		Metrics: k.meter.all(), Skips: loop.SkippedLooks("statefulset_controller"),
 	})
 }
 

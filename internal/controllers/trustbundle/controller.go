@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,10 +24,10 @@ func New(v *view.View, c client.Client, ca []byte, log *slog.Logger) (*loop.Loop
 	if len(ca) == 0 {
 		return nil, errors.New("trustbundle: the authority's certificate is required")
 	}
-	k := &controller{c, Wanted(string(ca))}
+	k := &controller{c, Wanted(string(ca)), loop.NewPublications("clustertrustbundle_publisher", "the signer's bundle")}
 	only := []view.Key{{Name: k.wanted.Name}}
 	return loop.New(loop.Config{
-		Name: "trust-bundle", View: v, Reconcile: k.reconcile, Logger: log,
+		Name: "trust-bundle", View: v, Reconcile: k.reconcile, Logger: log, Metrics: k.publications.All(),
 		Watches: []loop.Watch{
 			{Resource: schema.GroupResource(bundles), Keys: func(c view.Change) []view.Key {
 				if ours(c.New) || ours(c.Old) {
@@ -52,9 +53,12 @@ func ours(e *view.Entry) bool {
 type controller struct {
 	client client.Client
 	wanted *certificatesv1.ClusterTrustBundle
+
+	publications loop.Publications
 }
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, _ view.Key) (res loop.Result, err error) {
+	defer func(began time.Time) { k.publications.Done(err, time.Since(began)) }(time.Now())
 	var there []*certificatesv1.ClusterTrustBundle
 	for e := range s.All(schema.GroupResource(bundles), "", view.Key{}) {
 		if ours(e) {

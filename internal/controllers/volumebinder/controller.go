@@ -39,16 +39,20 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-type controller struct{ Config }
+type controller struct {
+	Config
+	ops *operations
+}
 
 // New makes the controller. Its keys are claims by namespace and name, and volumes by name alone.
 func New(c Config) (*loop.Loop, error) {
 	if c.View == nil || c.Client == nil || c.Events == nil || c.Remove == nil {
 		return nil, errors.New("volumebinder: View, Client, Events and Remove are required")
 	}
-	k := &controller{c}
+	k := &controller{c, newOperations()}
 	return loop.New(loop.Config{
-		Name: "persistent-volume-binder", View: c.View, Reconcile: k.reconcile, Workers: 1, Logger: c.Logger, Metrics: []prometheus.Collector{newCensus(c.View)},
+		Name: "persistent-volume-binder", View: c.View, Reconcile: k.reconcile, Workers: 1, Logger: c.Logger,
+		Metrics: append([]prometheus.Collector{newCensus(c.View)}, k.ops.all()...),
 		Watches: []loop.Watch{
 			{Resource: claims, Keys: k.ofClaim},
 			{Resource: volumes, Keys: k.ofVolume},
@@ -64,6 +68,7 @@ func (k *controller) ofClaim(c view.Change) (out []view.Key) {
 	if c.New != nil {
 		return []view.Key{c.New.Key}
 	}
+	k.ops.forget(c.Old.Key)
 	for e := range k.View.Snapshot().By(volumes, registry.ClaimIndex, c.Old.Key.Namespace+"/"+c.Old.Key.Name) {
 		out = append(out, e.Key)
 	}
@@ -75,6 +80,7 @@ func (k *controller) ofVolume(c view.Change) (out []view.Key) {
 	s, e := k.View.Snapshot(), c.New
 	if e == nil {
 		e = c.Old
+		k.ops.step(e.Key, nil)
 	} else {
 		out = append(out, e.Key)
 	}
@@ -204,9 +210,11 @@ func (d *deed) tell(obj runtime.Object, e *Event) {
 
 func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 	p := ForClaim(c, w)
-	ref := client.Claims.At(c.Namespace, c.Name)
+	ref, key := client.Claims.At(c.Namespace, c.Name), claimKey(c.Namespace, c.Name)
 	if p.Bind != nil {
-		return d.bind(p.Bind, c)
+		err := d.bind(p.Bind, c)
+		d.ops.step(key, err)
+		return err
 	}
 	if p.Class != "" {
 		_, err := edit(d, ref, func(c *v1.PersistentVolumeClaim) (bool, error) {
@@ -216,10 +224,13 @@ func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 			c.Spec.StorageClassName = &p.Class
 			return true, nil
 		})
+		d.ops.classed(err)
 		return err
 	}
 	if p.Provisioner != "" {
+		d.ops.begin(key, p.Provisioner, "provision")
 		if _, err := edit(d, ref, func(c *v1.PersistentVolumeClaim) (bool, error) { return provisionedBy(c, p.Provisioner), nil }); err != nil {
+			d.ops.step(key, err)
 			d.tell(c, warning("ProvisioningFailed", "Error saving claim: %v", err))
 			return err
 		}
@@ -281,17 +292,26 @@ func (d *deed) volume(pv *v1.PersistentVolume, w World) error {
 			return err
 		}
 	}
+	if p.Reclaim.Delete {
+		d.ops.begin(view.Key{Name: pv.Name}, p.Reclaim.By, "delete")
+	}
 	switch r := p.Reclaim; {
 	case r.Failed != nil:
+		d.ops.step(view.Key{Name: pv.Name}, errors.New(r.Failed.Message))
 		return d.failed(pv, r.Failed)
 	case r.Remove != "":
 		if err := d.Remove(r.Remove); err != nil {
+			d.ops.step(view.Key{Name: pv.Name}, err)
 			return d.failed(pv, warning("VolumeFailedDelete", "%v", err))
 		}
 		if pv.DeletionTimestamp != nil {
 			return nil
 		}
-		return d.Client.Delete(d.ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}})
+		err := d.Client.Delete(d.ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}})
+		if err != nil { // else it is over when the volume has gone
+			d.ops.step(view.Key{Name: pv.Name}, err)
+		}
+		return err
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func plugin(pv *v1.PersistentVolume) string {
 	name := ""
 	switch src := pv.Spec.PersistentVolumeSource; {
 	case src.HostPath != nil:
-		name = "kubernetes.io/host-path"
+		name = hostPath
 	case src.Local != nil:
 		name = "kubernetes.io/local-volume"
 	case src.NFS != nil:

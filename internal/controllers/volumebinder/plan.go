@@ -4,6 +4,7 @@
 //	volume.go      pure: what a volume needs done
 //	match.go       pure: which volume suits a claim
 //	write.go       pure: the edits of claims and volumes
+//	operations.go  what others are asked to do, as metrics
 //	controller.go  does it
 //
 // A claim and a volume are bound when each names the other:
