@@ -2,6 +2,7 @@ package view
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,4 +48,39 @@ func (a *ages) expired(rev int64, now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// aging lets go of what is too old also of kinds of which nothing is heard any more: without it, the versions before the last ones would be
+// held, encoded too, for as long as nothing changes.
+type aging struct {
+	due   atomic.Bool // a look is to come
+	looks int         // the look's own: there is one at a time
+}
+
+const (
+	lookEvery = time.Minute
+	// Encodings that nobody has used from one of so many looks to the next go.
+	looksUnused = 5
+)
+
+// growOlder has a look come after each change, and as long as there is something to forget.
+func (v *View) growOlder() {
+	if !v.aging.due.Load() && !v.aging.due.Swap(true) {
+		time.AfterFunc(lookEvery, v.lookAtAge)
+	}
+}
+
+func (v *View) lookAtAge() {
+	now, left := v.c.Now(), false
+	for _, t := range v.tables {
+		left = t.hist.age(now) || left
+	}
+	v.retained.expire(func(rev int64) bool { return v.ages.expired(rev, now) })
+	if v.aging.looks++; v.aging.looks%looksUnused == 0 {
+		v.encCache.age()
+	}
+	v.aging.due.Store(false)
+	if left {
+		v.growOlder()
+	}
 }

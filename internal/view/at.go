@@ -89,6 +89,18 @@ func (r *retained) bound(l []*state) []*state {
 	return l
 }
 
+// expire drops the states that are too old to be asked for.
+func (r *retained) expire(old func(rev int64) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range []*[]*state{&r.newest, &r.kept} {
+		for len(*l) > 0 && old((*l)[0].rev) {
+			(*l)[0] = nil
+			*l = (*l)[1:]
+		}
+	}
+}
+
 func (r *retained) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -186,6 +186,19 @@ func (q *encodingCache) add(s *encoding, n int) {
 	}
 }
 
+// age evicts what has not been used since it was called before.
+func (q *encodingCache) age() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = slices.DeleteFunc(q.queue, func(s *encoding) bool {
+		if s.data.Load() != nil && s.used.Swap(false) {
+			return false
+		}
+		q.evict(s)
+		return true
+	})
+}
+
 // drop forgets a slot at once; its place in the queue goes when it is looked at.
 func (q *encodingCache) drop(s *encoding) {
 	q.mu.Lock()

@@ -277,6 +277,9 @@ func (v *View) publish(p *pending) {
 		clear(k.raw)
 		k.changes, k.raw = k.changes[:0], k.raw[:0]
 	}
+	if len(p.touch) > 0 {
+		v.growOlder()
+	}
 	v.delivered.Store(p.rev)
 	v.waiters.reached(p.rev)
 	p.rev, p.touch = 0, p.touch[:0]

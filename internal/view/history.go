@@ -107,11 +107,12 @@ func (e *Entry) bytes() int {
 	return e.size
 }
 
-// trim takes off the oldest chunks that exceed the bounds, all but the newest. h.mu is held.
+// trim takes off the oldest chunks that exceed the bounds, the newest one only when all of it is too old. h.mu is held.
 func (h *history) trim(now time.Time) (old []*chunk) {
-	for len(h.chunks) > 1 {
+	for len(h.chunks) > 0 {
 		c := h.chunks[0]
-		if h.count <= h.maxChanges && h.bytes <= h.maxBytes && now.Sub(c.at) <= h.maxAge {
+		tooMuch := len(h.chunks) > 1 && (h.count > h.maxChanges || h.bytes > h.maxBytes)
+		if !tooMuch && now.Sub(c.at) <= h.maxAge {
 			break
 		}
 		old = append(old, c)
@@ -122,6 +123,16 @@ func (h *history) trim(now time.Time) (old []*chunk) {
 		h.floor = c.last
 	}
 	return old
+}
+
+// age forgets what is too old, and tells whether anything is left.
+func (h *history) age(now time.Time) (left bool) {
+	h.mu.Lock()
+	old := h.trim(now)
+	left = len(h.chunks) > 0
+	h.mu.Unlock()
+	h.drop(old)
+	return left
 }
 
 func (h *history) drop(old []*chunk) {

@@ -67,5 +67,11 @@ func TestHistory(t *testing.T) {
 		if f.wait != nil && !h.idle(cursor) {
 			t.Fatal("nothing to read, and not idle")
 		}
+		if h.age(now.Add(h.maxAge+1)) || h.count+dropped != total || h.bytes != 0 {
+			t.Fatalf("%d changes and %d bytes are kept for ever", h.count, h.bytes)
+		}
+		if f := h.after(rev); f.wait == nil || !h.after(rev-1).gone {
+			t.Fatalf("behind what was forgotten: %+v", f)
+		}
 	})
 }

@@ -114,6 +114,7 @@ type View struct {
 	waiters  waiters
 	retained retained
 	ages     ages
+	aging    aging
 	encCache *encodingCache
 	alike    alike
 	broken   broken

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -234,7 +236,7 @@ func TestEventsAreNotKept(t *testing.T) {
 				kinds[i] = &k
 			}
 		}
-		v := viewtest.Start(t, view.Config{Store: s, Kinds: kinds, Decode: counting(&decoded)})
+		v := viewtest.Start(t, view.Config{Store: s, Kinds: kinds, Decode: counting(&decoded), HistoryAge: time.Hour}) // each watcher waits for a minute
 		start := v.Snapshot().Rev()
 		viewtest.Put(t, s, event("e", "one"))
 		viewtest.Put(t, s, event("e", "two"))
@@ -253,6 +255,37 @@ func TestEventsAreNotKept(t *testing.T) {
 		if err != nil || names(at.All(events, "ns", view.Key{})) != "ns/e" {
 			t.Errorf("at %d: %v", rev-1, err)
 		}
+	})
+}
+
+// Of a kind of which nothing is heard any more, what there was before is let go of, and its encodings are: whoever is that far behind reads
+// the store.
+func TestAQuietKindHoldsItsObjectsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, s := viewtest.New(t, pod("a", "x", "n1"))
+		start := viewtest.Put(t, s, pod("a", "x", "n2"))
+		old := weak.Make(wait(t, v, start).Get(pods, "a", "x"))
+		now := wait(t, v, viewtest.Put(t, s, pod("a", "x", "n3")))
+		if _, err := now.Get(pods, "a", "x").Encoded("text", func(runtime.Object) ([]byte, error) { return []byte("x"), nil }); err != nil {
+			t.Fatal(err)
+		}
+		behind := watch(t, v, pods, start)
+		time.Sleep(2 * time.Minute)
+		viewtest.Put(t, s, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}) // something always happens
+		goruntime.GC()
+		if old.Value() == nil || v.EncodingBytes() == 0 {
+			t.Error("it is forgotten at once")
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		goruntime.GC()
+		if old.Value() != nil {
+			t.Error("the version before the last one is held")
+		}
+		if n := v.EncodingBytes(); n != 0 {
+			t.Errorf("%d bytes of encodings are held", n)
+		}
+		wantLines(t, behind, "~x")
 	})
 }
 
