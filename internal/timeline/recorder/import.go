@@ -26,7 +26,7 @@ func (r *Recorder) has(rec timeline.Record) bool {
 		return false
 	}
 	found := false
-	l.each(func(have timeline.Record) {
+	l.each(r.state.words, func(have timeline.Record) {
 		found = found || have.At.Round(Precision).Equal(rec.At) && have.Stage == rec.Stage && have.Subject == rec.Subject && have.From == rec.From &&
 			have.To == rec.To && have.Cause == rec.Cause && slices.Equal(have.Fields, rec.Fields)
 	})

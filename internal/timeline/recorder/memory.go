@@ -16,27 +16,28 @@ type memory struct {
 	logs          map[timeline.PodRef]*podLog
 	byName        map[timeline.PodRef][]*podLog // UID empty
 	live, done    *list.List
+	words         *words
 }
 
 func newMemory(perPod, total int) *memory {
 	return &memory{
 		perPod: perPod, total: total, logs: map[timeline.PodRef]*podLog{}, byName: map[timeline.PodRef][]*podLog{},
-		live: list.New(), done: list.New(),
+		live: list.New(), done: list.New(), words: newWords(),
 	}
 }
 
 func (m *memory) add(r timeline.Record) {
 	l := m.logOf(r.Pod)
 	switch {
-	case len(l.head) < m.perPod/4:
-		l.head = grown(l.head, keep(r))
+	case l.head.n < m.perPod/4:
+		l.head.add(m.words, r)
 		m.count++
-	case len(l.tail) < m.perPod-m.perPod/4:
-		l.tail = grown(l.tail, keep(r))
+	case l.tail.n < m.perPod-m.perPod/4:
+		l.tail.add(m.words, r)
 		m.count++
 	default:
-		l.tail[l.next] = keep(r)
-		l.next = (l.next + 1) % len(l.tail)
+		l.tail.dropFirst()
+		l.tail.add(m.words, r)
 	}
 	switch {
 	case l.finished:
@@ -107,7 +108,7 @@ func (m *memory) records(q timeline.Query) []timeline.Record {
 		if uid != "" && l.pod.UID != uid {
 			return
 		}
-		l.each(func(r timeline.Record) {
+		l.each(m.words, func(r timeline.Record) {
 			if q.Match(r) {
 				out = append(out, r)
 			}

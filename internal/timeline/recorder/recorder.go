@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"podo.dev/podo/internal/timeline"
 )
@@ -197,73 +196,17 @@ func (f *Follower) Close() {
 	delete(f.recorder.followers, f)
 }
 
-// podLog is one pod's records: the head stays, the tail is a ring.
+// podLog is one pod's records: the head stays, of the tail the oldest make room.
 type podLog struct {
-	pod      timeline.PodRef
-	head     []kept
-	tail     []kept
-	next     int // where the ring's oldest record is, once it is full
-	finished bool
-	place    *list.Element // in memory.live or memory.done
+	pod        timeline.PodRef
+	head, tail packed
+	finished   bool
+	place      *list.Element // in memory.live or memory.done
 }
 
-func (l *podLog) len() int { return len(l.head) + len(l.tail) }
+func (l *podLog) len() int { return l.head.n + l.tail.n }
 
-// kept is a record without what all of its log's records have in common: there are some thirty of them for each pod.
-type kept struct {
-	at                       time.Time
-	seq                      uint64
-	subject, from, to, cause string
-	stage                    *timeline.Stage
-	fields                   *[]timeline.Field // nil: none
-	named                    bool              // its pod had a UID
-}
-
-// stages are those that records were made at, each once.
-var stages sync.Map // timeline.Stage -> *timeline.Stage
-
-func keep(r timeline.Record) kept {
-	stage, ok := stages.Load(r.Stage)
-	if !ok {
-		s := r.Stage
-		stage, _ = stages.LoadOrStore(s, &s)
-	}
-	k := kept{
-		at: r.At, seq: r.Seq, subject: r.Subject, from: r.From, to: r.To, cause: r.Cause, stage: stage.(*timeline.Stage), named: r.Pod.UID != "",
-	}
-	if f := r.Fields; f != nil {
-		k.fields = &f
-	}
-	return k
-}
-
-func (l *podLog) record(k *kept) timeline.Record {
-	r := timeline.Record{
-		Seq: k.seq, At: k.at, Pod: l.pod, Stage: *k.stage, Subject: k.subject, From: k.from, To: k.to, Cause: k.cause,
-	}
-	if !k.named {
-		r.Pod.UID = ""
-	}
-	if k.fields != nil {
-		r.Fields = *k.fields
-	}
-	return r
-}
-
-// grown is list with one more. It grows by little: most pods' stories end where they began.
-func grown(list []kept, k kept) []kept {
-	if len(list) == cap(list) {
-		more := make([]kept, len(list), len(list)+8)
-		copy(more, list)
-		list = more
-	}
-	return append(list, k)
-}
-
-func (l *podLog) each(visit func(timeline.Record)) {
-	for _, part := range [][]kept{l.head, l.tail[l.next:], l.tail[:l.next]} {
-		for i := range part {
-			visit(l.record(&part[i]))
-		}
-	}
+func (l *podLog) each(w *words, visit func(timeline.Record)) {
+	l.head.each(w, l.pod, visit)
+	l.tail.each(w, l.pod, visit)
 }
