@@ -88,7 +88,7 @@ func New(cfg Config) (*Reporter, error) {
 	return &Reporter{cfg: cfg, pods: map[types.UID]*entry{}}, nil
 }
 
-// Report takes the newest status of pod. It never blocks on the API.
+// Report takes the newest status of pod, which is shared from then on. It never blocks on the API.
 func (r *Reporter) Report(pod *v1.Pod, status v1.PodStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *Reporter) Report(pod *v1.Pod, status v1.PodStatus) {
 	if e.version > 0 && equality.Semantic.DeepEqual(e.status, status) && e.told == e.version {
 		return
 	}
-	e.status = *status.DeepCopy()
+	e.status = status
 	e.version++
 	if e.changed.IsZero() {
 		e.changed = time.Now()

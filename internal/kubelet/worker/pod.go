@@ -15,7 +15,11 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// pod is one worker. Its goroutine alone steps the state; others put events into its inbox.
+// pod is one worker. One goroutine at a time steps the state, and only while there is something in the inbox, so that a pod of which
+// nothing is heard has none:
+//
+//	at rest ──► an event comes ──► at work ──► the inbox is empty ──► at rest
+//	                                  └─ nothing is left of the pod, or the process ends: for good
 type pod struct {
 	w   *Workers
 	uid types.UID
@@ -28,13 +32,14 @@ type pod struct {
 
 	mu     sync.Mutex
 	inbox  []podlife.Event
-	under  int           // effects under way, or whose results are not in the inbox yet
-	signal chan struct{} // capacity 1: the inbox is not empty
+	under  int  // effects under way, or whose results are not in the inbox yet
+	atWork bool // somebody steps the state, and will look into the inbox
 	shown  Snapshot
+	box    *sandboxConfig // nil at rest
 
-	// Owned by the goroutine (by begin before that runs).
+	// Owned by who is at work.
 	state    podlife.State
-	timer    *time.Timer
+	timer    *time.Timer // nil before the first WakeAt
 	unsaved  unsaved
 	work     work
 	reported bool
@@ -42,16 +47,13 @@ type pod struct {
 	// early ends what is pointless once the pod stops: pulls and mounts.
 	early       context.Context
 	cancelEarly context.CancelFunc
-
-	configs sync.Map // sandbox attempt -> func() (*runtimev1.PodSandboxConfig, error)
 }
 
 // unsaved is a state that could not be written down, as on a full disk. It is tried again until it can, or there is a newer one.
 type unsaved struct {
 	save podlife.Save
 	wait time.Duration
-	// again is when it is tried again; nil while everything is saved.
-	again <-chan time.Time
+	at   time.Time // when it is tried again; zero while everything is saved
 }
 
 const firstSaveWait, maxSaveWait = time.Second, time.Minute
@@ -63,46 +65,54 @@ type work struct {
 }
 
 func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
-	n := &pod{w: w, uid: p.UID, desired: p, state: s, signal: make(chan struct{}, 1), work: work{on: Create}}
+	n := &pod{w: w, uid: p.UID, desired: p, state: s, atWork: true, work: work{on: Create}}
 	n.early, n.cancelEarly = context.WithCancel(w.ctx)
 	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status, Given: s.Given(), Resizing: s.Progress != nil, Removed: s.Removed}
 	return n
 }
 
-// begin takes the first step in its caller's goroutine, so that pods are admitted in order, and starts the worker's.
+// begin takes the first step in its caller's goroutine, so that pods are admitted in order. What is heard meanwhile waits for its end.
 func (n *pod) begin(ev podlife.Event) {
-	n.timer = time.NewTimer(time.Hour)
-	n.timer.Stop()
 	n.step(ev)
 	n.rest()
-	n.w.wg.Add(1)
-	go n.run()
+	if n.state.Stage == podlife.Gone {
+		n.w.spawn(n.leave)
+		return
+	}
+	n.mu.Lock()
+	n.atWork = len(n.inbox) > 0
+	more := n.atWork
+	n.mu.Unlock()
+	if more {
+		n.w.spawn(n.run)
+	}
 }
 
+// run works until the inbox is empty.
 func (n *pod) run() {
-	defer n.w.wg.Done()
-	defer n.cancelEarly()
-	defer n.timer.Stop()
-	for n.state.Stage != podlife.Gone {
-		select {
-		case <-n.w.ctx.Done():
+	for {
+		events := n.take()
+		if len(events) == 0 || n.w.ctx.Err() != nil {
 			return
-		case <-n.signal:
-			for _, ev := range n.take() {
-				n.step(ev)
-			}
-		case <-n.timer.C:
-			n.step(podlife.Tick{})
-		case <-n.unsaved.again:
-			n.save(n.unsaved.save)
 		}
+		for _, ev := range events {
+			n.step(ev)
+		}
+		n.saveAgain()
 		n.rest()
+		if n.state.Stage == podlife.Gone {
+			n.leave()
+			return // at work for ever: what still comes is for nobody
+		}
 	}
-	n.leave()
 }
 
 // leave is the end of a pod of which nothing is left.
 func (n *pod) leave() {
+	n.cancelEarly()
+	if n.timer != nil {
+		n.timer.Stop()
+	}
 	if err := n.w.cfg.Checkpoints.Remove(n.uid); err != nil {
 		n.w.cfg.Log.Warn("cannot forget a pod's state", "pod", fullName(n.state.Pod), "err", err)
 	}
@@ -117,6 +127,9 @@ func (n *pod) leave() {
 func (n *pod) rest() {
 	n.mu.Lock()
 	done := n.under == 0 && len(n.inbox) == 0
+	if done && n.state.Stage >= podlife.Running {
+		n.box = nil
+	}
 	n.mu.Unlock()
 	switch {
 	case !done:
@@ -156,15 +169,19 @@ func (n *pod) put(ev podlife.Event, effects int) {
 	} else {
 		n.inbox = append(n.inbox, ev)
 	}
+	wake := !n.atWork
+	n.atWork = true
 	n.mu.Unlock()
-	select {
-	case n.signal <- struct{}{}:
-	default:
+	if wake {
+		n.w.spawn(n.run)
 	}
 }
 
 func supersedes(old, ev podlife.Event) bool {
 	switch e := ev.(type) {
+	case podlife.Tick:
+		_, ok := old.(podlife.Tick)
+		return ok
 	case podlife.Desired:
 		_, ok := old.(podlife.Desired)
 		return ok
@@ -176,11 +193,13 @@ func supersedes(old, ev podlife.Event) bool {
 	return false
 }
 
+// take empties the inbox; the work ends when there is nothing in it.
 func (n *pod) take() []podlife.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	out := n.inbox
 	n.inbox = nil
+	n.atWork = len(out) > 0
 	return out
 }
 
@@ -209,7 +228,7 @@ func (n *pod) step(ev podlife.Event) {
 	if next.Stage > podlife.Running {
 		n.cancelEarly()
 	} else if given := next.Given(); shownAnew(old.Given(), given) {
-		n.w.wg.Go(func() {
+		n.w.spawn(func() {
 			n.bounded(n.early, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
 				n.w.cfg.Volumes.Refresh(ctx, given)
 				return nil
@@ -251,6 +270,9 @@ func (n *pod) report() {
 	n.mu.Lock()
 	same := n.reported && equality.Semantic.DeepEqual(n.shown.Status, status)
 	old := n.shown
+	if same {
+		status = old.Status // the reporter has that one: it is not held twice
+	}
 	n.shown = Snapshot{
 		Pod: n.state.Pod, Stage: n.state.Stage, Status: status, Given: n.state.Given(), Resizing: n.state.Progress != nil, Removed: n.state.Removed,
 	}
@@ -297,15 +319,13 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 	n.mu.Lock()
 	n.under++
 	n.mu.Unlock()
-	n.w.wg.Add(1)
-	go func() {
-		defer n.w.wg.Done()
+	n.w.spawn(func() {
 		ev := do()
 		n.reached(pod, e, "after")
 		if ev != nil { // without one the process ends
 			n.put(ev, 1)
 		}
-	}()
+	})
 	return nil
 }
 
@@ -320,16 +340,25 @@ func (n *pod) atOnce(e podlife.Effect) podlife.Event {
 	case podlife.Tell:
 		n.w.cfg.Event(n.state.Pod, x.Container, x.Type, x.Reason, x.Message)
 	case podlife.WakeAt:
-		n.timer.Stop()
-		if !x.At.IsZero() {
-			n.timer.Reset(max(0, time.Until(x.At)))
-		}
+		n.wakeAt(x.At)
 	case podlife.SetProbes:
 		if c := n.state.Container(x.Container); c != nil && n.w.cfg.Probes != nil {
 			n.w.cfg.Probes.SetProbes(n.state.Pod, c.Spec(), x.ID, first(n.state.PodIPs()), x.Set)
 		}
 	}
 	return nil
+}
+
+// wakeAt has the pod look at the time once, then; never when at is zero. A look at another time does no harm.
+func (n *pod) wakeAt(at time.Time) {
+	switch {
+	case n.timer != nil && at.IsZero():
+		n.timer.Stop()
+	case n.timer != nil:
+		n.timer.Reset(max(0, time.Until(at)))
+	case !at.IsZero():
+		n.timer = time.AfterFunc(max(0, time.Until(at)), func() { n.send(podlife.Tick{}) })
+	}
 }
 
 func (n *pod) save(x podlife.Save) {
@@ -341,8 +370,16 @@ func (n *pod) save(x podlife.Save) {
 	wait := min(max(2*n.unsaved.wait, firstSaveWait), maxSaveWait)
 	// A newer state that may be written as it pleases stands for an older one that must be on the disk.
 	x.Durable = x.Durable || n.unsaved.save.Durable
-	n.unsaved = unsaved{save: x, wait: wait, again: time.After(wait)}
+	n.unsaved = unsaved{save: x, wait: wait, at: time.Now().Add(wait)}
+	time.AfterFunc(wait, func() { n.send(podlife.Tick{}) })
 	n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done; it is tried again", "pod", fullName(n.state.Pod), "after", wait, "err", err)
+}
+
+// saveAgain saves what could not be saved, when it is time for that.
+func (n *pod) saveAgain() {
+	if at := n.unsaved.at; n.state.Stage != podlife.Gone && !at.IsZero() && !time.Now().Before(at) {
+		n.save(n.unsaved.save)
+	}
 }
 
 // reached tells of a boundary of an effect, where somebody asked to be told.
@@ -359,16 +396,33 @@ func first(s []string) string {
 	return s[0]
 }
 
-// config is the configuration of a sandbox of this pod. It is made once, so that containers are created with the very one
-// that their sandbox has; a failure is not kept.
+// sandboxConfig is what a sandbox of the pod is made of. It is made once while the pod starts, so that its containers are created with the
+// very one that their sandbox has; a failure is not kept. A pod at rest keeps none: for a container that starts anew it is made anew, as after
+// a restart of this process.
+type sandboxConfig struct {
+	attempt uint32
+	get     func() (*runtimev1.PodSandboxConfig, error)
+}
+
 func (n *pod) config(s *podlife.State, attempt uint32) func() (*runtimev1.PodSandboxConfig, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.box != nil && n.box.attempt == attempt {
+		return n.box.get
+	}
 	pod, parent := s.Given(), s.CgroupParent
-	f, _ := n.configs.LoadOrStore(attempt, sync.OnceValues(func() (*runtimev1.PodSandboxConfig, error) {
+	box := &sandboxConfig{attempt: attempt}
+	box.get = sync.OnceValues(func() (*runtimev1.PodSandboxConfig, error) {
 		conf, err := n.w.cfg.Specs.Sandbox(pod, attempt, parent)
 		if err != nil {
-			n.configs.Delete(attempt)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if n.box == box {
+				n.box = nil
+			}
 		}
 		return conf, err
-	}))
-	return f.(func() (*runtimev1.PodSandboxConfig, error))
+	})
+	n.box = box
+	return box.get
 }

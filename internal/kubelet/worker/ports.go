@@ -1,4 +1,4 @@
-// Package worker runs one goroutine a pod. It feeds podlife.Step what happened, executes the effects that Step asks for through
+// Package worker keeps a worker for each pod. It feeds podlife.Step what happened, executes the effects that Step asks for through
 // the ports below, and feeds back their results. It decides nothing.
 package worker
 
@@ -134,6 +134,7 @@ type ContainerInput struct {
 
 // Reporter (package status) is told every new status. It patches the API at once, what changed only.
 type Reporter interface {
+	// The status is shared and not to be changed.
 	Report(pod *v1.Pod, status v1.PodStatus)
 	// Finished says that the pod has ended and holds no resource any more: a deleted pod may leave the API.
 	Finished(pod *v1.Pod)

@@ -74,6 +74,9 @@ type Config struct {
 	Parallel int
 }
 
+// CallTimeout is how long a call of the runtime may take where nothing else is said.
+const CallTimeout = 2 * time.Minute
+
 // Validate fills in defaults and says what is missing.
 func (c *Config) Validate() error {
 	if c.Life == nil || c.Runtime == nil || c.Observer == nil || c.Admission == nil || c.Volumes == nil || c.Images == nil ||
@@ -83,12 +86,12 @@ func (c *Config) Validate() error {
 	if c.Metrics == nil {
 		c.Metrics = noMetrics{}
 	}
-	c.CallTimeout = cmp.Or(c.CallTimeout, 2*time.Minute)
+	c.CallTimeout = cmp.Or(c.CallTimeout, CallTimeout)
 	c.Parallel = cmp.Or(c.Parallel, 32)
 	return nil
 }
 
-// Workers is the set of pod workers: one goroutine a pod. Its methods do not block.
+// Workers is the set of pod workers: one goroutine for each pod that there is something to do for. Its methods do not block.
 //
 // Two ends are kept apart. A pod is stopped by events (deletion, eviction); the process is stopped by the end of the context
 // that Workers were made with: then workers return where they are and no container is touched.
@@ -105,7 +108,9 @@ type Workers struct {
 	open    bool                 // resizes are judged
 
 	endings []*ending // see preempt.go
-	wg      sync.WaitGroup
+
+	gate sync.RWMutex // read while a goroutine is started
+	wg   sync.WaitGroup
 }
 
 // New makes an empty set, whose workers run until ctx ends.
@@ -120,7 +125,21 @@ func New(ctx context.Context, cfg Config) (*Workers, error) {
 }
 
 // Wait returns when every worker has returned, after the process's context ended.
-func (w *Workers) Wait() { w.wg.Wait() }
+func (w *Workers) Wait() {
+	<-w.ctx.Done()
+	w.gate.Lock() // who did not see the end has started what it was about to
+	w.gate.Unlock()
+	w.wg.Wait()
+}
+
+// spawn runs f in a goroutine of its own, unless the process ends.
+func (w *Workers) spawn(f func()) {
+	w.gate.RLock()
+	defer w.gate.RUnlock()
+	if w.ctx.Err() == nil {
+		w.wg.Go(f)
+	}
+}
 
 func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
