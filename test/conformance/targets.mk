@@ -66,7 +66,7 @@ oracle: build ## compare the registry, the scheduler and what a live server show
 
 # Upstream's own components, for `make bench PEER=upstream`. Dependencies are this module's: some are a little newer than upstream's.
 # They are compiled as e2e.test is, so that what both need is compiled once.
-PEER_NAMES := kube-apiserver kube-controller-manager kube-scheduler kubelet
+PEER_NAMES := kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
 PEER_PROGRAMS := $(addprefix $(CONFORMANCE)/,$(PEER_NAMES))
 
 $(PEER_PROGRAMS) &:

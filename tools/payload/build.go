@@ -86,9 +86,12 @@ func (b *builder) key(h helper, built map[string]string) (string, error) {
 	inputs := []string{}
 	switch {
 	case r.dir != "":
-		for _, f := range []string{"go.mod", "go.sum", "main.go"} {
-			inputs = append(inputs, filepath.Join(r.dir, f))
+		files, err := filepath.Glob(filepath.Join(r.dir, "*.go"))
+		if err != nil {
+			return "", err
 		}
+		inputs = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })
+		inputs = append(inputs, filepath.Join(r.dir, "go.mod"), filepath.Join(r.dir, "go.sum"))
 	case r.own != "":
 		files, versions, err := sources(r.own)
 		if err != nil {

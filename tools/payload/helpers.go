@@ -11,7 +11,7 @@ type helper struct {
 // recipe says how a helper is built. Exactly one of module, dir, own, c and image is set.
 type recipe struct {
 	module  string // main package in the module proxy, built at helper.version with its own module's dependencies
-	dir     string // main package of a module in this repository
+	dir     string // main package of a module in this repository, all of which is in this folder
 	own     string // main package of this module, as an import path
 	c       string // freestanding C file in this repository
 	image   string // helper to wrap into an OCI archive as its only file and entry point
@@ -22,7 +22,7 @@ type recipe struct {
 
 // Pinned versions. A change here rebuilds the helpers concerned and no other.
 const (
-	containerdVersion = "v2.4.2"
+	containerdVersion = "v2.4.2" // tools/containerd/go.mod must agree, a test looks
 	runcVersion       = "v1.5.3"
 	cniVersion        = "v1.10.0"
 	kubectlVersion    = "v0.37.2" // of k8s.io/kubectl; tools/kubectl/go.mod must agree, a test looks
@@ -46,7 +46,7 @@ const (
 var helpers = []helper{
 	{
 		name: "containerd", version: containerdVersion,
-		build: recipe{module: containerd + "/cmd/containerd", tags: containerdTags, ldflags: containerdVer},
+		build: recipe{dir: "tools/containerd", tags: containerdTags, ldflags: containerdVer},
 	},
 	{
 		name: "containerd-shim-runc-v2", version: containerdVersion,

@@ -2,19 +2,25 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// The version that kubectl's module file asks for is the one that the table states.
-func TestKubectlModuleAgrees(t *testing.T) {
-	data, err := os.ReadFile("../kubectl/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "k8s.io/kubectl " + kubectlVersion + "\n"; !strings.Contains(string(data), want) {
-		t.Errorf("tools/kubectl/go.mod does not require %s", want)
+// The versions that the module files of our own programs ask for are the ones that the table states.
+func TestModulesAgree(t *testing.T) {
+	for file, want := range map[string]string{
+		"../kubectl/go.mod":    "k8s.io/kubectl " + kubectlVersion,
+		"../containerd/go.mod": containerd + " " + containerdVersion,
+	} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), want+"\n") {
+			t.Errorf("%s does not require %s", file, want)
+		}
 	}
 }
 
@@ -65,6 +71,31 @@ func TestKey(t *testing.T) {
 	other.lazy = true
 	if key(other) != base {
 		t.Error("when it is unpacked changed how it is built")
+	}
+}
+
+// A program with a module of its own is built anew when any of its files changes, and not for the sake of its tests.
+func TestKeyOfAModule(t *testing.T) {
+	dir := t.TempDir()
+	b, h := &builder{goVersion: "go1"}, helper{name: "x", version: "v1", build: recipe{dir: dir}}
+	seen := map[string]string{}
+	for _, file := range []string{"go.mod", "go.sum", "main.go", "other.go", "main_test.go"} {
+		for _, text := range []string{"", "changed"} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if file == "go.mod" {
+				continue // go.sum is not there yet
+			}
+			key, err := b.key(h, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before := seen[key]; (before != "") != (file == "main_test.go") {
+				t.Errorf("with %s %q the key is that of %q", file, text, before)
+			}
+			seen[key] = file + " " + text
+		}
 	}
 }
 
