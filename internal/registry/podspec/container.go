@@ -23,19 +23,19 @@ func (v *validator) mainContainers(p *field.Path) {
 	}
 	names := sets.New[string]()
 	for i := range v.spec.Containers {
-		c, at := &v.spec.Containers[i], p.Index(i)
+		c, at := &v.spec.Containers[i], item(p, i)
 		v.container(at, c)
 		// Clashes with init and ephemeral containers are found with those, once.
 		if names.Has(c.Name) {
-			v.Duplicate(at.Child("name"), c.Name)
+			v.Duplicate(child(at, "name"), c.Name)
 		}
 		names.Insert(c.Name)
-		v.lifecycle(at.Child("lifecycle"), c.Lifecycle)
+		v.lifecycle(child(at, "lifecycle"), c.Lifecycle)
 		v.probes(at, c)
 		if v.o.ContainerRestartRules {
 			v.containerRestartPolicy(at, c)
 		} else if c.RestartPolicy != nil {
-			v.Forbidden(at.Child("restartPolicy"), "may not be set for non-init containers")
+			v.Forbidden(child(at, "restartPolicy"), "may not be set for non-init containers")
 		}
 	}
 	v.hostPortConflicts(p, v.spec.Containers)
@@ -47,18 +47,18 @@ func (v *validator) initContainers(p *field.Path) {
 		names.Insert(v.spec.Containers[i].Name)
 	}
 	for i := range v.spec.InitContainers {
-		c, at := &v.spec.InitContainers[i], p.Index(i)
+		c, at := &v.spec.InitContainers[i], item(p, i)
 		v.container(at, c)
 		v.initRestartPolicy(at, c)
 		if names.Has(c.Name) {
-			v.Duplicate(at.Child("name"), c.Name)
+			v.Duplicate(child(at, "name"), c.Name)
 		} else if c.Name != "" {
 			names.Insert(c.Name)
 		}
 		// Init containers run one by one: each is its own neighbourhood.
 		v.hostPortConflicts(p, v.spec.InitContainers[i:i+1])
 		if IsSidecar(c) {
-			v.lifecycle(at.Child("lifecycle"), c.Lifecycle)
+			v.lifecycle(child(at, "lifecycle"), c.Lifecycle)
 			v.probes(at, c)
 			continue
 		}
@@ -66,7 +66,7 @@ func (v *validator) initContainers(p *field.Path) {
 		if !v.o.RestartingInitResize {
 			for j, r := range c.ResizePolicy {
 				if r.RestartPolicy == v1.RestartContainer {
-					v.Invalid(at.Child("resizePolicy").Index(j).Child("restartPolicy"), r.RestartPolicy,
+					v.Invalid(child(item(child(at, "resizePolicy"), j), "restartPolicy"), r.RestartPolicy,
 						"must not be set to 'RestartContainer' for non-sidecar initContainers")
 				}
 			}
@@ -78,16 +78,16 @@ func (v *validator) initContainers(p *field.Path) {
 func (v *validator) noHooksNorProbes(p *field.Path, c *v1.Container) {
 	const why = "may not be set for init containers without restartPolicy=Always"
 	if c.Lifecycle != nil {
-		v.Forbidden(p.Child("lifecycle"), why)
+		v.Forbidden(child(p, "lifecycle"), why)
 	}
 	if c.LivenessProbe != nil {
-		v.Forbidden(p.Child("livenessProbe"), why)
+		v.Forbidden(child(p, "livenessProbe"), why)
 	}
 	if c.ReadinessProbe != nil {
-		v.Forbidden(p.Child("readinessProbe"), why)
+		v.Forbidden(child(p, "readinessProbe"), why)
 	}
 	if c.StartupProbe != nil {
-		v.Forbidden(p.Child("startupProbe"), why)
+		v.Forbidden(child(p, "startupProbe"), why)
 	}
 }
 
@@ -95,16 +95,16 @@ func (v *validator) initRestartPolicy(p *field.Path, c *v1.Container) {
 	switch {
 	case c.RestartPolicy == nil:
 		if len(c.RestartPolicyRules) > 0 {
-			v.Required(p.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+			v.Required(child(p, "restartPolicy"), "must specify restartPolicy when restart rules are used")
 		}
 	case v.o.ContainerRestartRules && IsSidecar(c) && !v.o.RestartAllContainers:
 		if len(c.RestartPolicyRules) > 0 {
-			v.Forbidden(p.Child("restartPolicyRules"), "restartPolicyRules are not allowed for init containers with restart policy Always")
+			v.Forbidden(child(p, "restartPolicyRules"), "restartPolicyRules are not allowed for init containers with restart policy Always")
 		}
 	case v.o.ContainerRestartRules:
 		v.containerRestartPolicy(p, c)
 	default:
-		check.OneOf(&v.Errors, p.Child("restartPolicy"), *c.RestartPolicy, v1.ContainerRestartPolicyAlways)
+		check.OneOf(&v.Errors, child(p, "restartPolicy"), *c.RestartPolicy, v1.ContainerRestartPolicyAlways)
 	}
 }
 
@@ -112,14 +112,14 @@ func (v *validator) initRestartPolicy(p *field.Path, c *v1.Container) {
 func (v *validator) containerRestartPolicy(p *field.Path, c *v1.Container) {
 	switch {
 	case c.RestartPolicy != nil:
-		check.OneOf(&v.Errors, p.Child("restartPolicy"), *c.RestartPolicy,
+		check.OneOf(&v.Errors, child(p, "restartPolicy"), *c.RestartPolicy,
 			v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure)
 	case len(c.RestartPolicyRules) > 0:
-		v.Required(p.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+		v.Required(child(p, "restartPolicy"), "must specify restartPolicy when restart rules are used")
 	default:
 		return
 	}
-	p = p.Child("restartPolicyRules")
+	p = child(p, "restartPolicyRules")
 	if n := len(c.RestartPolicyRules); n > 20 {
 		v.Put(field.TooMany(p, n, 20))
 	}
@@ -128,16 +128,16 @@ func (v *validator) containerRestartPolicy(p *field.Path, c *v1.Container) {
 		actions = append(actions, v1.ContainerRestartRuleActionRestartAllContainers)
 	}
 	for i, r := range c.RestartPolicyRules {
-		check.OneOf(&v.Errors, p.Index(i).Child("action"), r.Action, actions...)
-		codes := p.Index(i).Child("exitCodes")
+		check.OneOf(&v.Errors, child(item(p, i), "action"), r.Action, actions...)
+		codes := child(item(p, i), "exitCodes")
 		if r.ExitCodes == nil {
 			v.Required(codes, "must be specified")
 			continue
 		}
-		check.OneOf(&v.Errors, codes.Child("operator"), r.ExitCodes.Operator,
+		check.OneOf(&v.Errors, child(codes, "operator"), r.ExitCodes.Operator,
 			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)
 		if n := len(r.ExitCodes.Values); n > 255 {
-			v.Put(field.TooMany(codes.Child("values"), n, 255))
+			v.Put(field.TooMany(child(codes, "values"), n, 255))
 		}
 	}
 }
@@ -158,24 +158,24 @@ func (v *validator) ephemeralContainers(p *field.Path) {
 	}
 	names := others.Clone()
 	for i := range v.spec.EphemeralContainers {
-		ec, at := &v.spec.EphemeralContainers[i], p.Index(i)
+		ec, at := &v.spec.EphemeralContainers[i], item(p, i)
 		c := (*v1.Container)(&ec.EphemeralContainerCommon)
 		v.container(at, c)
-		v.imageWhitespace(at.Child("image"), c.Image)
+		v.imageWhitespace(child(at, "image"), c.Image)
 		if names.Has(ec.Name) {
-			v.Duplicate(at.Child("name"), ec.Name)
+			v.Duplicate(child(at, "name"), ec.Name)
 		}
 		names.Insert(ec.Name)
 		if t := ec.TargetContainerName; t != "" && !others.Has(t) {
-			v.NotFound(at.Child("targetContainerName"), t)
+			v.NotFound(child(at, "targetContainerName"), t)
 		}
 		v.onlyFields(at, ec.EphemeralContainerCommon, ephemeralFields, "cannot be set for an Ephemeral Container")
 		for j, m := range ec.VolumeMounts {
 			if m.SubPath != "" {
-				v.Forbidden(at.Child("volumeMounts").Index(j).Child("subPath"), "cannot be set for an Ephemeral Container")
+				v.Forbidden(child(item(child(at, "volumeMounts"), j), "subPath"), "cannot be set for an Ephemeral Container")
 			}
 			if m.SubPathExpr != "" {
-				v.Forbidden(at.Child("volumeMounts").Index(j).Child("subPathExpr"), "cannot be set for an Ephemeral Container")
+				v.Forbidden(child(item(child(at, "volumeMounts"), j), "subPathExpr"), "cannot be set for an Ephemeral Container")
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (v *validator) onlyFields(p *field.Path, value any, allowed sets.Set[string
 		}
 		runes := []rune(name)
 		runes[0] = unicode.ToLower(runes[0])
-		v.Forbidden(p.Child(string(runes)), detail)
+		v.Forbidden(child(p, string(runes)), detail)
 	}
 }
 
@@ -203,25 +203,25 @@ func isZero(v reflect.Value) bool {
 // container checks what all kinds of containers have in common.
 func (v *validator) container(p *field.Path, c *v1.Container) {
 	if c.Name == "" {
-		v.Required(p.Child("name"), "")
+		v.Required(child(p, "name"), "")
 	} else {
-		v.DNSLabel(p.Child("name"), c.Name)
+		v.DNSLabel(child(p, "name"), c.Name)
 	}
 	if c.Image == "" {
-		v.Required(p.Child("image"), "")
+		v.Required(child(p, "image"), "")
 	}
-	check.RequiredOneOf(&v.Errors, p.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+	check.RequiredOneOf(&v.Errors, child(p, "terminationMessagePolicy"), c.TerminationMessagePolicy,
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)
-	v.ports(p.Child("ports"), c.Ports)
-	v.env(p.Child("env"), c.Env)
-	v.envFrom(p.Child("envFrom"), c.EnvFrom)
-	v.volumeMounts(p.Child("volumeMounts"), c)
-	v.volumeDevices(p.Child("volumeDevices"), c)
-	check.RequiredOneOf(&v.Errors, p.Child("imagePullPolicy"), c.ImagePullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
-	v.resources(p.Child("resources"), &c.Resources, v.ContainerResourceName)
-	v.claimNames(p.Child("resources", "claims"), c.Resources.Claims)
-	v.resizePolicy(p.Child("resizePolicy"), c.ResizePolicy)
-	v.containerSecurity(p.Child("securityContext"), c.SecurityContext)
+	v.ports(child(p, "ports"), c.Ports)
+	v.env(child(p, "env"), c.Env)
+	v.envFrom(child(p, "envFrom"), c.EnvFrom)
+	v.volumeMounts(child(p, "volumeMounts"), c)
+	v.volumeDevices(child(p, "volumeDevices"), c)
+	check.RequiredOneOf(&v.Errors, child(p, "imagePullPolicy"), c.ImagePullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	v.resources(child(p, "resources"), &c.Resources, v.ContainerResourceName)
+	v.claimNames(child(child(p, "resources"), "claims"), c.Resources.Claims)
+	v.resizePolicy(child(p, "resizePolicy"), c.ResizePolicy)
+	v.containerSecurity(child(p, "securityContext"), c.SecurityContext)
 }
 
 func (v *validator) imageWhitespace(p *field.Path, image string) {
@@ -233,24 +233,24 @@ func (v *validator) imageWhitespace(p *field.Path, image string) {
 func (v *validator) ports(p *field.Path, ports []v1.ContainerPort) {
 	names := sets.New[string]()
 	for i, port := range ports {
-		at := p.Index(i)
+		at := item(p, i)
 		if port.Name != "" {
 			if msgs := validation.IsValidPortName(port.Name); len(msgs) > 0 {
-				v.Each(at.Child("name"), port.Name, msgs)
+				v.Each(child(at, "name"), port.Name, msgs)
 			} else if names.Has(port.Name) {
-				v.Duplicate(at.Child("name"), port.Name)
+				v.Duplicate(child(at, "name"), port.Name)
 			}
 			names.Insert(port.Name)
 		}
 		if port.ContainerPort == 0 {
-			v.Required(at.Child("containerPort"), "")
+			v.Required(child(at, "containerPort"), "")
 		} else {
-			v.Each(at.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))
+			v.Each(child(at, "containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))
 		}
 		if port.HostPort != 0 {
-			v.Each(at.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))
+			v.Each(child(at, "hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))
 		}
-		check.RequiredOneOf(&v.Errors, at.Child("protocol"), port.Protocol, v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP)
+		check.RequiredOneOf(&v.Errors, child(at, "protocol"), port.Protocol, v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP)
 	}
 }
 
@@ -264,7 +264,7 @@ func (v *validator) hostPortConflicts(p *field.Path, containers []v1.Container) 
 			}
 			key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
 			if seen.Has(key) {
-				v.Duplicate(p.Index(i).Child("ports").Index(j).Child("hostPort"), key)
+				v.Duplicate(child(item(child(item(p, i), "ports"), j), "hostPort"), key)
 			}
 			seen.Insert(key)
 		}
@@ -275,7 +275,7 @@ func (v *validator) resizePolicy(p *field.Path, policies []v1.ContainerResizePol
 	seen := sets.New[v1.ResourceName]()
 	for i, r := range policies {
 		if seen.Has(r.ResourceName) {
-			v.Duplicate(p.Index(i), r.ResourceName)
+			v.Duplicate(item(p, i), r.ResourceName)
 		}
 		seen.Insert(r.ResourceName)
 		check.RequiredOneOf(&v.Errors, p, r.ResourceName, v1.ResourceCPU, v1.ResourceMemory)

@@ -24,7 +24,7 @@ func (v *validator) dnsConfig(p *field.Path) {
 			return
 		}
 		if len(c.Nameservers) == 0 {
-			v.Required(p.Child("nameservers"), fmt.Sprintf("must provide at least one DNS nameserver when `dnsPolicy` is %s", v1.DNSNone))
+			v.Required(child(p, "nameservers"), fmt.Sprintf("must provide at least one DNS nameserver when `dnsPolicy` is %s", v1.DNSNone))
 			return
 		}
 	}
@@ -32,36 +32,36 @@ func (v *validator) dnsConfig(p *field.Path) {
 		return
 	}
 	if len(c.Nameservers) > maxNameservers {
-		v.Invalid(p.Child("nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
+		v.Invalid(child(p, "nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
 	}
 	for i, ns := range c.Nameservers {
-		v.IP(p.Child("nameservers").Index(i), ns, nil)
+		v.IP(item(child(p, "nameservers"), i), ns, nil)
 	}
 	if len(c.Searches) > maxSearchPaths {
-		v.Invalid(p.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
+		v.Invalid(child(p, "searches"), c.Searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
 	}
 	if len(strings.Join(c.Searches, " ")) > maxSearchListChars {
-		v.Invalid(p.Child("searches"), c.Searches,
+		v.Invalid(child(p, "searches"), c.Searches,
 			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchListChars))
 	}
 	for i, s := range c.Searches {
 		if s != "." {
 			s = strings.TrimSuffix(s, ".")
-			v.Each(p.Child("searches").Index(i), s, validation.IsDNS1123SubdomainWithUnderscore(s))
+			v.Each(item(child(p, "searches"), i), s, validation.IsDNS1123SubdomainWithUnderscore(s))
 		}
 	}
 	for i, o := range c.Options {
 		if o.Name == "" {
-			v.Required(p.Child("options").Index(i), "must not be empty")
+			v.Required(item(child(p, "options"), i), "must not be empty")
 		}
 	}
 }
 
 func (v *validator) hostAliases(p *field.Path) {
 	for i, a := range v.spec.HostAliases {
-		v.IP(p.Index(i).Child("ip"), a.IP, nil)
+		v.IP(child(item(p, i), "ip"), a.IP, nil)
 		for j, name := range a.Hostnames {
-			v.Subdomain(p.Index(i).Child("hostnames").Index(j), name)
+			v.Subdomain(item(child(item(p, i), "hostnames"), j), name)
 		}
 	}
 }

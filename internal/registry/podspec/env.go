@@ -27,14 +27,14 @@ var (
 
 func (v *validator) env(p *field.Path, vars []v1.EnvVar) {
 	for i, e := range vars {
-		at := p.Index(i)
+		at := item(p, i)
 		if e.Name == "" {
-			v.Required(at.Child("name"), "")
+			v.Required(child(at, "name"), "")
 		} else {
-			v.Each(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))
+			v.Each(child(at, "name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))
 		}
 		if e.ValueFrom != nil {
-			v.envSource(at.Child("valueFrom"), e)
+			v.envSource(child(at, "valueFrom"), e)
 		}
 	}
 }
@@ -43,23 +43,23 @@ func (v *validator) envSource(p *field.Path, e v1.EnvVar) {
 	sources, from := 0, e.ValueFrom
 	if from.FieldRef != nil {
 		sources++
-		v.fieldRef(p.Child("fieldRef"), from.FieldRef, envFields)
+		v.fieldRef(child(p, "fieldRef"), from.FieldRef, envFields)
 	}
 	if from.ResourceFieldRef != nil {
 		sources++
-		v.resourceFieldRef(p.Child("resourceFieldRef"), from.ResourceFieldRef, false)
+		v.resourceFieldRef(child(p, "resourceFieldRef"), from.ResourceFieldRef, false)
 	}
 	if r := from.ConfigMapKeyRef; r != nil {
 		sources++
-		v.keyRef(p.Child("configMapKeyRef"), r.Name, r.Key)
+		v.keyRef(child(p, "configMapKeyRef"), r.Name, r.Key)
 	}
 	if r := from.SecretKeyRef; r != nil {
 		sources++
-		v.keyRef(p.Child("secretKeyRef"), r.Name, r.Key)
+		v.keyRef(child(p, "secretKeyRef"), r.Name, r.Key)
 	}
 	if from.FileKeyRef != nil {
 		sources++
-		v.fileKeyRef(p.Child("fileKeyRef"), from.FileKeyRef)
+		v.fileKeyRef(child(p, "fileKeyRef"), from.FileKeyRef)
 	}
 	switch {
 	case sources == 0 && gate.EnvFiles:
@@ -75,29 +75,29 @@ func (v *validator) envSource(p *field.Path, e v1.EnvVar) {
 
 // keyRef checks a key of a ConfigMap or Secret.
 func (v *validator) keyRef(p *field.Path, name, key string) {
-	v.ObjectName(p.Child("name"), name, false)
+	v.ObjectName(child(p, "name"), name, false)
 	if key == "" {
-		v.Required(p.Child("key"), "")
+		v.Required(child(p, "key"), "")
 		return
 	}
-	v.Each(p.Child("key"), key, validation.IsConfigMapKey(key))
+	v.Each(child(p, "key"), key, validation.IsConfigMapKey(key))
 }
 
 func (v *validator) fileKeyRef(p *field.Path, r *v1.FileKeySelector) {
 	if r.Key == "" {
-		v.Required(p.Child("key"), "")
+		v.Required(child(p, "key"), "")
 	} else {
-		v.Each(p.Child("key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))
+		v.Each(child(p, "key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))
 	}
 	if r.VolumeName == "" {
-		v.Required(p.Child("volumeName"), "")
+		v.Required(child(p, "volumeName"), "")
 	} else {
-		v.DNSLabel(p.Child("volumeName"), r.VolumeName)
+		v.DNSLabel(child(p, "volumeName"), r.VolumeName)
 	}
 	if r.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 	} else {
-		v.NoBacksteps(p.Child("path"), r.Path)
+		v.NoBacksteps(child(p, "path"), r.Path)
 	}
 }
 
@@ -114,7 +114,7 @@ func (v *validator) fileKeyVolumes(p *field.Path) {
 				continue
 			}
 			name := from.FileKeyRef.VolumeName
-			where := at.Child("env").Index(j).Child("valueFrom", "fileKeyRef", "volumeName")
+			where := child(child(child(item(child(at, "env"), j), "valueFrom"), "fileKeyRef"), "volumeName")
 			if s, ok := sources[name]; !ok {
 				v.NotFound(where, name)
 			} else if s.EmptyDir == nil {
@@ -126,16 +126,16 @@ func (v *validator) fileKeyVolumes(p *field.Path) {
 
 func (v *validator) envFrom(p *field.Path, sources []v1.EnvFromSource) {
 	for i, s := range sources {
-		at, n := p.Index(i), 0
+		at, n := item(p, i), 0
 		if s.Prefix != "" {
-			v.Each(at.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName(s.Prefix))
+			v.Each(child(at, "prefix"), s.Prefix, validation.IsRelaxedEnvVarName(s.Prefix))
 		}
 		ref := func(name, object string) {
 			n++
 			if object == "" {
-				v.Required(at.Child(name, "name"), "")
+				v.Required(child(child(at, name), "name"), "")
 			} else {
-				v.ObjectName(at.Child(name, "name"), object, true)
+				v.ObjectName(child(child(at, name), "name"), object, true)
 			}
 		}
 		if s.ConfigMapRef != nil {
@@ -155,15 +155,15 @@ func (v *validator) envFrom(p *field.Path, sources []v1.EnvFromSource) {
 // fieldRef checks a reference to a field of the pod: metadata.annotations['key'], metadata.labels['key'] or one of supported.
 func (v *validator) fieldRef(p *field.Path, r *v1.ObjectFieldSelector, supported []string) {
 	if r.APIVersion == "" {
-		v.Required(p.Child("apiVersion"), "")
+		v.Required(child(p, "apiVersion"), "")
 		return
 	}
 	if r.FieldPath == "" {
-		v.Required(p.Child("fieldPath"), "")
+		v.Required(child(p, "fieldPath"), "")
 		return
 	}
 	if r.APIVersion != "v1" {
-		v.Invalid(p.Child("fieldPath"), r.FieldPath, fmt.Sprintf("error converting fieldPath: unsupported pod version: %s", r.APIVersion))
+		v.Invalid(child(p, "fieldPath"), r.FieldPath, fmt.Sprintf("error converting fieldPath: unsupported pod version: %s", r.APIVersion))
 		return
 	}
 	path, key, subscripted := SplitSubscript(r.FieldPath)
@@ -177,13 +177,13 @@ func (v *validator) fieldRef(p *field.Path, r *v1.ObjectFieldSelector, supported
 	case subscripted && path == "metadata.labels":
 		v.Qualified(p, key)
 	case subscripted:
-		v.Invalid(p.Child("fieldPath"), r.FieldPath,
+		v.Invalid(child(p, "fieldPath"), r.FieldPath,
 			fmt.Sprintf("error converting fieldPath: field label does not support subscript: %s", r.FieldPath))
 	case !convertible(path):
-		v.Invalid(p.Child("fieldPath"), r.FieldPath,
+		v.Invalid(child(p, "fieldPath"), r.FieldPath,
 			fmt.Sprintf("error converting fieldPath: field label not supported: %s", path))
 	case !slices.Contains(supported, path):
-		v.Put(field.NotSupported(p.Child("fieldPath"), path, supported))
+		v.Put(field.NotSupported(child(p, "fieldPath"), path, supported))
 	}
 }
 
@@ -209,11 +209,11 @@ func (v *validator) resourceFieldRef(p *field.Path, r *v1.ResourceFieldSelector,
 	hugePages := strings.HasPrefix(r.Resource, "requests.hugepages-") || strings.HasPrefix(r.Resource, "limits.hugepages-")
 	switch {
 	case volume && r.ContainerName == "":
-		v.Required(p.Child("containerName"), "")
+		v.Required(child(p, "containerName"), "")
 	case r.Resource == "":
-		v.Required(p.Child("resource"), "")
+		v.Required(child(p, "resource"), "")
 	case !slices.Contains(resourceFields, r.Resource) && !hugePages:
-		v.Put(field.NotSupported(p.Child("resource"), r.Resource, resourceFields))
+		v.Put(field.NotSupported(child(p, "resource"), r.Resource, resourceFields))
 	}
 	if r.Divisor.Cmp(resource.Quantity{}) == 0 {
 		return
@@ -233,6 +233,6 @@ func (v *validator) resourceFieldRef(p *field.Path, r *v1.ResourceFieldSelector,
 		return
 	}
 	if !slices.Contains(divisors, r.Divisor.String()) {
-		v.Invalid(p.Child("divisor"), r.Resource, text)
+		v.Invalid(child(p, "divisor"), r.Resource, text)
 	}
 }

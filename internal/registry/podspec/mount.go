@@ -20,46 +20,46 @@ func (v *validator) volumeMounts(p *field.Path, c *v1.Container) {
 	devicePaths := sets.New(slices.Collect(maps.Values(devices))...)
 	paths := sets.New[string]()
 	for i := range c.VolumeMounts {
-		m, at := &c.VolumeMounts[i], p.Index(i)
+		m, at := &c.VolumeMounts[i], item(p, i)
 		if m.Name == "" {
-			v.Required(at.Child("name"), "")
+			v.Required(child(at, "name"), "")
 		}
 		if _, ok := v.volumes[m.Name]; !ok {
-			v.NotFound(at.Child("name"), m.Name)
+			v.NotFound(child(at, "name"), m.Name)
 		}
 		if m.MountPath == "" {
-			v.Required(at.Child("mountPath"), "")
+			v.Required(child(at, "mountPath"), "")
 		}
 		if paths.Has(m.MountPath) {
-			v.Invalid(at.Child("mountPath"), m.MountPath, "must be unique")
+			v.Invalid(child(at, "mountPath"), m.MountPath, "must be unique")
 		}
 		paths.Insert(m.MountPath)
 		if _, ok := devices[m.Name]; ok {
-			v.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices")
+			v.Invalid(child(at, "name"), m.Name, "must not already exist in volumeDevices")
 		}
 		if devicePaths.Has(m.MountPath) {
-			v.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices")
+			v.Invalid(child(at, "mountPath"), m.MountPath, "must not already exist as a path in volumeDevices")
 		}
 		v.subPaths(p, at, m)
 		if m.MountPropagation != nil {
-			v.propagation(p.Child("mountPropagation"), *m.MountPropagation, c)
+			v.propagation(child(p, "mountPropagation"), *m.MountPropagation, c)
 		}
-		v.recursiveReadOnly(p.Child("recursiveReadOnly"), m)
-		v.bindOptions(at.Child("bindMountOptions"), m)
+		v.recursiveReadOnly(child(p, "recursiveReadOnly"), m)
+		v.bindOptions(child(at, "bindMountOptions"), m)
 	}
 }
 
 func (v *validator) subPaths(p, at *field.Path, m *v1.VolumeMount) {
 	if m.SubPath != "" {
-		v.RelativePath(p.Child("subPath"), m.SubPath)
+		v.RelativePath(child(p, "subPath"), m.SubPath)
 	}
 	if m.SubPathExpr == "" {
 		return
 	}
 	if m.SubPath != "" {
-		v.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
+		v.Invalid(child(at, "subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
 	}
-	v.RelativePath(p.Child("subPathExpr"), m.SubPathExpr)
+	v.RelativePath(child(p, "subPathExpr"), m.SubPathExpr)
 }
 
 func (v *validator) propagation(p *field.Path, mode v1.MountPropagationMode, c *v1.Container) {
@@ -93,9 +93,9 @@ func (v *validator) recursiveReadOnly(p *field.Path, m *v1.VolumeMount) {
 func (v *validator) bindOptions(p *field.Path, m *v1.VolumeMount) {
 	seen := sets.New[string]()
 	for i, o := range m.BindMountOptions {
-		check.OneOf(&v.Errors, p.Index(i), o, "nodev", "noexec", "nosuid")
+		check.OneOf(&v.Errors, item(p, i), o, "nodev", "noexec", "nosuid")
 		if seen.Has(o) {
-			v.Duplicate(p.Index(i), o)
+			v.Duplicate(item(p, i), o)
 		}
 		seen.Insert(o)
 	}
@@ -113,7 +113,7 @@ func (v *validator) volumeDevices(p *field.Path, c *v1.Container) {
 	mountPaths := sets.New(slices.Collect(maps.Values(mounts))...)
 	names, paths := sets.New[string](), sets.New[string]()
 	for i, d := range c.VolumeDevices {
-		name, path := p.Index(i).Child("name"), p.Index(i).Child("devicePath")
+		name, path := child(item(p, i), "name"), child(item(p, i), "devicePath")
 		if d.Name == "" {
 			v.Required(name, "")
 		}

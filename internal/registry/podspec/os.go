@@ -19,24 +19,24 @@ func (v *validator) os(p *field.Path) {
 	}
 	switch v.spec.OS.Name {
 	case "":
-		v.Required(p.Child("os", "name"), "")
+		v.Required(child(child(p, "os"), "name"), "")
 	case v1.Linux:
 		v.linux(p)
 	case v1.Windows:
 		v.windows(p)
 	default:
-		check.OneOf(&v.Errors, p.Child("os"), v.spec.OS.Name, v1.Linux, v1.Windows)
+		check.OneOf(&v.Errors, child(p, "os"), v.spec.OS.Name, v1.Linux, v1.Windows)
 	}
 }
 
 func (v *validator) linux(p *field.Path) {
 	const why = "windows options cannot be set for a linux pod"
 	if sc := v.spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
-		v.Forbidden(p.Child("securityContext", "windowsOptions"), why)
+		v.Forbidden(child(child(p, "securityContext"), "windowsOptions"), why)
 	}
 	for at, c := range WithPaths(v.spec, p) {
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
-			v.Forbidden(at.Child("securityContext", "windowsOptions"), why)
+			v.Forbidden(child(child(at, "securityContext"), "windowsOptions"), why)
 		}
 	}
 }
@@ -61,43 +61,43 @@ func (v *validator) windows(p *field.Path) {
 	}
 	const why = "cannot be set for a windows pod"
 	s := v.spec
-	sc, at := s.SecurityContext, p.Child("securityContext")
+	sc, at := s.SecurityContext, child(p, "securityContext")
 	if sc == nil {
 		sc = &v1.PodSecurityContext{}
 	}
 	v.unset(why,
-		f{at.Child("appArmorProfile"), sc.AppArmorProfile != nil},
-		f{at.Child("seLinuxOptions"), sc.SELinuxOptions != nil},
-		f{at.Child("seccompProfile"), sc.SeccompProfile != nil},
-		f{at.Child("fsGroup"), sc.FSGroup != nil},
-		f{at.Child("fsGroupChangePolicy"), sc.FSGroupChangePolicy != nil},
-		f{at.Child("sysctls"), len(sc.Sysctls) > 0},
-		f{at.Child("runAsUser"), sc.RunAsUser != nil},
-		f{at.Child("runAsGroup"), sc.RunAsGroup != nil},
-		f{at.Child("supplementalGroups"), sc.SupplementalGroups != nil},
-		f{at.Child("supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy != nil},
-		f{at.Child("seLinuxChangePolicy"), sc.SELinuxChangePolicy != nil},
-		f{p.Child("hostUsers"), s.HostUsers != nil},
-		f{p.Child("hostPID"), s.HostPID},
-		f{p.Child("hostIPC"), s.HostIPC},
-		f{p.Child("shareProcessNamespace"), s.ShareProcessNamespace != nil},
+		f{child(at, "appArmorProfile"), sc.AppArmorProfile != nil},
+		f{child(at, "seLinuxOptions"), sc.SELinuxOptions != nil},
+		f{child(at, "seccompProfile"), sc.SeccompProfile != nil},
+		f{child(at, "fsGroup"), sc.FSGroup != nil},
+		f{child(at, "fsGroupChangePolicy"), sc.FSGroupChangePolicy != nil},
+		f{child(at, "sysctls"), len(sc.Sysctls) > 0},
+		f{child(at, "runAsUser"), sc.RunAsUser != nil},
+		f{child(at, "runAsGroup"), sc.RunAsGroup != nil},
+		f{child(at, "supplementalGroups"), sc.SupplementalGroups != nil},
+		f{child(at, "supplementalGroupsPolicy"), sc.SupplementalGroupsPolicy != nil},
+		f{child(at, "seLinuxChangePolicy"), sc.SELinuxChangePolicy != nil},
+		f{child(p, "hostUsers"), s.HostUsers != nil},
+		f{child(p, "hostPID"), s.HostPID},
+		f{child(p, "hostIPC"), s.HostIPC},
+		f{child(p, "shareProcessNamespace"), s.ShareProcessNamespace != nil},
 	)
 	for at, c := range WithPaths(s, p) {
-		sc, at := c.SecurityContext, at.Child("securityContext")
+		sc, at := c.SecurityContext, child(at, "securityContext")
 		if sc == nil {
 			continue
 		}
 		v.unset(why,
-			f{at.Child("appArmorProfile"), sc.AppArmorProfile != nil},
-			f{at.Child("seLinuxOptions"), sc.SELinuxOptions != nil},
-			f{at.Child("seccompProfile"), sc.SeccompProfile != nil},
-			f{at.Child("capabilities"), sc.Capabilities != nil},
-			f{at.Child("readOnlyRootFilesystem"), sc.ReadOnlyRootFilesystem != nil},
-			f{at.Child("privileged"), sc.Privileged != nil},
-			f{at.Child("allowPrivilegeEscalation"), sc.AllowPrivilegeEscalation != nil},
-			f{at.Child("procMount"), sc.ProcMount != nil},
-			f{at.Child("runAsUser"), sc.RunAsUser != nil},
-			f{at.Child("runAsGroup"), sc.RunAsGroup != nil},
+			f{child(at, "appArmorProfile"), sc.AppArmorProfile != nil},
+			f{child(at, "seLinuxOptions"), sc.SELinuxOptions != nil},
+			f{child(at, "seccompProfile"), sc.SeccompProfile != nil},
+			f{child(at, "capabilities"), sc.Capabilities != nil},
+			f{child(at, "readOnlyRootFilesystem"), sc.ReadOnlyRootFilesystem != nil},
+			f{child(at, "privileged"), sc.Privileged != nil},
+			f{child(at, "allowPrivilegeEscalation"), sc.AllowPrivilegeEscalation != nil},
+			f{child(at, "procMount"), sc.ProcMount != nil},
+			f{child(at, "runAsUser"), sc.RunAsUser != nil},
+			f{child(at, "runAsGroup"), sc.RunAsGroup != nil},
 		)
 	}
 }
@@ -116,7 +116,7 @@ func (v *validator) windowsHostProcess(p *field.Path) {
 			own = sc.WindowsOptions.HostProcess
 		}
 		if pod != nil && own != nil && *pod != *own {
-			v.Invalid(at.Child("securityContext", "windowsOptions", "hostProcess"), *own,
+			v.Invalid(child(child(child(at, "securityContext"), "windowsOptions"), "hostProcess"), *own,
 				fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *pod))
 		}
 		if own == nil {
@@ -133,7 +133,7 @@ func (v *validator) windowsHostProcess(p *field.Path) {
 		v.Invalid(p, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
 	}
 	if !v.spec.HostNetwork {
-		v.Invalid(p.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
+		v.Invalid(child(p, "hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
 	}
 }
 
@@ -150,10 +150,10 @@ func (v *validator) windowsOptions(p *field.Path, o *v1.WindowsSecurityContextOp
 		return
 	}
 	if n := o.GMSACredentialSpecName; n != nil {
-		v.Each(p.Child("gmsaCredentialSpecName"), n, validation.IsDNS1123Subdomain(*n))
+		v.Each(child(p, "gmsaCredentialSpecName"), n, validation.IsDNS1123Subdomain(*n))
 	}
 	if s := o.GMSACredentialSpec; s != nil {
-		at := p.Child("gmsaCredentialSpec")
+		at := child(p, "gmsaCredentialSpec")
 		if *s == "" {
 			v.Invalid(at, s, "gmsaCredentialSpec cannot be an empty string")
 		} else if len(*s) > 64*1024 {
@@ -161,7 +161,7 @@ func (v *validator) windowsOptions(p *field.Path, o *v1.WindowsSecurityContextOp
 		}
 	}
 	if n := o.RunAsUserName; n != nil {
-		v.windowsUser(p.Child("runAsUserName"), n)
+		v.windowsUser(child(p, "runAsUserName"), n)
 	}
 }
 

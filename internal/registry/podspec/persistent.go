@@ -36,15 +36,15 @@ func DriverName(p *field.Path, name string) field.ErrorList {
 // VolumeSpec checks the spec of a PersistentVolume of that name, which stands at p; old is the stored one's, nil on create.
 func VolumeSpec(spec, old *v1.PersistentVolumeSpec, name string, p *field.Path) field.ErrorList {
 	v := &validator{}
-	v.accessModes(p.Child("accessModes"), spec.AccessModes, "")
-	v.capacity(p.Child("capacity"), spec.Capacity)
+	v.accessModes(child(p, "accessModes"), spec.AccessModes, "")
+	v.capacity(child(p, "capacity"), spec.Capacity)
 	if r := spec.PersistentVolumeReclaimPolicy; r != "" {
-		check.OneOf(&v.Errors, p.Child("persistentVolumeReclaimPolicy"), r,
+		check.OneOf(&v.Errors, child(p, "persistentVolumeReclaimPolicy"), r,
 			v1.PersistentVolumeReclaimDelete, v1.PersistentVolumeReclaimRecycle, v1.PersistentVolumeReclaimRetain)
 	}
 	if a := spec.NodeAffinity; a != nil {
 		v.o.BadLabelValueInNodeTerm = old != nil && old.NodeAffinity != nil && badTerms(old.NodeAffinity.Required)
-		if at := p.Child("nodeAffinity", "required"); a.Required != nil {
+		if at := child(child(p, "nodeAffinity"), "required"); a.Required != nil {
 			v.nodeSelector(at, a.Required)
 		} else {
 			v.Required(at, "must specify required node constraints")
@@ -52,22 +52,22 @@ func VolumeSpec(spec, old *v1.PersistentVolumeSpec, name string, p *field.Path) 
 	}
 	v.persistentSource(p, spec, name)
 	if h := spec.HostPath; h != nil && path.Clean(h.Path) == "/" && spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimRecycle {
-		v.Forbidden(p.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+		v.Forbidden(child(p, "persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 	if spec.StorageClassName != "" {
-		v.ObjectName(p.Child("storageClassName"), spec.StorageClassName, false)
+		v.ObjectName(child(p, "storageClassName"), spec.StorageClassName, false)
 	}
 	if spec.VolumeMode != nil {
-		check.OneOf(&v.Errors, p.Child("volumeMode"), *spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
+		check.OneOf(&v.Errors, child(p, "volumeMode"), *spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 	}
 	if c := spec.VolumeAttributesClassName; c != nil {
-		if at := p.Child("volumeAttributesClassName"); *c == "" {
+		if at := child(p, "volumeAttributesClassName"); *c == "" {
 			v.Required(at, "an empty string is disallowed")
 		} else {
 			v.ObjectName(at, *c, false)
 		}
 		if spec.CSI == nil {
-			v.Required(p.Child("csi"), "has to be specified when using volumeAttributesClassName")
+			v.Required(child(p, "csi"), "has to be specified when using volumeAttributesClassName")
 		}
 	}
 	return v.List()
@@ -115,7 +115,7 @@ func (v *validator) capacity(p *field.Path, list v1.ResourceList) {
 		v.Put(field.NotSupported(p, list, []v1.ResourceName{v1.ResourceStorage}))
 	}
 	for _, name := range check.Sorted(list) {
-		q, at := list[name], p.Key(string(name))
+		q, at := list[name], keyed(p, string(name))
 		if q.Value() < 0 {
 			v.Invalid(at, q.Value(), "must be a valid resource quantity")
 		}
@@ -134,7 +134,7 @@ func (v *validator) persistentSource(p *field.Path, spec *v1.PersistentVolumeSpe
 			continue
 		}
 		if found++; found > 1 && s.name != "flexVolume" {
-			v.Forbidden(p.Child(s.name), "may not specify more than 1 volume type")
+			v.Forbidden(child(p, s.name), "may not specify more than 1 volume type")
 			continue
 		}
 		s.check(v, p, spec, name)
@@ -162,7 +162,7 @@ func sameAsPods(name string, volume func(*v1.PersistentVolumeSpec) v1.VolumeSour
 	return persistentCheck{
 		name, func(s *v1.PersistentVolumeSpec) bool { return source.set(as(s)) },
 		func(v *validator, p *field.Path, s *v1.PersistentVolumeSpec, _ string) {
-			source.check(v, p.Child(at), as(s))
+			source.check(v, child(p, at), as(s))
 		},
 	}
 }
@@ -171,7 +171,7 @@ func sameAsPods(name string, volume func(*v1.PersistentVolumeSpec) v1.VolumeSour
 func own[T any](name, at string, of func(*v1.PersistentVolumeSpec) *T, check func(v *validator, p *field.Path, s *T)) persistentCheck {
 	return persistentCheck{
 		name, func(s *v1.PersistentVolumeSpec) bool { return of(s) != nil },
-		func(v *validator, p *field.Path, s *v1.PersistentVolumeSpec, _ string) { check(v, p.Child(at), of(s)) },
+		func(v *validator, p *field.Path, s *v1.PersistentVolumeSpec, _ string) { check(v, child(p, at), of(s)) },
 	}
 }
 
@@ -190,19 +190,19 @@ var persistentSources = []persistentCheck{
 	own("rbd", "rbd", func(s *v1.PersistentVolumeSpec) *v1.RBDPersistentVolumeSource { return s.RBD },
 		func(v *validator, p *field.Path, s *v1.RBDPersistentVolumeSource) {
 			v.monitors(p, s.CephMonitors)
-			v.given(p.Child("image"), s.RBDImage)
+			v.given(child(p, "image"), s.RBDImage)
 		}),
 	sameAsPods("quobyte", func(s *v1.PersistentVolumeSpec) v1.VolumeSource { return v1.VolumeSource{Quobyte: s.Quobyte} }),
 	own("cephFS", "cephfs", func(s *v1.PersistentVolumeSpec) *v1.CephFSPersistentVolumeSource { return s.CephFS },
 		func(v *validator, p *field.Path, s *v1.CephFSPersistentVolumeSource) { v.monitors(p, s.Monitors) }),
 	{"iscsi", func(s *v1.PersistentVolumeSpec) bool { return s.ISCSI != nil }, func(v *validator, p *field.Path, s *v1.PersistentVolumeSpec, name string) {
-		v.persistentISCSI(p.Child("iscsi"), s.ISCSI, name)
+		v.persistentISCSI(child(p, "iscsi"), s.ISCSI, name)
 	}},
 	own("cinder", "cinder", func(s *v1.PersistentVolumeSpec) *v1.CinderPersistentVolumeSource { return s.Cinder },
 		func(v *validator, p *field.Path, s *v1.CinderPersistentVolumeSource) {
-			v.given(p.Child("volumeID"), s.VolumeID)
+			v.given(child(p, "volumeID"), s.VolumeID)
 			if r := s.SecretRef; r != nil {
-				v.namedSecret(p.Child("secretRef"), r.Name, r.Namespace)
+				v.namedSecret(child(p, "secretRef"), r.Name, r.Namespace)
 			}
 		}),
 	sameAsPods("fc", func(s *v1.PersistentVolumeSpec) v1.VolumeSource { return v1.VolumeSource{FC: s.FC} }),
@@ -212,10 +212,10 @@ var persistentSources = []persistentCheck{
 		}),
 	own("azureFile", "azureFile", func(s *v1.PersistentVolumeSpec) *v1.AzureFilePersistentVolumeSource { return s.AzureFile },
 		func(v *validator, p *field.Path, s *v1.AzureFilePersistentVolumeSource) {
-			v.given(p.Child("secretName"), s.SecretName)
-			v.given(p.Child("shareName"), s.ShareName)
+			v.given(child(p, "secretName"), s.SecretName)
+			v.given(child(p, "shareName"), s.ShareName)
 			if s.SecretNamespace != nil {
-				v.given(p.Child("secretNamespace"), *s.SecretNamespace)
+				v.given(child(p, "secretNamespace"), *s.SecretNamespace)
 			}
 		}),
 	sameAsPods("vsphereVolume", func(s *v1.PersistentVolumeSpec) v1.VolumeSource {
@@ -230,30 +230,30 @@ var persistentSources = []persistentCheck{
 	sameAsPods("azureDisk", func(s *v1.PersistentVolumeSpec) v1.VolumeSource { return v1.VolumeSource{AzureDisk: s.AzureDisk} }),
 	own("scaleIO", "scaleIO", func(s *v1.PersistentVolumeSpec) *v1.ScaleIOPersistentVolumeSource { return s.ScaleIO },
 		func(v *validator, p *field.Path, s *v1.ScaleIOPersistentVolumeSource) {
-			v.given(p.Child("gateway"), s.Gateway)
-			v.given(p.Child("system"), s.System)
-			v.given(p.Child("volumeName"), s.VolumeName)
+			v.given(child(p, "gateway"), s.Gateway)
+			v.given(child(p, "system"), s.System)
+			v.given(child(p, "volumeName"), s.VolumeName)
 		}),
 	{"local", func(s *v1.PersistentVolumeSpec) bool { return s.Local != nil }, func(v *validator, p *field.Path, s *v1.PersistentVolumeSpec, _ string) {
-		if at := p.Child("local", "path"); s.Local.Path == "" {
+		if at := child(child(p, "local"), "path"); s.Local.Path == "" {
 			v.Required(at, "")
 		} else {
 			v.NoBacksteps(at, s.Local.Path)
 		}
 		if s.NodeAffinity == nil {
-			v.Required(p.Child("nodeAffinity"), "Local volume requires node affinity")
+			v.Required(child(p, "nodeAffinity"), "Local volume requires node affinity")
 		}
 	}},
 	own("storageos", "storageos", func(s *v1.PersistentVolumeSpec) *v1.StorageOSPersistentVolumeSource { return s.StorageOS },
 		func(v *validator, p *field.Path, s *v1.StorageOSPersistentVolumeSource) {
-			if v.given(p.Child("volumeName"), s.VolumeName); s.VolumeName != "" {
-				v.DNSLabel(p.Child("volumeName"), s.VolumeName)
+			if v.given(child(p, "volumeName"), s.VolumeName); s.VolumeName != "" {
+				v.DNSLabel(child(p, "volumeName"), s.VolumeName)
 			}
 			if s.VolumeNamespace != "" {
-				v.DNSLabel(p.Child("volumeNamespace"), s.VolumeNamespace)
+				v.DNSLabel(child(p, "volumeNamespace"), s.VolumeNamespace)
 			}
 			if r := s.SecretRef; r != nil {
-				v.namedSecret(p.Child("secretRef"), r.Name, r.Namespace)
+				v.namedSecret(child(p, "secretRef"), r.Name, r.Namespace)
 			}
 		}),
 	own("csi", "csi", func(s *v1.PersistentVolumeSpec) *v1.CSIPersistentVolumeSource { return s.CSI }, (*validator).persistentCSI),
@@ -261,15 +261,15 @@ var persistentSources = []persistentCheck{
 
 func (v *validator) monitors(p *field.Path, list []string) {
 	if len(list) == 0 {
-		v.Required(p.Child("monitors"), "")
+		v.Required(child(p, "monitors"), "")
 	}
 }
 
 func (v *validator) glusterfs(p *field.Path, s *v1.GlusterfsPersistentVolumeSource) {
-	v.given(p.Child("endpoints"), s.EndpointsName)
-	v.given(p.Child("path"), s.Path)
+	v.given(child(p, "endpoints"), s.EndpointsName)
+	v.given(child(p, "path"), s.Path)
 	if ns := s.EndpointsNamespace; ns != nil {
-		if at := p.Child("endpointsNamespace"); *ns == "" {
+		if at := child(p, "endpointsNamespace"); *ns == "" {
 			v.Invalid(at, *ns, "if the endpointnamespace is set, it must be a valid namespace name")
 		} else {
 			v.Each(at, *ns, apivalidation.ValidateNamespaceName(*ns, false))
@@ -278,13 +278,13 @@ func (v *validator) glusterfs(p *field.Path, s *v1.GlusterfsPersistentVolumeSour
 }
 
 func (v *validator) namedSecret(p *field.Path, name, namespace string) {
-	v.given(p.Child("name"), name)
-	v.given(p.Child("namespace"), namespace)
+	v.given(child(p, "name"), name)
+	v.given(child(p, "namespace"), namespace)
 }
 
 func (v *validator) persistentCSI(p *field.Path, s *v1.CSIPersistentVolumeSource) {
-	v.csiDriver(p.Child("driver"), s.Driver)
-	v.given(p.Child("volumeHandle"), s.VolumeHandle)
+	v.csiDriver(child(p, "driver"), s.Driver)
+	v.given(child(p, "volumeHandle"), s.VolumeHandle)
 	for _, r := range []struct {
 		name string
 		ref  *v1.SecretReference
@@ -297,8 +297,8 @@ func (v *validator) persistentCSI(p *field.Path, s *v1.CSIPersistentVolumeSource
 		if r.ref == nil {
 			continue
 		}
-		v.secretPart(p.Child(r.name, "name"), r.ref.Name, apivalidation.NameIsDNSSubdomain)
-		v.secretPart(p.Child(r.name, "namespace"), r.ref.Namespace, apivalidation.ValidateNamespaceName)
+		v.secretPart(child(child(p, r.name), "name"), r.ref.Name, apivalidation.NameIsDNSSubdomain)
+		v.secretPart(child(child(p, r.name), "namespace"), r.ref.Namespace, apivalidation.ValidateNamespaceName)
 	}
 }
 
@@ -311,27 +311,27 @@ func (v *validator) secretPart(p *field.Path, value string, valid func(string, b
 }
 
 func (v *validator) persistentISCSI(p *field.Path, s *v1.ISCSIPersistentVolumeSource, name string) {
-	v.given(p.Child("targetPortal"), s.TargetPortal)
+	v.given(child(p, "targetPortal"), s.TargetPortal)
 	if s.InitiatorName != nil && len(name+":"+s.TargetPortal) > 64 {
-		v.Invalid(p.Child("targetportal"), s.TargetPortal,
+		v.Invalid(child(p, "targetportal"), s.TargetPortal,
 			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 	}
 	if s.IQN == "" {
-		v.Required(p.Child("iqn"), "")
+		v.Required(child(p, "iqn"), "")
 	} else {
-		v.persistentISCSIName(p.Child("iqn"), s.IQN)
+		v.persistentISCSIName(child(p, "iqn"), s.IQN)
 	}
 	if s.Lun < 0 || s.Lun > 255 {
-		v.Invalid(p.Child("lun"), s.Lun, validation.InclusiveRangeError(0, 255))
+		v.Invalid(child(p, "lun"), s.Lun, validation.InclusiveRangeError(0, 255))
 	}
 	if (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) && s.SecretRef == nil {
-		v.Required(p.Child("secretRef"), "")
+		v.Required(child(p, "secretRef"), "")
 	}
 	if s.SecretRef != nil {
-		v.given(p.Child("secretRef", "name"), s.SecretRef.Name)
+		v.given(child(child(p, "secretRef"), "name"), s.SecretRef.Name)
 	}
 	if s.InitiatorName != nil {
-		v.persistentISCSIName(p.Child("initiatorname"), *s.InitiatorName)
+		v.persistentISCSIName(child(p, "initiatorname"), *s.InitiatorName)
 	}
 }
 

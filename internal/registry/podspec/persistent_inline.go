@@ -14,27 +14,27 @@ func InlineVolumeSpec(spec *v1.PersistentVolumeSpec, p *field.Path) field.ErrorL
 	v := &validator{}
 	forbidden := func(name string, is bool) {
 		if is {
-			v.Forbidden(p.Child(name), "may not be specified "+inline)
+			v.Forbidden(child(p, name), "may not be specified "+inline)
 		}
 	}
 	forbidden("claimRef", spec.ClaimRef != nil)
 	forbidden("capacity", len(spec.Capacity) > 0)
 	if spec.CSI == nil {
-		v.Required(p.Child("csi"), "has to be specified "+inline)
+		v.Required(child(p, "csi"), "has to be specified "+inline)
 	}
-	v.accessModes(p.Child("accessModes"), spec.AccessModes, "")
+	v.accessModes(child(p, "accessModes"), spec.AccessModes, "")
 	r := spec.PersistentVolumeReclaimPolicy
 	if r != "" && r != v1.PersistentVolumeReclaimRetain {
-		v.Forbidden(p.Child("persistentVolumeReclaimPolicy"), "may only be "+string(v1.PersistentVolumeReclaimRetain)+" "+inline)
+		v.Forbidden(child(p, "persistentVolumeReclaimPolicy"), "may only be "+string(v1.PersistentVolumeReclaimRetain)+" "+inline)
 	}
 	forbidden("nodeAffinity", spec.NodeAffinity != nil)
 	v.persistentSource(p, spec, "")
 	if h := spec.HostPath; h != nil && path.Clean(h.Path) == "/" && r == v1.PersistentVolumeReclaimRecycle {
-		v.Forbidden(p.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+		v.Forbidden(child(p, "persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 	forbidden("storageClassName", spec.StorageClassName != "")
 	if m := spec.VolumeMode; m != nil && *m != v1.PersistentVolumeFilesystem {
-		v.Forbidden(p.Child("volumeMode"), "may not specify volumeMode other than "+string(v1.PersistentVolumeFilesystem)+" "+inline)
+		v.Forbidden(child(p, "volumeMode"), "may not specify volumeMode other than "+string(v1.PersistentVolumeFilesystem)+" "+inline)
 	}
 	return v.List()
 }

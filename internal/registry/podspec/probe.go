@@ -15,37 +15,37 @@ import (
 // probes checks the three probes of a container.
 func (v *validator) probes(p *field.Path, c *v1.Container) {
 	if c.LivenessProbe != nil {
-		v.probe(p.Child("livenessProbe"), c.LivenessProbe)
-		v.oneSuccess(p.Child("livenessProbe"), c.LivenessProbe)
+		v.probe(child(p, "livenessProbe"), c.LivenessProbe)
+		v.oneSuccess(child(p, "livenessProbe"), c.LivenessProbe)
 	}
 	if c.ReadinessProbe != nil {
-		v.probe(p.Child("readinessProbe"), c.ReadinessProbe)
+		v.probe(child(p, "readinessProbe"), c.ReadinessProbe)
 		if s := c.ReadinessProbe.TerminationGracePeriodSeconds; s != nil {
-			v.Invalid(p.Child("readinessProbe", "terminationGracePeriodSeconds"), *s, "must not be set for readinessProbes")
+			v.Invalid(child(child(p, "readinessProbe"), "terminationGracePeriodSeconds"), *s, "must not be set for readinessProbes")
 		}
 	}
 	if c.StartupProbe != nil {
-		v.probe(p.Child("startupProbe"), c.StartupProbe)
-		v.oneSuccess(p.Child("startupProbe"), c.StartupProbe)
+		v.probe(child(p, "startupProbe"), c.StartupProbe)
+		v.oneSuccess(child(p, "startupProbe"), c.StartupProbe)
 	}
 }
 
 // oneSuccess: where a success only ends waiting, asking for more than one makes no sense.
 func (v *validator) oneSuccess(p *field.Path, probe *v1.Probe) {
 	if probe.SuccessThreshold != 1 {
-		v.Invalid(p.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
+		v.Invalid(child(p, "successThreshold"), probe.SuccessThreshold, "must be 1")
 	}
 }
 
 func (v *validator) probe(p *field.Path, probe *v1.Probe) {
 	v.handler(p, handler{exec: probe.Exec, http: probe.HTTPGet, tcp: probe.TCPSocket, grpc: probe.GRPC})
-	v.NonNegative(p.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
-	v.NonNegative(p.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
-	v.NonNegative(p.Child("periodSeconds"), int64(probe.PeriodSeconds))
-	v.NonNegative(p.Child("successThreshold"), int64(probe.SuccessThreshold))
-	v.NonNegative(p.Child("failureThreshold"), int64(probe.FailureThreshold))
+	v.NonNegative(child(p, "initialDelaySeconds"), int64(probe.InitialDelaySeconds))
+	v.NonNegative(child(p, "timeoutSeconds"), int64(probe.TimeoutSeconds))
+	v.NonNegative(child(p, "periodSeconds"), int64(probe.PeriodSeconds))
+	v.NonNegative(child(p, "successThreshold"), int64(probe.SuccessThreshold))
+	v.NonNegative(child(p, "failureThreshold"), int64(probe.FailureThreshold))
 	if s := probe.TerminationGracePeriodSeconds; s != nil && *s <= 0 {
-		v.Invalid(p.Child("terminationGracePeriodSeconds"), *s, "must be greater than 0")
+		v.Invalid(child(p, "terminationGracePeriodSeconds"), *s, "must be greater than 0")
 	}
 }
 
@@ -54,13 +54,13 @@ func (v *validator) lifecycle(p *field.Path, l *v1.Lifecycle) {
 		return
 	}
 	if h := l.PostStart; h != nil {
-		v.handler(p.Child("postStart"), handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep})
+		v.handler(child(p, "postStart"), handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep})
 	}
 	if h := l.PreStop; h != nil {
-		v.handler(p.Child("preStop"), handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep})
+		v.handler(child(p, "preStop"), handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep})
 	}
 	if l.StopSignal != nil {
-		v.stopSignal(p.Child("stopSignal"), *l.StopSignal)
+		v.stopSignal(child(p, "stopSignal"), *l.StopSignal)
 	}
 }
 
@@ -80,22 +80,22 @@ func (v *validator) handler(p *field.Path, h handler) {
 			return
 		}
 		if found++; found > 1 {
-			v.Forbidden(p.Child(name), "may not specify more than 1 handler type")
+			v.Forbidden(child(p, name), "may not specify more than 1 handler type")
 			return
 		}
-		ok(p.Child(name))
+		ok(child(p, name))
 	}
 	one("exec", h.exec != nil, func(p *field.Path) {
 		if len(h.exec.Command) == 0 {
-			v.Required(p.Child("command"), "")
+			v.Required(child(p, "command"), "")
 		}
 	})
 	one("httpGet", h.http != nil, func(p *field.Path) { v.httpGet(p, h.http) })
-	one("tcpSocket", h.tcp != nil, func(p *field.Path) { v.Port(p.Child("port"), h.tcp.Port) })
+	one("tcpSocket", h.tcp != nil, func(p *field.Path) { v.Port(child(p, "port"), h.tcp.Port) })
 	one("grpc", h.grpc != nil, func(p *field.Path) {
-		v.Port(p.Child("port"), intstr.FromInt32(h.grpc.Port))
+		v.Port(child(p, "port"), intstr.FromInt32(h.grpc.Port))
 		if h.grpc.Mode != nil {
-			check.OneOf(&v.Errors, p.Child("mode"), *h.grpc.Mode, v1.GRPCProbeModePlaintext, v1.GRPCProbeModeTLS)
+			check.OneOf(&v.Errors, child(p, "mode"), *h.grpc.Mode, v1.GRPCProbeModePlaintext, v1.GRPCProbeModeTLS)
 		}
 	})
 	one("sleep", h.sleep != nil, func(p *field.Path) {
@@ -111,23 +111,23 @@ func (v *validator) handler(p *field.Path, h handler) {
 
 func (v *validator) httpGet(p *field.Path, h *v1.HTTPGetAction) {
 	if h.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 	}
-	v.Port(p.Child("port"), h.Port)
-	check.OneOf(&v.Errors, p.Child("scheme"), h.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
+	v.Port(child(p, "port"), h.Port)
+	check.OneOf(&v.Errors, child(p, "scheme"), h.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
 	for _, header := range h.HTTPHeaders {
-		v.Each(p.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))
+		v.Each(child(p, "httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))
 	}
 	if h.Protocol == nil {
 		return
 	}
-	check.OneOf(&v.Errors, p.Child("protocol"), *h.Protocol, v1.HTTPProtocolHTTP1, v1.HTTPProtocolHTTP2)
+	check.OneOf(&v.Errors, child(p, "protocol"), *h.Protocol, v1.HTTPProtocolHTTP1, v1.HTTPProtocolHTTP2)
 	switch {
 	case *h.Protocol != v1.HTTPProtocolHTTP2:
 	case h.Scheme != v1.URISchemeHTTP:
-		v.Invalid(p.Child("protocol"), *h.Protocol, "is only supported with HTTP (H2C)")
+		v.Invalid(child(p, "protocol"), *h.Protocol, "is only supported with HTTP (H2C)")
 	case h.Host != "":
-		v.Invalid(p.Child("host"), h.Host, "must be empty when `protocol` is \"HTTP2\"")
+		v.Invalid(child(p, "host"), h.Host, "must be empty when `protocol` is \"HTTP2\"")
 	}
 }
 

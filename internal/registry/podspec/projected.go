@@ -15,50 +15,50 @@ import (
 
 func (v *validator) keysToPaths(p *field.Path, items []v1.KeyToPath) {
 	for i, k := range items {
-		v.keyToPath(p.Index(i), k)
+		v.keyToPath(item(p, i), k)
 	}
 }
 
 func (v *validator) keyToPath(p *field.Path, k v1.KeyToPath) {
 	if k.Key == "" {
-		v.Required(p.Child("key"), "")
+		v.Required(child(p, "key"), "")
 	}
 	if k.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 	}
-	v.ProjectedPath(p.Child("path"), k.Path)
-	v.Mode(p.Child("mode"), k.Mode)
-	v.userID(p.Child("user"), k.User)
+	v.ProjectedPath(child(p, "path"), k.Path)
+	v.Mode(child(p, "mode"), k.Mode)
+	v.userID(child(p, "user"), k.User)
 }
 
 // downwardFile checks a file made of the pod's fields; p is the list's owner, without the index, as upstream has it.
 func (v *validator) downwardFile(p *field.Path, f v1.DownwardAPIVolumeFile) {
 	if f.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 	}
-	v.ProjectedPath(p.Child("path"), f.Path)
+	v.ProjectedPath(child(p, "path"), f.Path)
 	switch {
 	case f.FieldRef != nil:
-		v.fieldRef(p.Child("fieldRef"), f.FieldRef, volumeFields)
+		v.fieldRef(child(p, "fieldRef"), f.FieldRef, volumeFields)
 		if f.ResourceFieldRef != nil {
 			v.Invalid(p, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
 		}
 	case f.ResourceFieldRef != nil:
-		v.resourceFieldRef(p.Child("resourceFieldRef"), f.ResourceFieldRef, true)
+		v.resourceFieldRef(child(p, "resourceFieldRef"), f.ResourceFieldRef, true)
 	default:
 		v.Required(p, "one of fieldRef and resourceFieldRef is required")
 	}
-	v.Mode(p.Child("mode"), f.Mode)
-	v.userID(p.Child("user"), f.User)
+	v.Mode(child(p, "mode"), f.Mode)
+	v.userID(child(p, "user"), f.User)
 }
 
 // projected checks a volume of several sources, whose files must not collide.
 func (v *validator) projected(p *field.Path, s *v1.ProjectedVolumeSource) {
-	v.Mode(p.Child("defaultMode"), s.DefaultMode)
-	v.userID(p.Child("defaultUser"), s.DefaultUser)
+	v.Mode(child(p, "defaultMode"), s.DefaultMode)
+	v.userID(child(p, "defaultUser"), s.DefaultUser)
 	taken := sets.New[string]()
 	for i := range s.Sources {
-		v.projection(p, p.Child("sources").Index(i), &s.Sources[i], taken)
+		v.projection(p, item(child(p, "sources"), i), &s.Sources[i], taken)
 	}
 }
 
@@ -74,25 +74,25 @@ func (v *validator) projection(p, at *field.Path, s *v1.VolumeProjection, taken 
 	object := func(p *field.Path, name string, items []v1.KeyToPath) {
 		n++
 		if name == "" {
-			v.Required(p.Child("name"), "")
+			v.Required(child(p, "name"), "")
 		}
 		for i, k := range items {
-			v.keyToPath(p.Child("items").Index(i), k)
+			v.keyToPath(item(child(p, "items"), i), k)
 			if k.Path != "" {
 				take(k.Path, name)
 			}
 		}
 	}
 	if s.Secret != nil {
-		object(at.Child("secret"), s.Secret.Name, s.Secret.Items)
+		object(child(at, "secret"), s.Secret.Name, s.Secret.Items)
 	}
 	if s.ConfigMap != nil {
-		object(at.Child("configMap"), s.ConfigMap.Name, s.ConfigMap.Items)
+		object(child(at, "configMap"), s.ConfigMap.Name, s.ConfigMap.Items)
 	}
 	if s.DownwardAPI != nil {
 		n++
 		for _, f := range s.DownwardAPI.Items {
-			v.downwardFile(at.Child("downwardAPI"), f)
+			v.downwardFile(child(at, "downwardAPI"), f)
 			if f.Path != "" {
 				take(f.Path, f.Path)
 			}
@@ -100,16 +100,16 @@ func (v *validator) projection(p, at *field.Path, s *v1.VolumeProjection, taken 
 	}
 	if t := s.ServiceAccountToken; t != nil {
 		n++
-		v.token(p, at.Child("serviceAccountToken"), t)
+		v.token(p, child(at, "serviceAccountToken"), t)
 	}
 	if b := s.ClusterTrustBundle; b != nil {
 		n++
-		v.trustBundle(at.Child("clusterTrustBundle"), b)
+		v.trustBundle(child(at, "clusterTrustBundle"), b)
 		take(b.Path, b.Path)
 	}
 	if c := s.PodCertificate; c != nil {
 		n++
-		v.podCertificate(at.Child("podCertificate"), c, func(path string) { take(path, path) })
+		v.podCertificate(child(at, "podCertificate"), c, func(path string) { take(path, path) })
 	}
 	if n > 1 {
 		v.Forbidden(at, "may not specify more than 1 volume type per source")
@@ -119,18 +119,18 @@ func (v *validator) projection(p, at *field.Path, s *v1.VolumeProjection, taken 
 func (v *validator) token(p, at *field.Path, t *v1.ServiceAccountTokenProjection) {
 	switch exp := t.ExpirationSeconds; {
 	case exp == nil:
-		v.Required(at.Child("expirationSeconds"), "")
+		v.Required(child(at, "expirationSeconds"), "")
 	case *exp < 10*60:
-		v.Invalid(at.Child("expirationSeconds"), *exp, "may not specify a duration less than 10 minutes")
+		v.Invalid(child(at, "expirationSeconds"), *exp, "may not specify a duration less than 10 minutes")
 	case *exp > 1<<32:
-		v.Invalid(at.Child("expirationSeconds"), *exp, "may not specify a duration larger than 2^32 seconds")
+		v.Invalid(child(at, "expirationSeconds"), *exp, "may not specify a duration larger than 2^32 seconds")
 	}
 	if t.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 	} else if !v.o.NonLocalTokenPath {
-		v.ProjectedPath(p.Child("path"), t.Path)
+		v.ProjectedPath(child(p, "path"), t.Path)
 	}
-	v.userID(at.Child("user"), t.User)
+	v.userID(child(at, "user"), t.User)
 }
 
 func (v *validator) trustBundle(p *field.Path, b *v1.ClusterTrustBundleProjection) {
@@ -139,28 +139,28 @@ func (v *validator) trustBundle(p *field.Path, b *v1.ClusterTrustBundleProjectio
 		v.Invalid(p, b, "only one of name and signerName may be used")
 	case b.Name != nil:
 		if *b.Name == "" {
-			v.Required(p.Child("name"), "must be a valid object name")
+			v.Required(child(p, "name"), "must be a valid object name")
 		}
 		for _, msg := range trustBundleName(*b.Name) {
-			v.Invalid(p.Child("name"), *b.Name, fmt.Sprintf("not a valid clustertrustbundlename: %v", msg))
+			v.Invalid(child(p, "name"), *b.Name, fmt.Sprintf("not a valid clustertrustbundlename: %v", msg))
 		}
 		if b.LabelSelector != nil {
-			v.Invalid(p.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified")
+			v.Invalid(child(p, "labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified")
 		}
 	case b.SignerName != nil:
 		if *b.SignerName == "" {
-			v.Required(p.Child("signerName"), "must be a valid signer name")
+			v.Required(child(p, "signerName"), "must be a valid signer name")
 		}
-		v.SignerName(p.Child("signerName"), *b.SignerName)
-		v.labelSelector(p.Child("labelSelector"), b.LabelSelector)
+		v.SignerName(child(p, "signerName"), *b.SignerName)
+		v.labelSelector(child(p, "labelSelector"), b.LabelSelector)
 	default:
 		v.Required(p, "either name or signerName must be specified")
 	}
 	if b.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 	}
-	v.ProjectedPath(p.Child("path"), b.Path)
-	v.userID(p.Child("user"), b.User)
+	v.ProjectedPath(child(p, "path"), b.Path)
+	v.userID(child(p, "user"), b.User)
 }
 
 // trustBundleName: a signer's bundle is called "<signer with : for />:<name>", any other has a plain name.
@@ -172,24 +172,24 @@ func trustBundleName(name string) []string {
 var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
 func (v *validator) podCertificate(p *field.Path, c *v1.PodCertificateProjection, take func(string)) {
-	v.SignerName(p.Child("signerName"), c.SignerName)
+	v.SignerName(child(p, "signerName"), c.SignerName)
 	for _, k := range check.Sorted(c.UserAnnotations) {
-		v.Add(validation.IsDomainPrefixedKey(p.Child("userAnnotations"), strings.ToLower(k)))
+		v.Add(validation.IsDomainPrefixedKey(child(p, "userAnnotations"), strings.ToLower(k)))
 	}
 	if apivalidation.ValidateAnnotationsSize(c.UserAnnotations) != nil {
-		v.TooLong(p.Child("userAnnotations"), apivalidation.TotalAnnotationSizeLimitB)
+		v.TooLong(child(p, "userAnnotations"), apivalidation.TotalAnnotationSizeLimitB)
 	}
-	check.OneOf(&v.Errors, p.Child("keyType"), c.KeyType, keyTypes...)
+	check.OneOf(&v.Errors, child(p, "keyType"), c.KeyType, keyTypes...)
 	if s := c.MaxExpirationSeconds; s != nil {
 		longest := int32(91 * 86400)
 		if check.KubernetesSigner(c.SignerName) {
 			longest = 86400
 		}
 		if *s < 3600 {
-			v.Invalid(p.Child("maxExpirationSeconds"), *s, "if provided, maxExpirationSeconds must be >= 3600")
+			v.Invalid(child(p, "maxExpirationSeconds"), *s, "if provided, maxExpirationSeconds must be >= 3600")
 		}
 		if *s > longest {
-			v.Invalid(p.Child("maxExpirationSeconds"), *s, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest))
+			v.Invalid(child(p, "maxExpirationSeconds"), *s, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest))
 		}
 	}
 	paths := 0
@@ -198,12 +198,12 @@ func (v *validator) podCertificate(p *field.Path, c *v1.PodCertificateProjection
 	} {
 		if f.path != "" {
 			paths++
-			v.ProjectedPath(p.Child(f.name), f.path)
+			v.ProjectedPath(child(p, f.name), f.path)
 			take(f.path)
 		}
 	}
 	if paths == 0 {
 		v.Required(p, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
 	}
-	v.userID(p.Child("user"), c.User)
+	v.userID(child(p, "user"), c.User)
 }

@@ -20,7 +20,7 @@ func Resources(p *field.Path, r *v1.ResourceRequirements, o Options) field.Error
 
 // resources checks limits and requests; name checks which resources may stand there.
 func (v *validator) resources(p *field.Path, r *v1.ResourceRequirements, name func(*field.Path, v1.ResourceName)) {
-	limits, requests := p.Child("limits"), p.Child("requests")
+	limits, requests := child(p, "limits"), child(p, "requests")
 	main, huge := false, false // cpu or memory; huge pages
 	note := func(n v1.ResourceName) {
 		main = main || n == v1.ResourceCPU || n == v1.ResourceMemory
@@ -29,17 +29,17 @@ func (v *validator) resources(p *field.Path, r *v1.ResourceRequirements, name fu
 	for _, n := range check.Sorted(r.Limits) {
 		q := r.Limits[n]
 		note(n)
-		name(limits.Key(string(n)), n)
-		v.Quantity(limits.Key(string(n)), n, q)
+		name(keyed(limits, string(n)), n)
+		v.Quantity(keyed(limits, string(n)), n, q)
 		if check.IsHugePages(n) && !v.o.IndivisibleHugePages {
-			v.HugePages(limits.Key(string(n)), n, q)
+			v.HugePages(keyed(limits, string(n)), n, q)
 		}
 	}
 	for _, n := range check.Sorted(r.Requests) {
 		q := r.Requests[n]
 		note(n)
-		name(requests.Key(string(n)), n)
-		v.Quantity(requests.Key(string(n)), n, q)
+		name(keyed(requests, string(n)), n)
+		v.Quantity(keyed(requests, string(n)), n, q)
 		limit, limited := r.Limits[n]
 		switch {
 		case limited && !check.CanOvercommit(n) && q.Cmp(limit) != 0:
@@ -50,7 +50,7 @@ func (v *validator) resources(p *field.Path, r *v1.ResourceRequirements, name fu
 			v.Required(limits, "Limit must be set for non overcommitable resources")
 		}
 		if check.IsHugePages(n) && !v.o.IndivisibleHugePages {
-			v.HugePages(requests.Key(string(n)), n, q)
+			v.HugePages(keyed(requests, string(n)), n, q)
 		}
 	}
 	if huge && !main {
@@ -64,27 +64,27 @@ func (v *validator) podResources(p *field.Path) {
 	if own == nil {
 		return
 	}
-	p = p.Child("resources")
+	p = child(p, "resources")
 	if v.spec.OS != nil && v.spec.OS.Name == v1.Windows {
 		v.Forbidden(p, "may not be set for a windows pod")
 		return
 	}
 	if own.Claims != nil {
-		v.Forbidden(p.Child("claims"), "claims may not be set for Resources at pod-level")
+		v.Forbidden(child(p, "claims"), "claims may not be set for Resources at pod-level")
 	}
 	v.resources(p, own, func(p *field.Path, n v1.ResourceName) {
 		if v.ResourceName(p, n) && !resource.IsSupportedPodLevelResource(n) {
 			v.Put(field.NotSupported(p, n, sets.List(resource.SupportedPodLevelResources())))
 		}
 	})
-	v.claimNames(p.Child("claims"), own.Claims)
+	v.claimNames(child(p, "claims"), own.Claims)
 
 	pod := &v1.Pod{Spec: *v.spec}
 	requests := resource.AggregateContainerRequests(pod, resource.PodResourcesOptions{})
 	for _, n := range check.Sorted(requests) {
 		q := requests[n]
 		if mine, ok := own.Requests[n]; ok && q.Cmp(mine) > 0 {
-			v.Invalid(p.Child("requests").Key(string(n)), mine.String(),
+			v.Invalid(keyed(child(p, "requests"), string(n)), mine.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", q.String()))
 		}
 	}
@@ -92,7 +92,7 @@ func (v *validator) podResources(p *field.Path) {
 	for _, n := range check.Sorted(limits) {
 		q := limits[n]
 		if mine, ok := own.Limits[n]; ok && check.IsHugePages(n) && q.Cmp(mine) > 0 {
-			v.Invalid(p.Child("limits").Key(string(n)), mine.String(),
+			v.Invalid(keyed(child(p, "limits"), string(n)), mine.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", q.String()))
 		}
 	}
@@ -101,7 +101,7 @@ func (v *validator) podResources(p *field.Path) {
 		for _, n := range check.Sorted(list) {
 			q := list[n]
 			if mine, ok := own.Limits[n]; ok && q.Cmp(mine) > 0 {
-				v.Invalid(p.Child("containers").Index(i).Key(string(n)).Child("limits"), q.String(),
+				v.Invalid(child(keyed(item(child(p, "containers"), i), string(n)), "limits"), q.String(),
 					fmt.Sprintf("must be less than or equal to pod limits of %s", mine.String()))
 			}
 		}

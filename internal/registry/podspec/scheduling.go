@@ -23,16 +23,16 @@ func (v *validator) labelName(p *field.Path, name string) {
 
 func (v *validator) labelValues(p *field.Path, values []string) {
 	for i, value := range values {
-		v.Each(p.Index(i), value, validation.IsValidLabelValue(value))
+		v.Each(item(p, i), value, validation.IsValidLabelValue(value))
 	}
 }
 
 func (v *validator) schedulingGates(p *field.Path) {
 	seen := sets.New[string]()
 	for i, g := range v.spec.SchedulingGates {
-		v.Qualified(p.Index(i), g.Name)
+		v.Qualified(item(p, i), g.Name)
 		if seen.Has(g.Name) {
-			v.Duplicate(p.Index(i), g.Name)
+			v.Duplicate(item(p, i), g.Name)
 		}
 		seen.Insert(g.Name)
 	}
@@ -47,25 +47,25 @@ func Tolerations(p *field.Path, list []v1.Toleration, o Options) field.ErrorList
 
 func (v *validator) tolerations(p *field.Path, list []v1.Toleration) {
 	for i, t := range list {
-		at := p.Index(i)
+		at := item(p, i)
 		if t.Key != "" {
-			v.labelName(at.Child("key"), t.Key)
+			v.labelName(child(at, "key"), t.Key)
 		} else if t.Operator != v1.TolerationOpExists {
-			v.Invalid(at.Child("operator"), t.Operator, `operator must be Exists when `+"`key`"+` is empty, which means "match all values and all keys"`)
+			v.Invalid(child(at, "operator"), t.Operator, `operator must be Exists when `+"`key`"+` is empty, which means "match all values and all keys"`)
 		}
 		if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
-			v.Invalid(at.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+			v.Invalid(child(at, "effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
 		}
 		v.tolerationOperator(at, t)
 		if t.Effect != "" {
-			check.OneOf(&v.Errors, at.Child("effect"), t.Effect,
+			check.OneOf(&v.Errors, child(at, "effect"), t.Effect,
 				v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
 		}
 	}
 }
 
 func (v *validator) tolerationOperator(p *field.Path, t v1.Toleration) {
-	at := p.Child("operator")
+	at := child(p, "operator")
 	switch t.Operator {
 	case v1.TolerationOpEqual, "":
 		if msgs := validation.IsValidLabelValue(t.Value); len(msgs) > 0 {
@@ -81,9 +81,9 @@ func (v *validator) tolerationOperator(p *field.Path, t v1.Toleration) {
 				[]v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt}))
 			return
 		}
-		v.Each(p.Child("value"), t.Value, content.IsDecimalInteger(t.Value))
+		v.Each(child(p, "value"), t.Value, content.IsDecimalInteger(t.Value))
 		if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
-			v.Invalid(p.Child("value"), t.Value, err.Error())
+			v.Invalid(child(p, "value"), t.Value, err.Error())
 		}
 	default:
 		check.OneOf(&v.Errors, at, t.Operator, v1.TolerationOpEqual, v1.TolerationOpExists)
@@ -96,61 +96,61 @@ func (v *validator) affinity(p *field.Path) {
 		return
 	}
 	if n := a.NodeAffinity; n != nil {
-		at := p.Child("nodeAffinity")
+		at := child(p, "nodeAffinity")
 		if n.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-			v.nodeSelector(at.Child("requiredDuringSchedulingIgnoredDuringExecution"), n.RequiredDuringSchedulingIgnoredDuringExecution)
+			v.nodeSelector(child(at, "requiredDuringSchedulingIgnoredDuringExecution"), n.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-			at := at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+			at := item(child(at, "preferredDuringSchedulingIgnoredDuringExecution"), i)
 			v.weight(at, t.Weight)
 			// What is only preferred may name values that no label can have.
-			v.nodeTerm(at.Child("preference"), t.Preference, true)
+			v.nodeTerm(child(at, "preference"), t.Preference, true)
 		}
 	}
 	if pa := a.PodAffinity; pa != nil {
-		v.podTerms(p.Child("podAffinity"), pa.RequiredDuringSchedulingIgnoredDuringExecution, pa.PreferredDuringSchedulingIgnoredDuringExecution)
+		v.podTerms(child(p, "podAffinity"), pa.RequiredDuringSchedulingIgnoredDuringExecution, pa.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if pa := a.PodAntiAffinity; pa != nil {
-		v.podTerms(p.Child("podAntiAffinity"), pa.RequiredDuringSchedulingIgnoredDuringExecution, pa.PreferredDuringSchedulingIgnoredDuringExecution)
+		v.podTerms(child(p, "podAntiAffinity"), pa.RequiredDuringSchedulingIgnoredDuringExecution, pa.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 }
 
 func (v *validator) weight(p *field.Path, w int32) {
 	if w < 1 || w > 100 {
-		v.Invalid(p.Child("weight"), w, "must be in the range 1-100")
+		v.Invalid(child(p, "weight"), w, "must be in the range 1-100")
 	}
 }
 
 func (v *validator) nodeSelector(p *field.Path, s *v1.NodeSelector) {
-	p = p.Child("nodeSelectorTerms")
+	p = child(p, "nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
 		v.Required(p, "must have at least one node selector term")
 	}
 	for i, t := range s.NodeSelectorTerms {
-		v.nodeTerm(p.Index(i), t, v.o.BadLabelValueInNodeTerm)
+		v.nodeTerm(item(p, i), t, v.o.BadLabelValueInNodeTerm)
 	}
 }
 
 func (v *validator) nodeTerm(p *field.Path, t v1.NodeSelectorTerm, anyValue bool) {
 	for i, r := range t.MatchExpressions {
-		v.nodeRequirement(p.Child("matchExpressions").Index(i), r, anyValue)
+		v.nodeRequirement(item(child(p, "matchExpressions"), i), r, anyValue)
 	}
 	for i, r := range t.MatchFields {
-		at := p.Child("matchFields").Index(i)
+		at := item(child(p, "matchFields"), i)
 		switch r.Operator {
 		case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
 			if len(r.Values) != 1 {
-				v.Required(at.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+				v.Required(child(at, "values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
 			}
 		default:
-			v.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator")
+			v.Invalid(child(at, "operator"), r.Operator, "not a valid selector operator")
 		}
 		if r.Key != metav1.ObjectNameField {
-			v.Invalid(at.Child("key"), r.Key, "not a valid field selector key")
+			v.Invalid(child(at, "key"), r.Key, "not a valid field selector key")
 			continue
 		}
 		for j, value := range r.Values {
-			v.ObjectName(at.Child("values").Index(j), value, false)
+			v.ObjectName(item(child(at, "values"), j), value, false)
 		}
 	}
 }
@@ -159,22 +159,22 @@ func (v *validator) nodeRequirement(p *field.Path, r v1.NodeSelectorRequirement,
 	switch r.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			v.Required(p.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'")
+			v.Required(child(p, "values"), "must be specified when `operator` is 'In' or 'NotIn'")
 		}
 	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			v.Forbidden(p.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+			v.Forbidden(child(p, "values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
 		if len(r.Values) != 1 {
-			v.Required(p.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
+			v.Required(child(p, "values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
 		}
 	default:
-		v.Invalid(p.Child("operator"), r.Operator, "not a valid selector operator")
+		v.Invalid(child(p, "operator"), r.Operator, "not a valid selector operator")
 	}
-	v.labelName(p.Child("key"), r.Key)
+	v.labelName(child(p, "key"), r.Key)
 	if !anyValue {
-		v.labelValues(p.Child("values"), r.Values)
+		v.labelValues(child(p, "values"), r.Values)
 	}
 }
 
@@ -200,31 +200,31 @@ func podAffinityTerms(a *v1.Affinity) []*v1.PodAffinityTerm {
 
 func (v *validator) podTerms(p *field.Path, required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm) {
 	for i := range required {
-		v.podTerm(p.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i), &required[i])
+		v.podTerm(item(child(p, "requiredDuringSchedulingIgnoredDuringExecution"), i), &required[i])
 	}
 	for i := range preferred {
-		at := p.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+		at := item(child(p, "preferredDuringSchedulingIgnoredDuringExecution"), i)
 		v.weight(at, preferred[i].Weight)
-		v.podTerm(at.Child("podAffinityTerm"), &preferred[i].PodAffinityTerm)
+		v.podTerm(child(at, "podAffinityTerm"), &preferred[i].PodAffinityTerm)
 	}
 }
 
 func (v *validator) podTerm(p *field.Path, t *v1.PodAffinityTerm) {
 	v.affinitySelectors(p, t)
 	for _, ns := range t.Namespaces {
-		v.Each(p.Child("namespace"), ns, apivalidation.ValidateNamespaceName(ns, false))
+		v.Each(child(p, "namespace"), ns, apivalidation.ValidateNamespaceName(ns, false))
 	}
 	v.matchLabelKeys(p, t.MatchLabelKeys, t.MismatchLabelKeys, t.LabelSelector)
 	if t.TopologyKey == "" {
-		v.Required(p.Child("topologyKey"), "can not be empty")
+		v.Required(child(p, "topologyKey"), "can not be empty")
 	}
-	v.labelName(p.Child("topologyKey"), t.TopologyKey)
+	v.labelName(child(p, "topologyKey"), t.TopologyKey)
 }
 
 func (v *validator) affinitySelectors(p *field.Path, t *v1.PodAffinityTerm) {
 	o := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: v.o.BadLabelValueInSelector}
-	v.Add(metav1validation.ValidateLabelSelector(t.LabelSelector, o, p.Child("labelSelector")))
-	v.Add(metav1validation.ValidateLabelSelector(t.NamespaceSelector, o, p.Child("namespaceSelector")))
+	v.Add(metav1validation.ValidateLabelSelector(t.LabelSelector, o, child(p, "labelSelector")))
+	v.Add(metav1validation.ValidateLabelSelector(t.NamespaceSelector, o, child(p, "namespaceSelector")))
 }
 
 // matchLabelKeys checks keys whose values come from the pod's own labels. On create they were merged into the selector
@@ -236,11 +236,11 @@ func (v *validator) matchLabelKeys(p *field.Path, match, mismatch []string, s *m
 			return
 		}
 		for i, k := range keys {
-			v.labelName(p.Index(i), k)
+			v.labelName(item(p, i), k)
 		}
 	}
-	keys(p.Child("matchLabelKeys"), match)
-	keys(p.Child("mismatchLabelKeys"), mismatch)
+	keys(child(p, "matchLabelKeys"), match)
+	keys(child(p, "mismatchLabelKeys"), mismatch)
 	if s != nil {
 		index := make(map[string]int, len(match))
 		for i, k := range match {
@@ -249,7 +249,7 @@ func (v *validator) matchLabelKeys(p *field.Path, match, mismatch []string, s *m
 		seen := sets.KeySet(s.MatchLabels)
 		for _, e := range s.MatchExpressions {
 			if i, ok := index[e.Key]; ok && seen.Has(e.Key) {
-				v.Invalid(p.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector")
+				v.Invalid(item(p, i), e.Key, "exists in both matchLabelKeys and labelSelector")
 			}
 			seen.Insert(e.Key)
 		}
@@ -257,7 +257,7 @@ func (v *validator) matchLabelKeys(p *field.Path, match, mismatch []string, s *m
 	not := sets.New(mismatch...)
 	for i, k := range match {
 		if not.Has(k) {
-			v.Invalid(p.Child("matchLabelKeys").Index(i), k, "exists in both matchLabelKeys and mismatchLabelKeys")
+			v.Invalid(item(child(p, "matchLabelKeys"), i), k, "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}
 }
@@ -277,9 +277,9 @@ func (v *validator) unmergedLabelKeys(p *field.Path, keys []string, s *metav1.La
 		}
 	}
 	for i, k := range keys {
-		v.labelName(p.Index(i), k)
+		v.labelName(item(p, i), k)
 		if taken.Has(k) {
-			v.Invalid(p.Index(i), k, "exists in both matchLabelKeys and labelSelector")
+			v.Invalid(item(p, i), k, "exists in both matchLabelKeys and labelSelector")
 		}
 	}
 }
@@ -287,34 +287,34 @@ func (v *validator) unmergedLabelKeys(p *field.Path, keys []string, s *metav1.La
 func (v *validator) spreadConstraints(p *field.Path) {
 	list := v.spec.TopologySpreadConstraints
 	for i := range list {
-		c, at := &list[i], p.Index(i)
-		v.Positive(at.Child("maxSkew"), int64(c.MaxSkew))
+		c, at := &list[i], item(p, i)
+		v.Positive(child(at, "maxSkew"), int64(c.MaxSkew))
 		if c.TopologyKey == "" {
-			v.Required(at.Child("topologyKey"), "can not be empty")
+			v.Required(child(at, "topologyKey"), "can not be empty")
 		}
-		check.OneOf(&v.Errors, at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
+		check.OneOf(&v.Errors, child(at, "whenUnsatisfiable"), c.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
 		for _, other := range list[i+1:] {
 			if c.TopologyKey == other.TopologyKey && c.WhenUnsatisfiable == other.WhenUnsatisfiable {
-				v.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable))
+				v.Duplicate(child(at, "{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable))
 				break
 			}
 		}
 		if m := c.MinDomains; m != nil {
-			v.Positive(at.Child("minDomains"), int64(*m))
+			v.Positive(child(at, "minDomains"), int64(*m))
 			if c.WhenUnsatisfiable != v1.DoNotSchedule {
-				v.Invalid(at.Child("minDomains"), m,
+				v.Invalid(child(at, "minDomains"), m,
 					fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", v1.DoNotSchedule, c.WhenUnsatisfiable))
 			}
 		}
-		v.inclusion(at.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy)
-		v.inclusion(at.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy)
+		v.inclusion(child(at, "nodeAffinityPolicy"), c.NodeAffinityPolicy)
+		v.inclusion(child(at, "nodeTaintsPolicy"), c.NodeTaintsPolicy)
 		if v.o.LegacySpreadKeys {
-			v.unmergedLabelKeys(at.Child("matchLabelKeys"), c.MatchLabelKeys, c.LabelSelector)
+			v.unmergedLabelKeys(child(at, "matchLabelKeys"), c.MatchLabelKeys, c.LabelSelector)
 		} else {
 			v.matchLabelKeys(at, c.MatchLabelKeys, nil, c.LabelSelector)
 		}
 		if !v.o.BadSpreadSelector {
-			v.labelSelector(at.Child("labelSelector"), c.LabelSelector)
+			v.labelSelector(child(at, "labelSelector"), c.LabelSelector)
 		}
 	}
 }

@@ -25,26 +25,26 @@ func (v *validator) podSecurity(p *field.Path) {
 	if sc == nil {
 		return
 	}
-	v.groupID(p.Child("fsGroup"), sc.FSGroup)
-	v.userID(p.Child("runAsUser"), sc.RunAsUser)
-	v.groupID(p.Child("runAsGroup"), sc.RunAsGroup)
+	v.groupID(child(p, "fsGroup"), sc.FSGroup)
+	v.userID(child(p, "runAsUser"), sc.RunAsUser)
+	v.groupID(child(p, "runAsGroup"), sc.RunAsGroup)
 	for i := range sc.SupplementalGroups {
-		v.groupID(p.Child("supplementalGroups").Index(i), &sc.SupplementalGroups[i])
+		v.groupID(item(child(p, "supplementalGroups"), i), &sc.SupplementalGroups[i])
 	}
-	v.sysctls(p.Child("sysctls"), sc.Sysctls)
+	v.sysctls(child(p, "sysctls"), sc.Sysctls)
 	if sc.FSGroupChangePolicy != nil {
-		check.OneOf(&v.Errors, p.Child("fsGroupChangePolicy"), *sc.FSGroupChangePolicy,
+		check.OneOf(&v.Errors, child(p, "fsGroupChangePolicy"), *sc.FSGroupChangePolicy,
 			v1.FSGroupChangeAlways, v1.FSGroupChangeOnRootMismatch)
 	}
-	v.Add(SeccompProfile(p.Child("seccompProfile"), sc.SeccompProfile))
-	v.windowsOptions(p.Child("windowsOptions"), sc.WindowsOptions)
-	v.Add(AppArmorProfile(p.Child("appArmorProfile"), sc.AppArmorProfile))
+	v.Add(SeccompProfile(child(p, "seccompProfile"), sc.SeccompProfile))
+	v.windowsOptions(child(p, "windowsOptions"), sc.WindowsOptions)
+	v.Add(AppArmorProfile(child(p, "appArmorProfile"), sc.AppArmorProfile))
 	if sc.SupplementalGroupsPolicy != nil {
-		check.OneOf(&v.Errors, p.Child("supplementalGroupsPolicy"), *sc.SupplementalGroupsPolicy,
+		check.OneOf(&v.Errors, child(p, "supplementalGroupsPolicy"), *sc.SupplementalGroupsPolicy,
 			v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
 	}
 	if sc.SELinuxChangePolicy != nil {
-		check.OneOf(&v.Errors, p.Child("seLinuxChangePolicy"), *sc.SELinuxChangePolicy,
+		check.OneOf(&v.Errors, child(p, "seLinuxChangePolicy"), *sc.SELinuxChangePolicy,
 			v1.SELinuxChangePolicyMountOption, v1.SELinuxChangePolicyRecursive)
 	}
 }
@@ -57,7 +57,7 @@ var sysctlName = regexp.MustCompile(sysctlForm)
 func (v *validator) sysctls(p *field.Path, list []v1.Sysctl) {
 	seen := sets.New[string]()
 	for i, s := range list {
-		at := p.Index(i).Child("name")
+		at := child(item(p, i), "name")
 		switch {
 		case s.Name == "":
 			v.Required(at, "")
@@ -89,23 +89,23 @@ func (v *validator) containerSecurity(p *field.Path, sc *v1.SecurityContext) {
 	if sc == nil {
 		return
 	}
-	v.userID(p.Child("runAsUser"), sc.RunAsUser)
-	v.groupID(p.Child("runAsGroup"), sc.RunAsGroup)
+	v.userID(child(p, "runAsUser"), sc.RunAsUser)
+	v.groupID(child(p, "runAsGroup"), sc.RunAsGroup)
 	if sc.ProcMount != nil {
-		check.OneOf(&v.Errors, p.Child("procMount"), *sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+		check.OneOf(&v.Errors, child(p, "procMount"), *sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
 		if *sc.ProcMount == v1.UnmaskedProcMount && !isFalse(v.spec.HostUsers) {
-			v.Invalid(p.Child("procMount"), sc.ProcMount, "`hostUsers` must be false to use `Unmasked`")
+			v.Invalid(child(p, "procMount"), sc.ProcMount, "`hostUsers` must be false to use `Unmasked`")
 		}
 	}
-	v.Add(SeccompProfile(p.Child("seccompProfile"), sc.SeccompProfile))
+	v.Add(SeccompProfile(child(p, "seccompProfile"), sc.SeccompProfile))
 	if isFalse(sc.AllowPrivilegeEscalation) && isTrue(sc.Privileged) {
 		v.Invalid(p, sc, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 	}
 	if addsSysAdmin(sc) && !v.o.SysAdminUnescalated {
 		v.Invalid(p, sc, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
 	}
-	v.windowsOptions(p.Child("windowsOptions"), sc.WindowsOptions)
-	v.Add(AppArmorProfile(p.Child("appArmorProfile"), sc.AppArmorProfile))
+	v.windowsOptions(child(p, "windowsOptions"), sc.WindowsOptions)
+	v.Add(AppArmorProfile(child(p, "appArmorProfile"), sc.AppArmorProfile))
 }
 
 // addsSysAdmin: CAP_SYS_ADMIN is escalation by itself.
@@ -128,12 +128,12 @@ func SeccompProfile(p *field.Path, s *v1.SeccompProfile) field.ErrorList {
 		return nil
 	}
 	if s.Type == "" {
-		e.Required(p.Child("type"), "type is required when seccompProfile is set")
+		e.Required(child(p, "type"), "type is required when seccompProfile is set")
 	} else {
-		check.OneOf(&e, p.Child("type"), s.Type,
+		check.OneOf(&e, child(p, "type"), s.Type,
 			v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
 	}
-	local := p.Child("localhostProfile")
+	local := child(p, "localhostProfile")
 	switch {
 	case s.Type != v1.SeccompProfileTypeLocalhost:
 		if s.LocalhostProfile != nil {
@@ -153,7 +153,7 @@ func AppArmorProfile(p *field.Path, a *v1.AppArmorProfile) field.ErrorList {
 	if a == nil {
 		return nil
 	}
-	local := p.Child("localhostProfile")
+	local := child(p, "localhostProfile")
 	const mustBeSet = "must be set when AppArmor type is Localhost"
 	switch a.Type {
 	case v1.AppArmorProfileTypeLocalhost:
@@ -175,9 +175,9 @@ func AppArmorProfile(p *field.Path, a *v1.AppArmorProfile) field.ErrorList {
 			e.Invalid(local, a.LocalhostProfile, "can only be set when AppArmor type is Localhost")
 		}
 	case "":
-		e.Required(p.Child("type"), "type is required when appArmorProfile is set")
+		e.Required(child(p, "type"), "type is required when appArmorProfile is set")
 	default:
-		check.OneOf(&e, p.Child("type"), a.Type,
+		check.OneOf(&e, child(p, "type"), a.Type,
 			v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
 	}
 	return e.List()

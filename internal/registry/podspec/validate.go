@@ -32,50 +32,57 @@ type validator struct {
 
 // Validate checks a whole, defaulted spec; p is where it stands ("spec", "spec.template.spec").
 func Validate(spec *v1.PodSpec, p *field.Path, o Options) field.ErrorList {
+	if len(validate(spec, nil, o)) == 0 {
+		return nil
+	}
+	return validate(spec, p, o)
+}
+
+func validate(spec *v1.PodSpec, p *field.Path, o Options) field.ErrorList {
 	v := &validator{o: o, spec: spec, claims: sets.New[string]()}
 	if spec.TerminationGracePeriodSeconds == nil {
-		v.Required(p.Child("terminationGracePeriodSeconds"), "")
+		v.Required(child(p, "terminationGracePeriodSeconds"), "")
 	}
-	v.checkVolumes(p.Child("volumes"))
-	v.resourceClaims(p.Child("resourceClaims"))
-	v.mainContainers(p.Child("containers"))
-	v.initContainers(p.Child("initContainers"))
-	v.ephemeralContainers(p.Child("ephemeralContainers"))
+	v.checkVolumes(child(p, "volumes"))
+	v.resourceClaims(child(p, "resourceClaims"))
+	v.mainContainers(child(p, "containers"))
+	v.initContainers(child(p, "initContainers"))
+	v.ephemeralContainers(child(p, "ephemeralContainers"))
 	if gate.PodLevelResources {
 		v.podResources(p)
 	}
-	v.hostNetworkPorts(p.Child("containers"))
-	check.RequiredOneOf(&v.Errors, p.Child("restartPolicy"), spec.RestartPolicy,
+	v.hostNetworkPorts(child(p, "containers"))
+	check.RequiredOneOf(&v.Errors, child(p, "restartPolicy"), spec.RestartPolicy,
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
-	check.RequiredOneOf(&v.Errors, p.Child("dnsPolicy"), spec.DNSPolicy,
+	check.RequiredOneOf(&v.Errors, child(p, "dnsPolicy"), spec.DNSPolicy,
 		v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone)
-	v.Add(metav1validation.ValidateLabels(spec.NodeSelector, p.Child("nodeSelector")))
-	v.podSecurity(p.Child("securityContext"))
+	v.Add(metav1validation.ValidateLabels(spec.NodeSelector, child(p, "nodeSelector")))
+	v.podSecurity(child(p, "securityContext"))
 	if isTrue(spec.ShareProcessNamespace) && spec.HostPID {
-		v.Invalid(p.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+		v.Invalid(child(p, "shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
 	}
-	v.affinity(p.Child("affinity"))
-	v.dnsConfig(p.Child("dnsConfig"))
+	v.affinity(child(p, "affinity"))
+	v.dnsConfig(child(p, "dnsConfig"))
 	for i, g := range spec.ReadinessGates {
-		v.Qualified(p.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))
+		v.Qualified(child(item(child(p, "readinessGates"), i), "conditionType"), string(g.ConditionType))
 	}
-	v.schedulingGates(p.Child("schedulingGates"))
-	v.spreadConstraints(p.Child("topologySpreadConstraints"))
+	v.schedulingGates(child(p, "schedulingGates"))
+	v.spreadConstraints(child(p, "topologySpreadConstraints"))
 	v.windowsHostProcess(p)
 	v.userNamespace(p)
-	v.hostnameOverride(p.Child("hostnameOverride"))
+	v.hostnameOverride(child(p, "hostnameOverride"))
 	v.names(p)
-	v.tolerations(p.Child("tolerations"), spec.Tolerations)
-	v.hostAliases(p.Child("hostAliases"))
+	v.tolerations(child(p, "tolerations"), spec.Tolerations)
+	v.hostAliases(child(p, "hostAliases"))
 	v.classes(p)
 	v.os(p)
 	if g := spec.SchedulingGroup; g != nil {
-		v.schedulingGroup(p.Child("schedulingGroup"), g)
+		v.schedulingGroup(child(p, "schedulingGroup"), g)
 		if len(spec.EvictionResponders) > 0 {
-			v.Forbidden(p.Child("schedulingGroup"), "may not be set when evictionResponders is set")
+			v.Forbidden(child(p, "schedulingGroup"), "may not be set when evictionResponders is set")
 		}
 	}
-	v.evictionResponders(p.Child("evictionResponders"))
+	v.evictionResponders(child(p, "evictionResponders"))
 	v.fileKeyVolumes(p)
 	return v.List()
 }
@@ -84,23 +91,23 @@ func Validate(spec *v1.PodSpec, p *field.Path, o Options) field.ErrorList {
 func (v *validator) names(p *field.Path) {
 	s := v.spec
 	if s.ServiceAccountName != "" {
-		v.ObjectName(p.Child("serviceAccountName"), s.ServiceAccountName, false)
+		v.ObjectName(child(p, "serviceAccountName"), s.ServiceAccountName, false)
 	}
 	if s.DeprecatedServiceAccount != s.ServiceAccountName {
-		v.Invalid(p.Child("deprecatedServiceAccount"), s.DeprecatedServiceAccount,
+		v.Invalid(child(p, "deprecatedServiceAccount"), s.DeprecatedServiceAccount,
 			fmt.Sprintf("must be the same as serviceAccountName: %q", s.ServiceAccountName))
 	}
 	if s.NodeName != "" {
-		v.ObjectName(p.Child("nodeName"), s.NodeName, false)
+		v.ObjectName(child(p, "nodeName"), s.NodeName, false)
 	}
 	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
-		v.Invalid(p.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32))
+		v.Invalid(child(p, "activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32))
 	}
 	if s.Hostname != "" {
-		v.DNSLabel(p.Child("hostname"), s.Hostname)
+		v.DNSLabel(child(p, "hostname"), s.Hostname)
 	}
 	if s.Subdomain != "" {
-		v.DNSLabel(p.Child("subdomain"), s.Subdomain)
+		v.DNSLabel(child(p, "subdomain"), s.Subdomain)
 	}
 }
 
@@ -108,25 +115,25 @@ func (v *validator) names(p *field.Path) {
 func (v *validator) classes(p *field.Path) {
 	s := v.spec
 	if s.PriorityClassName != "" {
-		v.ObjectName(p.Child("priorityClassName"), s.PriorityClassName, false)
+		v.ObjectName(child(p, "priorityClassName"), s.PriorityClassName, false)
 	}
 	if s.RuntimeClassName != nil {
-		v.ObjectName(p.Child("runtimeClassName"), *s.RuntimeClassName, false)
+		v.ObjectName(child(p, "runtimeClassName"), *s.RuntimeClassName, false)
 	}
 	if s.PreemptionPolicy != nil {
-		check.RequiredOneOf(&v.Errors, p.Child("preemptionPolicy"), *s.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
+		check.RequiredOneOf(&v.Errors, child(p, "preemptionPolicy"), *s.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
 	}
 	if s.Overhead != nil {
-		v.resources(p.Child("overhead"), &v1.ResourceRequirements{Limits: s.Overhead}, v.ContainerResourceName)
+		v.resources(child(p, "overhead"), &v1.ResourceRequirements{Limits: s.Overhead}, v.ContainerResourceName)
 	}
 }
 
 func (v *validator) schedulingGroup(p *field.Path, g *v1.PodSchedulingGroup) {
 	if g.PodGroupName == nil {
-		v.Invalid(p.Child("podGroupName"), g.PodGroupName, "must specify one of: `podGroupName`")
+		v.Invalid(child(p, "podGroupName"), g.PodGroupName, "must specify one of: `podGroupName`")
 		return
 	}
-	v.ObjectName(p.Child("podGroupName"), *g.PodGroupName, false)
+	v.ObjectName(child(p, "podGroupName"), *g.PodGroupName, false)
 }
 
 func (v *validator) evictionResponders(p *field.Path) {
@@ -136,19 +143,19 @@ func (v *validator) evictionResponders(p *field.Path) {
 	}
 	for i, r := range v.spec.EvictionResponders {
 		if r.Name == "" {
-			v.Required(p.Index(i).Child("name"), "")
+			v.Required(child(item(p, i), "name"), "")
 		} else {
-			v.Add(validation.IsDomainPrefixedKey(p.Index(i).Child("name"), r.Name))
+			v.Add(validation.IsDomainPrefixedKey(child(item(p, i), "name"), r.Name))
 		}
 		if seen.Has(r.Name) {
-			v.Duplicate(p.Index(i), r.Name)
+			v.Duplicate(item(p, i), r.Name)
 		}
 		seen.Insert(r.Name)
 		switch {
 		case r.Priority == nil:
-			v.Required(p.Index(i).Child("priority"), "")
+			v.Required(child(item(p, i), "priority"), "")
 		case *r.Priority < 0 || *r.Priority > 100000:
-			v.Invalid(p.Index(i).Child("priority"), *r.Priority, validation.InclusiveRangeError(0, 100000))
+			v.Invalid(child(item(p, i), "priority"), *r.Priority, validation.InclusiveRangeError(0, 100000))
 		}
 	}
 }
@@ -157,7 +164,7 @@ func (v *validator) evictionResponders(p *field.Path) {
 func (v *validator) resourceClaims(p *field.Path) {
 	seen := sets.New[string]()
 	for i, c := range v.spec.ResourceClaims {
-		at := p.Index(i)
+		at := item(p, i)
 		if c.Name != "" {
 			v.claims.Insert(c.Name)
 		}
@@ -167,11 +174,11 @@ func (v *validator) resourceClaims(p *field.Path) {
 		}
 		switch {
 		case c.Name == "":
-			v.Required(at.Child("name"), "")
+			v.Required(child(at, "name"), "")
 		case seen.Has(c.Name):
-			v.Duplicate(at.Child("name"), c.Name)
+			v.Duplicate(child(at, "name"), c.Name)
 		default:
-			v.DNSLabel(at.Child("name"), c.Name)
+			v.DNSLabel(child(at, "name"), c.Name)
 			seen.Insert(c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
@@ -181,10 +188,10 @@ func (v *validator) resourceClaims(p *field.Path) {
 			v.Invalid(at, c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if c.ResourceClaimName != nil {
-			v.ObjectName(at.Child("resourceClaimName"), *c.ResourceClaimName, false)
+			v.ObjectName(child(at, "resourceClaimName"), *c.ResourceClaimName, false)
 		}
 		if c.ResourceClaimTemplateName != nil {
-			v.ObjectName(at.Child("resourceClaimTemplateName"), *c.ResourceClaimTemplateName, false)
+			v.ObjectName(child(at, "resourceClaimTemplateName"), *c.ResourceClaimTemplateName, false)
 		}
 	}
 }
@@ -198,7 +205,7 @@ func (v *validator) hostNetworkPorts(p *field.Path) {
 		for j, port := range v.spec.Containers[i].Ports {
 			// A template's ports are defaulted only when its pods are created, so 0 passes there.
 			if (v.o.IsPod || port.HostPort != 0) && port.HostPort != port.ContainerPort {
-				v.Invalid(p.Index(i).Child("ports").Index(j).Child("hostPort"), port.HostPort, "must match `containerPort` when `hostNetwork` is true")
+				v.Invalid(child(item(child(item(p, i), "ports"), j), "hostPort"), port.HostPort, "must match `containerPort` when `hostNetwork` is true")
 			}
 		}
 	}
@@ -211,20 +218,20 @@ func (v *validator) userNamespace(p *field.Path) {
 	}
 	const why = "when `hostUsers` is false"
 	if s.HostNetwork && !v.o.UserNamespaceHostNetwork {
-		v.Forbidden(p.Child("hostNetwork"), why)
+		v.Forbidden(child(p, "hostNetwork"), why)
 	}
 	if s.HostPID {
-		v.Forbidden(p.Child("HostPID"), why)
+		v.Forbidden(child(p, "HostPID"), why)
 	}
 	if s.HostIPC {
-		v.Forbidden(p.Child("HostIPC"), why)
+		v.Forbidden(child(p, "HostIPC"), why)
 	}
 	if v.o.UserNamespaceBlockDevices {
 		return
 	}
 	for at, c := range WithPaths(s, p) {
 		if len(c.VolumeDevices) > 0 {
-			v.Forbidden(at.Child("volumeDevices"), why)
+			v.Forbidden(child(at, "volumeDevices"), why)
 		}
 	}
 }
@@ -250,7 +257,7 @@ func (v *validator) hostnameOverride(p *field.Path) {
 func (v *validator) claimNames(p *field.Path, claims []v1.ResourceClaim) {
 	seen := sets.New[string]() // a claim's name, or name/request
 	for i, c := range claims {
-		at := p.Index(i)
+		at := item(p, i)
 		if c.Name == "" {
 			v.Required(at, "")
 			continue
@@ -276,7 +283,7 @@ func (v *validator) claimNames(p *field.Path, claims []v1.ResourceClaim) {
 func (v *validator) claimRequest(at *field.Path, c v1.ResourceClaim, seen sets.Set[string]) {
 	key := c.Name
 	if c.Request != "" {
-		v.DNSLabel(at.Child("request"), c.Request)
+		v.DNSLabel(child(at, "request"), c.Request)
 		key += "/" + c.Request
 	}
 	if seen.Has(key) {

@@ -26,22 +26,22 @@ func (v *validator) checkVolumes(p *field.Path) {
 		}
 	}
 	for i := range v.spec.Volumes {
-		vol, at := &v.spec.Volumes[i], p.Index(i)
+		vol, at := &v.spec.Volumes[i], item(p, i)
 		before := len(v.List())
 		v.volumeSource(at, vol)
 		if vol.Name == "" {
-			v.Required(at.Child("name"), "")
+			v.Required(child(at, "name"), "")
 		} else {
-			v.DNSLabel(at.Child("name"), vol.Name)
+			v.DNSLabel(child(at, "name"), vol.Name)
 		}
 		if _, ok := v.volumes[vol.Name]; ok {
-			v.Duplicate(at.Child("name"), vol.Name)
+			v.Duplicate(child(at, "name"), vol.Name)
 		}
 		if len(v.List()) == before {
 			v.volumes[vol.Name] = &vol.VolumeSource
 		}
 		if c := vol.PersistentVolumeClaim; c != nil && created.Has(c.ClaimName) {
-			v.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName,
+			v.Invalid(child(child(at, "persistentVolumeClaim"), "claimName"), c.ClaimName,
 				"must not reference a PVC that gets created for an ephemeral volume")
 		}
 	}
@@ -74,19 +74,19 @@ func (v *validator) volumeSource(p *field.Path, vol *v1.Volume) {
 			continue
 		}
 		if found++; found > 1 {
-			v.Forbidden(p.Child(s.name), "may not specify more than 1 volume type")
+			v.Forbidden(child(p, s.name), "may not specify more than 1 volume type")
 		} else {
 			at := s.at
 			if at == "" {
 				at = s.name
 			}
-			s.check(v, p.Child(at), vol)
+			s.check(v, child(p, at), vol)
 			if s.name == "ephemeral" {
 				v.claimName(p, vol)
 			}
 		}
 		if i := vol.ISCSI; s.name == "iscsi" && i.InitiatorName != nil && len(vol.Name+":"+i.TargetPortal) > 64 {
-			v.Invalid(p.Child("name"), vol.Name,
+			v.Invalid(child(p, "name"), vol.Name,
 				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 		}
 	}
@@ -102,20 +102,20 @@ var localSources = []sourceCheck{
 	{"secret", "", func(vol *v1.Volume) bool { return vol.Secret != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
 		s := vol.Secret
 		if s.SecretName == "" {
-			v.Required(p.Child("secretName"), "")
+			v.Required(child(p, "secretName"), "")
 		}
-		v.Mode(p.Child("defaultMode"), s.DefaultMode)
-		v.userID(p.Child("defaultUser"), s.DefaultUser)
-		v.keysToPaths(p.Child("items"), s.Items)
+		v.Mode(child(p, "defaultMode"), s.DefaultMode)
+		v.userID(child(p, "defaultUser"), s.DefaultUser)
+		v.keysToPaths(child(p, "items"), s.Items)
 	}},
 	{"persistentVolumeClaim", "", func(vol *v1.Volume) bool { return vol.PersistentVolumeClaim != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
 		if vol.PersistentVolumeClaim.ClaimName == "" {
-			v.Required(p.Child("claimName"), "")
+			v.Required(child(p, "claimName"), "")
 		}
 	}},
 	{"downwarAPI", "downwardAPI", func(vol *v1.Volume) bool { return vol.DownwardAPI != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
-		v.Mode(p.Child("defaultMode"), vol.DownwardAPI.DefaultMode)
-		v.userID(p.Child("defaultUser"), vol.DownwardAPI.DefaultUser)
+		v.Mode(child(p, "defaultMode"), vol.DownwardAPI.DefaultMode)
+		v.userID(child(p, "defaultUser"), vol.DownwardAPI.DefaultUser)
 		for _, f := range vol.DownwardAPI.Items {
 			v.downwardFile(p, f)
 		}
@@ -123,40 +123,40 @@ var localSources = []sourceCheck{
 	{"configMap", "", func(vol *v1.Volume) bool { return vol.ConfigMap != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
 		c := vol.ConfigMap
 		if c.Name == "" {
-			v.Required(p.Child("name"), "")
+			v.Required(child(p, "name"), "")
 		}
-		v.Mode(p.Child("defaultMode"), c.DefaultMode)
-		v.userID(p.Child("defaultUser"), c.DefaultUser)
-		v.keysToPaths(p.Child("items"), c.Items)
+		v.Mode(child(p, "defaultMode"), c.DefaultMode)
+		v.userID(child(p, "defaultUser"), c.DefaultUser)
+		v.keysToPaths(child(p, "items"), c.Items)
 	}},
 	{"projected", "", func(vol *v1.Volume) bool { return vol.Projected != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.projected(p, vol.Projected) }},
 	{"csi", "", func(vol *v1.Volume) bool { return vol.CSI != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.csi(p, vol.CSI) }},
 	{"ephemeral", "", func(vol *v1.Volume) bool { return vol.Ephemeral != nil }, func(v *validator, p *field.Path, vol *v1.Volume) { v.ephemeralVolume(p, vol) }},
 	{"image", "", func(vol *v1.Volume) bool { return vol.Image != nil }, func(v *validator, p *field.Path, vol *v1.Volume) {
 		if vol.Image.Reference == "" && !v.o.EmptyImageReference {
-			v.Required(p.Child("reference"), "")
+			v.Required(child(p, "reference"), "")
 		}
-		check.RequiredOneOf(&v.Errors, p.Child("pullPolicy"), vol.Image.PullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+		check.RequiredOneOf(&v.Errors, child(p, "pullPolicy"), vol.Image.PullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 	}},
 }
 
 func (v *validator) emptyDir(p *field.Path, e *v1.EmptyDirVolumeSource) {
 	if e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
-		v.Forbidden(p.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
+		v.Forbidden(child(p, "sizeLimit"), "SizeLimit field must be a valid resource quantity")
 	}
 	if m := e.Mode; m != nil && (*m < 0 || *m > 0o1777) {
-		v.Invalid(p.Child("mode"), *m, "must be a number between 0 and 01777 (octal), both inclusive")
+		v.Invalid(child(p, "mode"), *m, "must be a number between 0 and 01777 (octal), both inclusive")
 	}
 }
 
 func (v *validator) hostPath(p *field.Path, h *v1.HostPathVolumeSource) {
 	if h.Path == "" {
-		v.Required(p.Child("path"), "")
+		v.Required(child(p, "path"), "")
 		return
 	}
-	v.NoBacksteps(p.Child("path"), h.Path)
+	v.NoBacksteps(child(p, "path"), h.Path)
 	if h.Type != nil {
-		check.OneOf(&v.Errors, p.Child("type"), *h.Type, v1.HostPathUnset, v1.HostPathBlockDev, v1.HostPathCharDev, v1.HostPathDirectory,
+		check.OneOf(&v.Errors, child(p, "type"), *h.Type, v1.HostPathUnset, v1.HostPathBlockDev, v1.HostPathCharDev, v1.HostPathDirectory,
 			v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)
 	}
 }
@@ -168,12 +168,12 @@ func (v *validator) userID(p *field.Path, user *int64) {
 }
 
 func (v *validator) csi(p *field.Path, c *v1.CSIVolumeSource) {
-	v.csiDriver(p.Child("driver"), c.Driver)
+	v.csiDriver(child(p, "driver"), c.Driver)
 	if r := c.NodePublishSecretRef; r != nil {
 		if r.Name == "" {
-			v.Required(p.Child("nodePublishSecretRef", "name"), "")
+			v.Required(child(child(p, "nodePublishSecretRef"), "name"), "")
 		} else {
-			v.ObjectName(p.Child("name"), r.Name, false)
+			v.ObjectName(child(p, "name"), r.Name, false)
 		}
 	}
 }
@@ -181,9 +181,9 @@ func (v *validator) csi(p *field.Path, c *v1.CSIVolumeSource) {
 // ephemeralVolume checks the claim that is made for the pod.
 func (v *validator) ephemeralVolume(p *field.Path, vol *v1.Volume) {
 	if t := vol.Ephemeral.VolumeClaimTemplate; t == nil {
-		v.Required(p.Child("volumeClaimTemplate"), "")
+		v.Required(child(p, "volumeClaimTemplate"), "")
 	} else {
-		v.claimTemplate(p.Child("volumeClaimTemplate"), t)
+		v.claimTemplate(child(p, "volumeClaimTemplate"), t)
 	}
 }
 
@@ -194,42 +194,42 @@ func (v *validator) claimName(p *field.Path, vol *v1.Volume) {
 	}
 	claim := v.o.PodName + "-" + vol.Name
 	for _, msg := range apivalidation.NameIsDNSSubdomain(claim, false) {
-		v.Invalid(p.Child("name"), vol.Name, fmt.Sprintf("PVC name %q: %v", claim, msg))
+		v.Invalid(child(p, "name"), vol.Name, fmt.Sprintf("PVC name %q: %v", claim, msg))
 	}
 }
 
 func (v *validator) claimTemplate(p *field.Path, t *v1.PersistentVolumeClaimTemplate) {
-	meta := p.Child("metadata")
-	v.Add(apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations")))
-	v.Add(metav1validation.ValidateLabels(t.Labels, meta.Child("labels")))
+	meta := child(p, "metadata")
+	v.Add(apivalidation.ValidateAnnotations(t.Annotations, child(meta, "annotations")))
+	v.Add(metav1validation.ValidateLabels(t.Labels, child(meta, "labels")))
 	v.onlyFields(meta, t.ObjectMeta, sets.New("Annotations", "Labels"), "cannot be set")
-	v.claimSpec(p.Child("spec"), &t.Spec)
+	v.claimSpec(child(p, "spec"), &t.Spec)
 }
 
 // claimSpec checks a PersistentVolumeClaim's spec.
 func (v *validator) claimSpec(p *field.Path, s *v1.PersistentVolumeClaimSpec) {
 	if len(s.AccessModes) == 0 {
-		v.Required(p.Child("accessModes"), "at least 1 access mode is required")
+		v.Required(child(p, "accessModes"), "at least 1 access mode is required")
 	}
 	if s.Selector != nil {
-		v.labelSelector(p.Child("selector"), s.Selector)
+		v.labelSelector(child(p, "selector"), s.Selector)
 	}
-	v.knownModes(p.Child("accessModes"), s.AccessModes)
-	storage := p.Child("resources").Key("storage")
+	v.knownModes(child(p, "accessModes"), s.AccessModes)
+	storage := keyed(child(p, "resources"), "storage")
 	if q, ok := s.Resources.Requests[v1.ResourceStorage]; !ok {
 		v.Required(storage, "")
 	} else if q.Sign() <= 0 {
 		v.Invalid(storage, q.String(), "must be greater than zero")
 	}
 	if n := s.StorageClassName; n != nil && *n != "" {
-		v.ObjectName(p.Child("storageClassName"), *n, false)
+		v.ObjectName(child(p, "storageClassName"), *n, false)
 	}
 	if s.VolumeMode != nil {
-		check.OneOf(&v.Errors, p.Child("volumeMode"), *s.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
+		check.OneOf(&v.Errors, child(p, "volumeMode"), *s.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 	}
 	v.dataSources(p, s)
 	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
-		v.ObjectName(p.Child("volumeAttributesClassName"), *n, false)
+		v.ObjectName(child(p, "volumeAttributesClassName"), *n, false)
 	}
 }
 
@@ -237,35 +237,35 @@ func (v *validator) claimSpec(p *field.Path, s *v1.PersistentVolumeClaimSpec) {
 func (v *validator) dataSources(p *field.Path, s *v1.PersistentVolumeClaimSpec) {
 	one := func(p *field.Path, name, kind string, group *string) {
 		if name == "" {
-			v.Required(p.Child("name"), "")
+			v.Required(child(p, "name"), "")
 		}
 		if kind == "" {
-			v.Required(p.Child("kind"), "")
+			v.Required(child(p, "kind"), "")
 		}
 		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
 			v.Invalid(p, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
 		}
 		if group != nil && *group != "" && !v.o.BadDataSourceGroup {
-			v.Each(p.Child("apiGroup"), *group, validation.IsDNS1123Subdomain(*group))
+			v.Each(child(p, "apiGroup"), *group, validation.IsDNS1123Subdomain(*group))
 		}
 	}
 	if d := s.DataSource; d != nil {
-		one(p.Child("dataSource"), d.Name, d.Kind, d.APIGroup)
+		one(child(p, "dataSource"), d.Name, d.Kind, d.APIGroup)
 	}
 	d := s.DataSourceRef
 	if d == nil {
 		return
 	}
-	one(p.Child("dataSourceRef"), d.Name, d.Kind, d.APIGroup)
+	one(child(p, "dataSourceRef"), d.Name, d.Kind, d.APIGroup)
 	if d.Namespace != nil && *d.Namespace != "" {
-		v.Each(p.Child("dataSourceRef", "namespace"), *d.Namespace, apivalidation.ValidateNamespaceName(*d.Namespace, false))
+		v.Each(child(child(p, "dataSourceRef"), "namespace"), *d.Namespace, apivalidation.ValidateNamespaceName(*d.Namespace, false))
 		if s.DataSource != nil {
-			v.Invalid(p, p.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified")
+			v.Invalid(p, child(p, "dataSource"), "may not be specified when dataSourceRef.namespace is specified")
 		}
 		return
 	}
 	if o := s.DataSource; o != nil && (o.Name != d.Name || o.Kind != d.Kind || !sameText(o.APIGroup, d.APIGroup)) {
-		v.Invalid(p, p.Child("dataSource"), "must match dataSourceRef")
+		v.Invalid(p, child(p, "dataSource"), "must match dataSourceRef")
 	}
 }
 

@@ -45,7 +45,7 @@ func WithPaths(spec *v1.PodSpec, p *field.Path) iter.Seq2[*field.Path, *v1.Conta
 		names := [...]string{Init: "initContainers", Main: "containers", Ephemeral: "ephemeralContainers"}
 		var index [3]int
 		for c, kind := range Containers(spec) {
-			if !yield(p.Child(names[kind]).Index(index[kind]), c) {
+			if !yield(item(child(p, names[kind]), index[kind]), c) {
 				return
 			}
 			index[kind]++
