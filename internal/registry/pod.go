@@ -6,12 +6,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"podo.dev/podo/internal/registry/check"
 	"podo.dev/podo/internal/registry/podfill"
 	"podo.dev/podo/internal/registry/podobject"
 )
@@ -46,7 +46,7 @@ func podKind() *Kind {
 		Verbs:            allVerbs,
 		New:              func() runtime.Object { return &v1.Pod{} },
 		NewList:          func() runtime.Object { return &v1.PodList{} },
-		ValidName:        apivalidation.NameIsDNSSubdomain,
+		ValidName:        check.ObjectName,
 		Default:          func(obj runtime.Object) { podfill.DefaultPod(of(obj)) },
 		PrepareForCreate: func(obj runtime.Object) { podobject.PrepareCreate(of(obj)) },
 		Validate:         func(obj runtime.Object) field.ErrorList { return podobject.ValidateCreate(of(obj)) },

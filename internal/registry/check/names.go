@@ -22,14 +22,46 @@ const (
 )
 
 // DNSLabel checks for an RFC 1123 label.
-func (e *Errors) DNSLabel(p *field.Path, v string) { e.Each(p, v, validation.IsDNS1123Label(v)) }
+func (e *Errors) DNSLabel(p *field.Path, v string) {
+	if !good(v, validation.DNS1123LabelMaxLength, false) {
+		e.Each(p, v, validation.IsDNS1123Label(v))
+	}
+}
 
 // Subdomain checks for an RFC 1123 subdomain.
-func (e *Errors) Subdomain(p *field.Path, v string) { e.Each(p, v, validation.IsDNS1123Subdomain(v)) }
+func (e *Errors) Subdomain(p *field.Path, v string) {
+	if !good(v, validation.DNS1123SubdomainMaxLength, true) {
+		e.Each(p, v, validation.IsDNS1123Subdomain(v))
+	}
+}
 
 // ObjectName checks for the name of an object of most kinds; a prefix may end in a dash.
-func (e *Errors) ObjectName(p *field.Path, v string, prefix bool) {
-	e.Each(p, v, apivalidation.NameIsDNSSubdomain(v, prefix))
+func (e *Errors) ObjectName(p *field.Path, v string, prefix bool) { e.Each(p, v, ObjectName(v, prefix)) }
+
+// ObjectName says what is wrong with the name of an object of most kinds.
+func ObjectName(v string, prefix bool) []string {
+	if good(v, validation.DNS1123SubdomainMaxLength, true) {
+		return nil
+	}
+	return apivalidation.NameIsDNSSubdomain(v, prefix)
+}
+
+// good says that v is a label of RFC 1123, or several with dots between them. What is not may still be, as a prefix; the library's
+// checks, by regular expressions, know that and say what is wrong.
+func good(v string, longest int, dots bool) bool {
+	before := byte('.')
+	for i := range len(v) {
+		c := v[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '-' && before != '.':
+		case c == '.' && dots && before != '.' && before != '-':
+		default:
+			return false
+		}
+		before = c
+	}
+	return before != '.' && before != '-' && len(v) <= longest
 }
 
 // Qualified checks for a name with an optional domain in front.
