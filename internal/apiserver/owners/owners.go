@@ -103,19 +103,19 @@ func (o *Owners) Created(k *registry.Kind, obj runtime.Object, manager string) {
 	if !ok {
 		o.Updated(k, "", k.New(), obj, manager)
 		if entries := m.GetManagedFields(); len(entries) == 1 {
-			fields = string(entries[0].FieldsV1.GetRawBytes())
+			fields = entries[0].FieldsV1.DeepCopy()
 		}
 		alike.put(shape, fields)
 		return
 	}
 	obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
-	if fields == "" {
+	if fields == nil {
 		return
 	}
 	now := metav1.NewTime(o.now().UTC()).Rfc3339Copy()
 	m.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: k.GroupVersion().String(), Time: &now,
-		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		FieldsType: "FieldsV1", FieldsV1: fields,
 	}})
 }
 

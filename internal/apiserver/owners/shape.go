@@ -17,7 +17,7 @@ import (
 // look instead of a comparison. A shape is finer than it must be: all scalars of list items count, not only their keys.
 type shapes struct {
 	mu   sync.Mutex
-	seen map[string]string // fields by shape; "" owns nothing
+	seen map[string]*metav1.FieldsV1 // by shape; nil owns nothing
 }
 
 // Of a kind no more than maxShapes are remembered, and none that is longer than maxShape: a few hundred kilobytes at worst.
@@ -26,21 +26,22 @@ const (
 	maxShape  = 4 << 10
 )
 
-func (s *shapes) get(shape []byte) (fields string, ok bool) {
+// get returns fields that many objects have, and nobody may change.
+func (s *shapes) get(shape []byte) (fields *metav1.FieldsV1, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fields, ok = s.seen[string(shape)]
 	return fields, ok
 }
 
-func (s *shapes) put(shape []byte, fields string) {
+func (s *shapes) put(shape []byte, fields *metav1.FieldsV1) {
 	if len(shape) > maxShape {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen == nil || len(s.seen) >= maxShapes {
-		s.seen = map[string]string{}
+		s.seen = map[string]*metav1.FieldsV1{}
 	}
 	s.seen[string(shape)] = fields
 }
