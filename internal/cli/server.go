@@ -43,6 +43,7 @@ on the command line wins.`,
 				return err
 			}
 			gcroom.Keep()
+			gcroom.UnmapAtRest()
 			return daemon.Run(cmd.Context(), cfg, Version, report, cmd.ErrOrStderr())
 		},
 	}
