@@ -73,9 +73,10 @@ type Config struct {
 	Logged func(pod *v1.Pod) map[string]uint32
 	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
 	Mirror func(name types.NamespacedName)
-	// Metrics may be nil, and Relisted (pleg.Config) too.
-	Metrics  worker.Metrics
-	Relisted func(began time.Time, took, since time.Duration)
+	// Metrics may be nil, and Relisted and Inspected (pleg.Config) too.
+	Metrics   worker.Metrics
+	Relisted  func(began time.Time, took, since time.Duration)
+	Inspected func(took time.Duration)
 	// Swept is told, after each look, of how many pods that nobody knows volumes were removed, or could not be. It may be nil.
 	Swept  func(removed, failed int)
 	Append timeline.Append
@@ -198,7 +199,8 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	r.pleg, err = pleg.New(pleg.Config{
-		Runtime: c.Runtime, Inspect: obs.Pod, Read: obs.Event, Node: c.Node, Log: c.Log, Relisted: c.Relisted, MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
+		Runtime: c.Runtime, Inspect: obs.Pod, Read: obs.Event, Node: c.Node, Log: c.Log, Relisted: c.Relisted, Inspected: c.Inspected,
+		MinRelist: c.MinRelist, MaxRelist: c.MaxRelist, CallTimeout: c.CallTimeout,
 	})
 	if err != nil {
 		return nil, err

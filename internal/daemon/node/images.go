@@ -43,7 +43,7 @@ func (k *run) buildImages(ctx context.Context, objs objects.Reader) (err error) 
 		Records: k.pulled, Plugins: plugins, NodeDirs: append(dirs, "/"),
 		Fetching: k.c.Runtime.Fetching,
 		Wanted:   func(image string) { k.imageGC.Wanted(image) },
-		Pulled:   k.counts.ImagePulled,
+		Pulled:   k.counts.ImagePulled, Asked: k.counts.ImageAsked,
 	})
 	return err
 }
@@ -57,6 +57,7 @@ func (k *run) openRecords(ctx context.Context) error {
 	if k.pulled, err = pulled.Open(filepath.Join(k.c.Dir, "image_manager"), policy, k.log().of("images")); err != nil {
 		return err
 	}
+	k.pulled.Checked = k.counts.ImageChecked
 	if !k.pulled.Unfinished() {
 		return nil
 	}

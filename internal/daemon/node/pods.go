@@ -59,7 +59,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 			}
 			return nil
 		},
-		Token: k.tokens.Token, Certificate: k.certs.Bundle, Folder: k.localFolders().Ensure,
+		Token: k.tokens.Token, Certificate: k.certs.Bundle, Folder: k.localFolders().Ensure, Operated: k.counts.VolumeOperated,
 		Wake:   func(uid types.UID) { k.kubelet.Signal(uid, podlife.VolumesChanged{}) },
 		Logger: k.log().of("volume"),
 	})
@@ -134,10 +134,10 @@ func (k *run) buildKubelet() error {
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
 		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
-		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted,
+		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted, Inspected: k.counts.Inspected,
 		Swept: k.counts.Swept,
 		Logged: func(p *v1.Pod) map[string]uint32 {
-			return logs.Attempts(filepath.Join(c.PodLogsDir, p.Namespace+"_"+p.Name+"_"+string(p.UID)))
+			return logs.Attempts(k.logsOf(p.Namespace, p.Name, p.UID))
 		},
 		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
 	})

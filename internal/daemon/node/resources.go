@@ -39,16 +39,21 @@ func (k *run) buildResources() (err error) {
 	if config.Enforces(c, cm.EnforcePods) {
 		pods = cm.ForPods(k.capacity, reserved)
 	}
+	layout, err := cm.DetectLayout(k.c.Host)
+	if err != nil {
+		return err
+	}
+	k.counts = metrics.New(layout.V2)
+	k.c.Runtime.Observe(k.counts.Call)
 	k.cgroups, err = cm.New(cm.Config{
 		Host: k.c.Host, Root: root, Driver: k.driver(), Pods: pods, PodPidsLimit: pids,
+		Operated:  k.counts.CgroupOperated,
 		PageSizes: k.machine.PageSizes(), ThrottlingFactor: c.MemoryThrottlingFactor,
 		NoCPUQuota: c.CPUCFSQuota != nil && !*c.CPUCFSQuota, QuotaPeriod: c.CPUCFSQuotaPeriod.Duration, Logger: k.log().of("cm"),
 	})
 	if err != nil {
 		return err
 	}
-	k.counts = metrics.New(k.cgroups.Layout().V2)
-	k.c.Runtime.Observe(k.counts.Call)
 	return k.cgroups.Enforce(config.Shares(c), func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) })
 }
 

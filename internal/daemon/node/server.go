@@ -26,9 +26,7 @@ func (k *run) buildServer() error {
 		Volumes: func(uid types.UID) string {
 			return filepath.Join(volume.Layout{Root: k.c.Dir}.Pod(uid), "volumes")
 		},
-		Logs: func(namespace, name string, uid types.UID) string {
-			return filepath.Join(c.PodLogsDir, namespace+"_"+name+"_"+string(uid))
-		},
+		Logs: k.logsOf,
 		Pods: k.podsUsage,
 	})
 	if err != nil {

@@ -41,7 +41,9 @@ type Config struct {
 	PageSizes   []string // of huge pages, as the kernel names them (Machine.PageSizes)
 	// ThrottlingFactor is memoryThrottlingFactor; nil: nobody is slowed down for memory. On cgroup v1 nobody can be.
 	ThrottlingFactor *float64
-	Logger           *slog.Logger
+	// Operated is told of each cgroup of a pod, or of pods, that was created, updated or destroyed, well or not; may be nil.
+	Operated func(operation string, took time.Duration)
+	Logger   *slog.Logger
 }
 
 // Validate says what is missing.
@@ -174,6 +176,7 @@ func podUID(name string) (types.UID, bool) {
 // Ensure makes the pod's cgroup, sets its limits, and returns how the runtime names it as a parent. Idempotent: a changed pod
 // gets its new limits, unless keep says that those of one that is there stay.
 func (m *Manager) Ensure(_ context.Context, pod *v1.Pod, keep bool) (string, error) {
+	defer m.operated("create", time.Now())
 	name := podName(m.root, QOS(pod), pod.UID)
 	there := false
 	if keep {
@@ -190,6 +193,13 @@ func (m *Manager) Ensure(_ context.Context, pod *v1.Pod, keep bool) (string, err
 	return m.c.Driver.Parent(name), m.count(pod)
 }
 
+// operated tells what began then, as it ends.
+func (m *Manager) operated(operation string, began time.Time) {
+	if m.c.Operated != nil {
+		m.c.Operated(operation, time.Since(began))
+	}
+}
+
 // weigh edits the requests and writes the burstable class's weight when that changed it.
 func (m *Manager) weigh(edit func()) error {
 	m.classMu.Lock()
@@ -203,6 +213,7 @@ func (m *Manager) weigh(edit func()) error {
 	if shares == m.weight {
 		return nil
 	}
+	defer m.operated("update", time.Now())
 	if err := m.set(m.c.Driver.Path(className(m.root, v1.PodQOSBurstable)), Limits{CPUShares: &shares}); err != nil {
 		return err
 	}

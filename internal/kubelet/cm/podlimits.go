@@ -5,6 +5,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -36,7 +37,10 @@ func (m *Manager) podPath(pod *v1.Pod) string {
 
 // SetLimits sets those limits of a pod's cgroup that are given.
 func (m *Manager) SetLimits(pod *v1.Pod, l Limits) error {
-	if err := m.set(m.podPath(pod), l); err != nil {
+	began := time.Now()
+	err := m.set(m.podPath(pod), l)
+	m.operated("update", began)
+	if err != nil {
 		return err
 	}
 	if l.CPUShares == nil {

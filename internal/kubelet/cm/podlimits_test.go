@@ -2,8 +2,10 @@ package cm
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -129,5 +131,42 @@ func TestEnforce(t *testing.T) {
 				t.Errorf("told %q", told)
 			}
 		})
+	}
+}
+
+// What is done with cgroups is told by what it is; what changes nothing is not.
+func TestOperationsAreTold(t *testing.T) {
+	var told []string
+	m, err := New(Config{
+		Host: v1Host(t), Root: "/podo", Pods: list("cpu", "2"), Logger: quiet,
+		Operated: func(operation string, took time.Duration) {
+			if took < 0 {
+				t.Errorf("%s took %s", operation, took)
+			}
+			told = append(told, operation)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("u1", container("a", list("cpu", "500m"), nil))
+	best := pod("u2", container("a", nil, nil))
+	for _, p := range []*v1.Pod{p, best} {
+		if _, err := m.Ensure(t.Context(), p, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.SetLimits(p, Limits{Memory: ptr(int64(1 << 30))}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*v1.Pod{best, p} {
+		if err := m.Remove(t.Context(), p.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The weight of the class is written for the burstable pod, within what is done for it.
+	want := []string{"update", "create", "create", "update", "destroy", "update", "destroy"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -20,6 +20,7 @@ import (
 // Remove ends whatever still lives in the pod's cgroup and takes the cgroup away, in every hierarchy and of every class: the
 // pod itself need not be known any more. Idempotent.
 func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
+	defer m.operated("destroy", time.Now())
 	var errs []error
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		if err := m.removeTree(ctx, m.c.Driver.Path(podName(m.root, class, uid))); err != nil {

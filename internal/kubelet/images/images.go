@@ -55,7 +55,10 @@ type Config struct {
 	Wanted func(image string)
 	// Pulled is told of each pull that succeeded; may be nil.
 	Pulled func(size uint64, took time.Duration)
-	Now    func() time.Time // nil: time.Now
+	// Asked is told of each image that a container needs: whether it was there, and whether it had to be pulled, each nil where
+	// that was not found out; may be nil.
+	Asked func(policy v1.PullPolicy, present, needed *bool)
+	Now   func() time.Time // nil: time.Now
 }
 
 // Validate says what is missing.
@@ -104,6 +107,10 @@ func New(c Config) (*Manager, error) {
 
 // Ensure implements worker.Images.
 func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sandbox *runtimev1.PodSandboxConfig) (string, error) {
+	var present, needed *bool
+	if m.c.Asked != nil {
+		defer func() { m.c.Asked(c.ImagePullPolicy, present, needed) }()
+	}
 	image, repo, err := normalize(c.Image)
 	if err != nil {
 		msg := fmt.Sprintf("Failed to apply default image tag %q: %v", c.Image, err)
@@ -118,13 +125,16 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 		msg := fmt.Sprintf("Failed to inspect image %q: %v", c.Image, plain(err))
 		return "", m.fail(pod, c, "InspectFailed", msg, &podlife.Failure{Reason: "ImageInspectError", Message: msg})
 	}
+	if c.ImagePullPolicy != v1.PullAlways {
+		present = new(have != nil)
+	}
 	credentials := sync.OnceValues(func() ([]keyring.Credential, error) { return m.credentials(ctx, pod, repo) })
 	if have != nil && c.ImagePullPolicy != v1.PullAlways {
 		must, err := m.mustPull(image, have, credentials)
 		if err != nil {
 			return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err), &podlife.Failure{Reason: "ErrImagePull", Message: err.Error()})
 		}
-		if !must {
+		if needed = &must; !must {
 			m.c.Event(pod, c.Name, v1.EventTypeNormal, "Pulled",
 				fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
 			m.record(pod, c, "", "present", "")
@@ -137,6 +147,7 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 		msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
 		return "", m.fail(pod, c, "ErrImageNeverPull", msg, &podlife.Failure{Reason: "ErrImageNeverPull", Message: msg})
 	}
+	needed = new(true)
 	auths, err := credentials()
 	if err != nil {
 		return "", m.fail(pod, c, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err), &podlife.Failure{Reason: "ErrImagePull", Message: err.Error()})

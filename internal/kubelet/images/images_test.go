@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -456,4 +457,33 @@ func (l *late) PullImage(context.Context, *runtimev1.ImageSpec, *runtimev1.AuthC
 	defer l.mu.Unlock()
 	l.have["x:latest"] = &runtimev1.Image{Id: "sha256:late"}
 	return "", status.Error(codes.Unavailable, "connection lost")
+}
+
+// What containers need is told by whether it was there and had to be pulled, as far as that was found out.
+func TestWhatIsAskedForIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 1, nil)
+		var told []string
+		word := func(b *bool) string {
+			if b == nil {
+				return "?"
+			}
+			return strconv.FormatBool(*b)
+		}
+		n.c.Asked = func(policy v1.PullPolicy, present, needed *bool) {
+			told = append(told, fmt.Sprintf("%s %s %s", policy, word(present), word(needed)))
+		}
+		for _, c := range []*v1.Container{
+			wants("x:1", v1.PullNever), wants("x:1", v1.PullIfNotPresent), wants("x:1", v1.PullIfNotPresent), wants("x:1", v1.PullNever),
+			wants("x:1", v1.PullAlways), wants("X", v1.PullIfNotPresent),
+		} {
+			n.Ensure(t.Context(), &v1.Pod{}, c, nil) //nolint:errcheck // what is told is what counts
+		}
+		want := []string{
+			"Never false ?", "IfNotPresent false true", "IfNotPresent true false", "Never true false", "Always ? true", "IfNotPresent ? ?",
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
 }

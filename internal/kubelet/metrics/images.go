@@ -1,9 +1,29 @@
 package metrics
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // ImageCollected counts an image that was removed, by what for: age or space.
 func (m *Metrics) ImageCollected(reason string) { m.imagesCollected.WithLabelValues(reason).Inc() }
+
+// ImageAsked counts an image that a container needs; nil is what was not found out.
+func (m *Metrics) ImageAsked(policy v1.PullPolicy, present, needed *bool) {
+	word := func(b *bool) string {
+		if b == nil {
+			return "unknown"
+		}
+		return strconv.FormatBool(*b)
+	}
+	m.imagesAsked.WithLabelValues(strings.ToLower(string(policy)), word(present), word(needed)).Inc()
+}
+
+// ImageChecked counts a look whether a pod may have an image that is there, by what came of it.
+func (m *Metrics) ImageChecked(result string) { m.imageChecks.WithLabelValues(result).Inc() }
 
 // ImagePulled counts a pull that succeeded.
 func (m *Metrics) ImagePulled(size uint64, took time.Duration) {

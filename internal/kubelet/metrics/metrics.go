@@ -20,6 +20,7 @@ type Metrics struct {
 	// Pods are the pods as their workers have them, Mirrors how many mirror pods there are; asked when somebody looks. Set before that.
 	Pods    func() []worker.Snapshot
 	Mirrors func() int
+	Looks
 
 	starts starts
 	all    []prometheus.Collector
@@ -44,6 +45,9 @@ type Metrics struct {
 	httpFallbacks, sleepsCut                                             prometheus.Counter
 	imageVolumesRequested, imageVolumesMounted, imageVolumesFailed       prometheus.Counter
 	cgroupVersion, sweptVolumes, unsweptVolumes                          prometheus.Gauge
+	inspected                                                            prometheus.Histogram
+	volumeTook, cgroupTook                                               *prometheus.HistogramVec
+	imagesAsked, imageChecks, admitted                                   *prometheus.CounterVec
 	node                                                                 nodeStart
 }
 
@@ -52,6 +56,7 @@ var (
 	syncBuckets     = []float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60}
 	pullBuckets     = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	resizeBuckets   = []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000} // milliseconds
+	storageBuckets  = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 	deferredBuckets = []float64{5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600}
 )
 
@@ -110,6 +115,7 @@ func New(v2 bool) *Metrics {
 		"a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.", syncBuckets)
 	m.relistTook = times("kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.", prometheus.DefBuckets)
 	m.relistInterval = times("kubelet_pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", prometheus.DefBuckets)
+	m.inspected = times("kubelet_pleg_pod_relist_duration_seconds", "Duration in seconds for relisting a single pod in PLEG.", prometheus.DefBuckets)
 	m.relisted = gauge("kubelet_pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
 	const observed = "measured from pod creation timestamp to when all its containers are reported as started and observed via watch"
 	m.startSLI = timesOf("kubelet_pod_start_sli_duration_seconds",
@@ -121,6 +127,9 @@ func New(v2 bool) *Metrics {
 		Help: "[INTERNAL] Duration in seconds to start the first network pod, excluding time to pull images and run init containers, " + observed,
 	}))
 	m.rejected = counts("kubelet_admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", "reason")
+	m.admitted = counts("kubelet_pod_level_resources_admission_total", "Total number of pods admitted during Kubelet admission, categorized by "+
+		"resource configuration mode (pod_and_container_level, pod_level, container_level, or empty for unconfigured/BestEffort) and QoS class.",
+		"config_mode", "qos_class")
 	m.orphans = count("kubelet_orphaned_runtime_pods_total", alpha+"Number of pods that have been detected in the container runtime without being "+
 		"already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the "+
 		"local configuration, which is unusual.")
@@ -148,6 +157,10 @@ func New(v2 bool) *Metrics {
 
 	m.imagesCollected = counts("kubelet_image_garbage_collected_total",
 		"Total number of images garbage collected by the kubelet, whether through disk usage or image age.", "reason")
+	m.imagesAsked = counts("kubelet_image_manager_ensure_image_requests_total", "Number of ensure-image requests processed by the kubelet.",
+		"pull_policy", "present_locally", "pull_required")
+	m.imageChecks = counts("kubelet_imagemanager_image_mustpull_checks_total",
+		"Counter for how many times kubelet checked whether credentials need to be re-verified to access an image", "result")
 	m.imagePull = timesOf("kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", pullBuckets, "image_size_in_bytes")
 	m.httpFallbacks = count("kubelet_lifecycle_handler_http_fallbacks_total",
 		alpha+"The number of times lifecycle handlers successfully fell back to http from https.")
@@ -156,6 +169,9 @@ func New(v2 bool) *Metrics {
 	m.imageVolumesRequested = count("kubelet_image_volume_requested_total", beta+"Number of requested image volumes.")
 	m.imageVolumesMounted = count("kubelet_image_volume_mounted_succeed_total", beta+"Number of successful image volume mounts.")
 	m.imageVolumesFailed = count("kubelet_image_volume_mounted_errors_total", beta+"Number of failed image volume mounts.")
+	m.volumeTook = keep(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "storage_operation_duration_seconds", Help: beta + "Storage operation duration", Buckets: storageBuckets,
+	}, []string{"volume_plugin", "operation_name", "status", "migrated"}))
 	m.sweptVolumes = gauge("kubelet_orphan_pod_cleaned_volumes",
 		"The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.")
 	m.unsweptVolumes = gauge("kubelet_orphan_pod_cleaned_volumes_errors",
@@ -168,6 +184,8 @@ func New(v2 bool) *Metrics {
 		postRegistration: gauge("kubelet_node_startup_post_registration_duration_seconds", "Duration in seconds of node startup after registration."),
 		whole:            gauge("kubelet_node_startup_duration_seconds", "Duration in seconds of node startup in total."),
 	}
+	m.cgroupTook = timesOf("kubelet_cgroup_manager_duration_seconds",
+		"Duration in seconds for cgroup manager operations. Broken down by method.", prometheus.DefBuckets, "operation_type")
 	m.cgroupVersion = gauge("kubelet_cgroup_version", "cgroup version on the hosts.")
 	m.cgroupVersion.Set(map[bool]float64{false: 1, true: 2}[v2])
 	return m
@@ -183,7 +201,7 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, c := range m.all {
 		c.Describe(out)
 	}
-	for _, g := range gauges {
+	for _, g := range append(gauges, looks...) {
 		out <- g
 	}
 }
@@ -194,6 +212,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		c.Collect(out)
 	}
 	m.count(out)
+	m.look(out)
 }
 
 // Preempted counts a pod that ends so that a critical one gets what it lacks most.
@@ -255,6 +274,9 @@ func (m *Metrics) Relisted(began time.Time, took, since time.Duration) {
 	}
 	m.relisted.Set(float64(began.Unix()))
 }
+
+// Inspected counts how long it took to ask the runtime for one pod.
+func (m *Metrics) Inspected(took time.Duration) { m.inspected.Observe(took.Seconds()) }
 
 // Shortage counts how old the figures were by which the node ran so short of something that a pod had to go.
 func (m *Metrics) Shortage(signal string, age time.Duration) {

@@ -306,12 +306,18 @@ func TestHowLongThingsTake(t *testing.T) {
 	m.Relisted(start, time.Second, 0)
 	m.Relisted(start.Add(10*time.Second), time.Second, 10*time.Second)
 	m.Shortage("memory.available", time.Second)
+	m.Inspected(30 * time.Millisecond)
+	m.VolumeOperated("kubernetes.io/empty-dir", "volume_mount", 2*time.Second, nil)
+	m.CgroupOperated("create", 5*time.Millisecond)
 	for name, want := range map[string]float64{
 		"kubelet_pod_worker_duration_seconds":      3,
 		"kubelet_pod_status_sync_duration_seconds": 0.02,
 		"kubelet_pleg_relist_duration_seconds":     2,
 		"kubelet_pleg_relist_interval_seconds":     10,
 		"kubelet_eviction_stats_age_seconds":       1,
+		"kubelet_pleg_pod_relist_duration_seconds": 0.03,
+		"storage_operation_duration_seconds":       2,
+		"kubelet_cgroup_manager_duration_seconds":  0.005,
 		"kubelet_pleg_last_seen_seconds":           float64(start.Add(10 * time.Second).Unix()),
 	} {
 		if sum, _ := value(t, m, name); sum != want {

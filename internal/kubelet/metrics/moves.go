@@ -1,13 +1,16 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
+	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -15,6 +18,9 @@ import (
 func (m *Metrics) Moved(old, now podlife.State, at time.Time) {
 	if old.Reject == nil && now.Reject != nil {
 		m.rejected.WithLabelValues(rejection(now.Reject.Reason)).Inc()
+	}
+	if old.Stage == podlife.Admitting && now.Stage == podlife.Starting {
+		m.admitted.WithLabelValues(asks(now.Pod)).Inc()
 	}
 	m.sandboxes(&old, &now)
 	for i := range now.Containers {
@@ -24,6 +30,16 @@ func (m *Metrics) Moved(old, now podlife.State, at time.Time) {
 	m.asked(old.Pod, now.Pod)
 	m.deferred(&old, &now, at)
 	m.startup(&old, &now, at)
+}
+
+// asks is on what level a pod asks for resources, and its class.
+func asks(p *v1.Pod) (level, class string) {
+	asking := func(r v1.ResourceRequirements) bool { return len(r.Requests)+len(r.Limits) > 0 }
+	containers := slices.ContainsFunc(append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...),
+		func(c v1.Container) bool { return asking(c.Resources) })
+	whole := resourcehelper.IsPodLevelResourcesSet(p)
+	level = map[[2]bool]string{{true, true}: "pod_and_container_level", {true, false}: "pod_level", {false, true}: "container_level"}[[2]bool{whole, containers}]
+	return level, strings.ToLower(string(cm.QOS(p)))
 }
 
 // known are the reasons of rejections that are counted by their names.

@@ -48,6 +48,8 @@ type Config struct {
 	// Relisted is told of each relist: when it began, how long it took, and how long after the one before it began (0: the first). It
 	// must not block, and may be nil.
 	Relisted func(began time.Time, took, since time.Duration)
+	// Inspected is told how long it took to ask for one pod, with an answer or without; it may be nil and must not block either.
+	Inspected func(took time.Duration)
 	// Defaults: 10 s, 2 min, 1 s, 2 min (of one call) and 3 min (without a relist that succeeded).
 	MinRelist, MaxRelist, Fallback, CallTimeout, Unhealthy time.Duration
 }
@@ -300,6 +302,9 @@ func (g *Generator) inspect(ctx context.Context, owner labels.Owner) error {
 	defer cancel()
 	at := time.Now()
 	o, err := g.cfg.Inspect(cctx, owner.UID)
+	if g.cfg.Inspected != nil {
+		g.cfg.Inspected(time.Since(at))
+	}
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,8 @@ type rig struct {
 	t  *testing.T
 	rt *fake.Runtime
 	g  *pleg.Generator
+
+	asked, told atomic.Int64 // questions for one pod
 }
 
 // start runs a generator of node "n" until the test ends.
@@ -31,7 +34,14 @@ func start(t *testing.T) *rig {
 	r := &rig{t: t, rt: fake.New()}
 	r.rt.Offer(fake.Image{Name: "busybox", Local: true})
 	obs := observe.New(r.rt)
-	g, err := pleg.New(pleg.Config{Runtime: r.rt, Inspect: obs.Pod, Read: obs.Event, Node: "n", Log: slog.New(slog.DiscardHandler)})
+	g, err := pleg.New(pleg.Config{
+		Runtime: r.rt, Read: obs.Event, Node: "n", Log: slog.New(slog.DiscardHandler),
+		Inspect: func(ctx context.Context, uid types.UID) (podlife.Observed, error) {
+			r.asked.Add(1)
+			return obs.Pod(ctx, uid)
+		},
+		Inspected: func(time.Duration) { r.told.Add(1) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +58,9 @@ func start(t *testing.T) *rig {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+		if r.asked.Load() != r.told.Load() {
+			t.Errorf("%d questions for a pod, %d are told of", r.asked.Load(), r.told.Load())
 		}
 	})
 	return r
@@ -165,6 +178,9 @@ func TestAdaptiveRelist(t *testing.T) {
 		c, ok := r.next(time.Second)
 		if !ok || c.Observed.Containers[0].State != podlife.InstanceExited {
 			t.Fatalf("%v %+v", ok, c)
+		}
+		if r.told.Load() == 0 {
+			t.Error("no question for the pod is told of")
 		}
 		// A broken stream is made up for by a list every second, until it stands again.
 		end := r.rt.Fail(fake.Fault{Op: "Events", Err: errors.New("refused")})

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,12 +70,14 @@ type source struct {
 
 // credential is what is known of one. Whoever asks for a pod's bundles does so one after the other.
 type credential struct {
+	signer     string
 	key, chain []byte    // shown; nil before the first is issued
 	refresh    time.Time // the signer's word for when it should be replaced
 	renew      time.Time // when that is tried (again)
 	notAfter   time.Time
 	asked      *asked // nil while nothing is asked for
 	refused    error  // for good
+	refusal    string // the condition that says so
 	told       string // the reason of the last event about being late
 }
 
@@ -117,7 +120,7 @@ func (m *Manager) Bundle(ctx context.Context, pod *v1.Pod, volume string, index 
 	m.mu.Lock()
 	c := m.known[at]
 	if c == nil {
-		c = &credential{}
+		c = &credential{signer: s.SignerName}
 		m.known[at] = c
 	}
 	m.mu.Unlock()
@@ -186,8 +189,28 @@ func (m *Manager) look(pod *v1.Pod, c *credential) {
 }
 
 func (m *Manager) refuse(pod *v1.Pod, c *credential, cond metav1.Condition, err error, event string) {
-	m.set(func() { c.refused, c.asked = err, nil })
+	m.set(func() { c.refused, c.refusal, c.asked = err, cond.Type, nil })
 	m.c.Event(pod, "", v1.EventTypeWarning, cond.Type, event)
+}
+
+// Count tells of each certificate whose it is and how it is, in upstream's words.
+func (m *Manager) Count(tell func(signer, state string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.known {
+		state := "fresh"
+		switch now := m.c.Now(); {
+		case c.refused != nil:
+			state = strings.ToLower(c.refusal)
+		case c.key == nil:
+			state = "not_yet_issued"
+		case now.After(c.notAfter):
+			state = "expired"
+		case now.After(c.refresh.Add(lateAfter)):
+			state = "overdue_for_refresh"
+		}
+		tell(c.signer, state)
+	}
 }
 
 // late tells that a certificate should have been replaced long ago, and that it has expired, once each.

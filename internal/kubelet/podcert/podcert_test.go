@@ -87,6 +87,16 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// counted expects the one certificate to be like that.
+func (w *world) counted(state string) {
+	w.t.Helper()
+	var got []string
+	w.m.Count(func(signer, state string) { got = append(got, signer+" "+state) })
+	if !slices.Equal(got, []string{"example.com/s " + state}) {
+		w.t.Errorf("it is %q, want %s", got, state)
+	}
+}
+
 func (w *world) bundle() (key, chain []byte, err error) {
 	return w.m.Bundle(context.Background(), w.pod, "v", 0, &v1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519"})
 }
@@ -173,6 +183,7 @@ func TestRefused(t *testing.T) {
 			if len(w.events) != 1 || w.events[0] != want[1] {
 				t.Errorf("%q", w.events)
 			}
+			w.counted(strings.ToLower(kind))
 		})
 	}
 }
@@ -193,12 +204,16 @@ func TestFaults(t *testing.T) {
 		if len(w.requests) != 1 {
 			t.Fatalf("%d requests", len(w.requests))
 		}
+		w.counted("not_yet_issued")
 		w.answer(w.requests[0], certificatesv1.PodCertificateRequestConditionTypeIssued)
 		key, _, err := w.bundle()
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.counted("fresh")
 		w.down = true
+		time.Sleep(time.Hour + lateAfter + time.Second)
+		w.counted("overdue_for_refresh")
 		end := time.Now().Add(3 * time.Hour)
 		for time.Now().Before(end) {
 			<-w.due

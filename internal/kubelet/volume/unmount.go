@@ -71,10 +71,13 @@ func (m *Manager) tearDownFailed(uid types.UID, target string, err error) error 
 func (m *Manager) unmount(ctx context.Context, uid types.UID, e *entry) error {
 	defer m.waitFor(e, "")
 	dir := m.layout.Pod(uid)
-	if err := m.unmountBelow(ctx, uid, e, dir); err != nil {
-		return err
+	began, kinds := m.c.Now(), m.layout.kinds(uid)
+	err := m.unmountBelow(ctx, uid, e, dir)
+	if err == nil {
+		err = tree.Remove(dir)
 	}
-	if err := tree.Remove(dir); err != nil {
+	m.unmounted(kinds, began, err)
+	if err != nil {
 		return err
 	}
 	m.forget(uid)

@@ -44,6 +44,8 @@ type Config struct {
 	Token             Token                    // optional: without it, projected tokens fail
 	Certificate       Certificate              // optional: without it, pod certificates fail
 	Wake              func(uid types.UID)      // optional: a pod whose volumes failed may now succeed
+	// Operated is told of each volume that was mounted or unmounted, well or not; optional.
+	Operated func(plugin, operation string, took time.Duration, err error)
 	// Folder makes the folder of a local volume that is one of the node's own; optional.
 	Folder func(pv *v1.PersistentVolume) error
 	Logger *slog.Logger
@@ -97,6 +99,9 @@ func New(c Config) (*Manager, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Operated == nil {
+		c.Operated = func(string, string, time.Duration, error) {}
 	}
 	if c.NodeLabels == nil {
 		c.NodeLabels = func() map[string]string { return nil }
@@ -224,7 +229,10 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod) *podlife.
 	g.SetLimit(parallelMounts)
 	for i, v := range used {
 		g.Go(func() error {
-			if errs[i] = m.setUp(ctx, pod, v); errs[i] == nil {
+			began := m.c.Now()
+			errs[i] = m.setUp(ctx, pod, v)
+			m.mounted(pod, v, began, errs[i])
+			if errs[i] == nil {
 				m.mu.Lock()
 				delete(e.absent, v.Name)
 				m.mu.Unlock()

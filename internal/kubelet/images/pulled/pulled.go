@@ -29,6 +29,9 @@ const mostLearnt = 100
 
 // Records are the node's. They live in memory and on disk alike; nobody else writes the files.
 type Records struct {
+	// Checked is told what came of each look whether a pod may have an image that is there, in upstream's words; may be nil.
+	Checked func(result string)
+
 	policy          Policy
 	pulling, pulled folder
 	log             *slog.Logger
@@ -170,6 +173,22 @@ func (r *Records) forgetIntent(image string) {
 // pulled under another: it stays theirs. Upstream goes by the content alone, so that a pull elsewhere takes an imported image from
 // the pods that have it.
 func (r *Records) MustPull(image, ref string, named bool, mine func() ([]keyring.Credential, error)) (bool, error) {
+	result, err := r.check(image, ref, named, mine)
+	if r.Checked != nil {
+		r.Checked(result)
+	}
+	return result == mustAuthenticate || result == checkFailed, err
+}
+
+// What comes of a look, in upstream's words.
+const (
+	policyAllows     = "credentialPolicyAllowed"
+	recordFound      = "credentialRecordFound"
+	mustAuthenticate = "mustAuthenticate"
+	checkFailed      = "error"
+)
+
+func (r *Records) check(image, ref string, named bool, mine func() ([]keyring.Credential, error)) (string, error) {
 	name, err := bare(image)
 	r.mu.Lock()
 	known := r.images[ref]
@@ -182,24 +201,27 @@ func (r *Records) MustPull(image, ref string, named bool, mine func() ([]keyring
 		by, ok = known.CredentialMapping[name]
 	}
 	if !r.policy.verifies(image, ok || begun || damaged || known != nil && !named) {
-		return false, nil
+		return policyAllows, nil
 	}
-	if known == nil || err != nil {
-		return true, nil
+	switch {
+	case known == nil:
+		return mustAuthenticate, nil
+	case err != nil:
+		return checkFailed, nil
 	}
 	switch {
 	case ok && by.NodePodsAccessible:
-		return false, nil
+		return recordFound, nil
 	case !ok, len(by.KubernetesSecrets) == 0 && len(by.KubernetesServiceAccounts) == 0:
-		return true, nil
+		return mustAuthenticate, nil
 	}
 	have, err := mine()
 	if err != nil {
-		return true, err
+		return checkFailed, err
 	}
 	c, isNew := opens(by, have)
 	if c == nil {
-		return true, nil
+		return mustAuthenticate, nil
 	}
 	if isNew && len(by.KubernetesSecrets) < mostLearnt {
 		r.mu.Lock()
@@ -208,7 +230,14 @@ func (r *Records) MustPull(image, ref string, named bool, mine func() ([]keyring
 			r.log.Error("a credential cannot be recorded", "image", image, "err", err)
 		}
 	}
-	return false, nil
+	return recordFound, nil
+}
+
+// Count is how many pulls are noted as under way, and how many images as pulled.
+func (r *Records) Count() (pulling, pulled int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.intents), len(r.images)
 }
 
 // opens finds a credential that has opened the image before: the same user and password from whatever Secret, the same Secret with

@@ -2,9 +2,11 @@ package pulled
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,5 +257,30 @@ func TestForm(t *testing.T) {
 	want := `{"apiVersion":"kubelet.config.k8s.io/v1beta1","credentialMapping":{"reg.example/a":{"kubernetesSecrets":[{"credentialHash":"h","name":"s","namespace":"ns","uid":"1"}]}},"imageRef":"sha256:a","kind":"ImagePulledRecord","lastUpdatedTime":"2001-09-09T01:46:40Z"}`
 	if again, _ := json.Marshal(got); string(again) != want {
 		t.Errorf("%s\nwant\n%s", again, want)
+	}
+}
+
+// Every look is told by what came of it, and what is on record is counted.
+func TestLooksAreTold(t *testing.T) {
+	r := open(t, t.TempDir(), v1beta1.NeverVerifyPreloadedImages)
+	var told []string
+	r.Checked = func(result string) { told = append(told, result) }
+	mine := secret("ns", "s", "1", "h1")
+	must(t, r)
+	pull(t, r, &mine)
+	must(t, r)
+	must(t, r, mine)
+	if pull, err := r.MustPull(image, ref, true, func() ([]keyring.Credential, error) { return nil, errors.New("no") }); !pull || err == nil {
+		t.Errorf("must pull %v, %v", pull, err)
+	}
+	want := []string{"credentialPolicyAllowed", "mustAuthenticate", "credentialRecordFound", "error"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	if err := r.Begin("another/image:1"); err != nil {
+		t.Fatal(err)
+	}
+	if under, done := r.Count(); under != 1 || done != 1 {
+		t.Errorf("%d under way and %d pulled are on record", under, done)
 	}
 }
