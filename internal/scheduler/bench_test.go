@@ -122,9 +122,17 @@ func (a *api) pod(name string) *v1.Pod {
 	return nil
 }
 
-func (a *api) Bind(_ context.Context, b *v1.Binding) error {
+func (a *api) Bind(_ context.Context, bindings ...*v1.Binding) []error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	errs := make([]error, len(bindings))
+	for i, b := range bindings {
+		errs[i] = a.bind(b)
+	}
+	return errs
+}
+
+func (a *api) bind(b *v1.Binding) error {
 	old := a.pod(b.Name)
 	if old == nil {
 		return apierrors.NewNotFound(podKind, b.Name)

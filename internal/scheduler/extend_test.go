@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -143,6 +144,27 @@ func TestExtender(t *testing.T) {
 	})
 }
 
+// What is decided about a pod that an extender judges comes later, so that no equal one can go on from there: each is a batch of its own.
+func TestExtendedPodsAreBatchesOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := extended(t, w, colours)
+		w.node(node("node-a", "4"))
+		p.answer["filter"] = only("node-a")
+		for i := range 3 {
+			w.create(coloured(fmt.Sprint("blue-", i)))
+		}
+		w.start()
+		w.on("blue-2", "node-a")
+		if got, want := w.counters("scheduler_batch_attempts_total"), map[string]float64{"default-scheduler no_hint": 3}; !maps.Equal(got, want) {
+			t.Errorf("attempts %v, want %v", got, want)
+		}
+		if got, want := w.counters("scheduler_batch_cache_flushed_total"), map[string]float64{"default-scheduler pod_not_batchable": 2}; !maps.Equal(got, want) {
+			t.Errorf("ends %v, want %v", got, want)
+		}
+	})
+}
+
 // One that hangs, fails or lies costs the pods in which it has a say an error, and nobody else anything.
 func TestExtenderThatHangsOrLies(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -217,10 +239,10 @@ func TestExtenderBinds(t *testing.T) {
 			if tries++; tries == 1 {
 				return `{"Error": "not yet"}`
 			}
-			err := w.admin.Bind(t.Context(), &v1.Binding{
+			errs := w.admin.Bind(t.Context(), &v1.Binding{
 				ObjectMeta: pod(b.PodName, "").ObjectMeta, Target: v1.ObjectReference{Kind: "Node", Name: b.Node},
 			})
-			if err != nil {
+			if errs[0] != nil {
 				return 409
 			}
 			return extenderv1.ExtenderBindingResult{}

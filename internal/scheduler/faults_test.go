@@ -126,7 +126,7 @@ func TestRoomIsHandedOn(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			return w.client.Client.Bind(ctx, b)
+			return w.client.really(ctx, b)
 		}
 		w.start()
 		w.create(pod("first", "1"))
@@ -170,7 +170,7 @@ func TestNodeVanishesBeforeTheBind(t *testing.T) {
 							return errors.New("no such node")
 						}
 					}
-					return w.client.Client.Bind(ctx, b)
+					return w.client.really(ctx, b)
 				}
 				w.start()
 				w.create(pod("p", "3"))
@@ -279,7 +279,7 @@ func TestHoursPass(t *testing.T) {
 				tried++
 				return apierrors.NewConflict(podKind, b.Name, errors.New("not now"))
 			}
-			return w.client.Client.Bind(ctx, b)
+			return w.client.really(ctx, b)
 		}
 		w.start()
 		low := ranked("low", "2", 1)

@@ -37,6 +37,8 @@ type Metrics struct {
 	evaluations   *prometheus.CounterVec
 	tellings      *prometheus.CounterVec
 	tellingTook   *prometheus.HistogramVec
+	batches       *prometheus.CounterVec
+	batchEnds     *prometheus.CounterVec
 }
 
 // NewMetrics makes them. A profile is what pods name in spec.schedulerName.
@@ -87,6 +89,9 @@ func NewMetrics() *Metrics {
 		tellings: counter("preemption_goroutines_execution_total", "How often the victims of a pod were told to leave, by how it ended.", "result"),
 		tellingTook: hist("preemption_goroutines_duration_seconds", "How long it took to tell all victims of a pod to leave.",
 			exp(0.01, 2, 20), "result"),
+		batches: counter("batch_attempts_total", "Attempts to place a pod, by whether they went on where an equal pod's ended: hint_used, no_hint.",
+			"profile", "result"),
+		batchEnds: counter("batch_cache_flushed_total", "Batches of equal pods that ended although pods waited, by what ended them.", "profile", "reason"),
 	}
 }
 
@@ -94,7 +99,7 @@ func (m *Metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.attempts, m.attemptTook, m.decided, m.sli, m.tries, m.pending, m.incoming, m.unschedulable, m.preemptions, m.victims, m.cache,
 		m.points, m.plugins, m.events, m.goroutines, m.flushed, m.inFlight, m.hints,
-		m.entities, m.comers, m.evaluations, m.tellings, m.tellingTook,
+		m.entities, m.comers, m.evaluations, m.tellings, m.tellingTook, m.batches, m.batchEnds,
 	}
 }
 
@@ -109,6 +114,24 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, x := range m.all() {
 		x.Collect(c)
+	}
+}
+
+// What ends a batch: the next pod is another one than it; it has as many pods as it may; extenders are asked, whose answer comes later.
+const (
+	incompatible = "pod_incompatible"
+	expired      = "expired"
+	notBatchable = "pod_not_batchable"
+)
+
+// batch tells of a batch of so many pods; ended is "" when no pod was left.
+func (m *Metrics) batch(profile string, pods int, ended string) {
+	m.batches.WithLabelValues(profile, "no_hint").Inc()
+	if pods > 1 {
+		m.batches.WithLabelValues(profile, "hint_used").Add(float64(pods - 1))
+	}
+	if ended != "" {
+		m.batchEnds.WithLabelValues(profile, ended).Inc()
 	}
 }
 

@@ -249,6 +249,29 @@ func TestPluginTimes(t *testing.T) {
 	})
 }
 
+// Batches are told as what upstream's scheduler remembers for equal pods: who goes on where an equal one's attempt ended, and what ended it.
+func TestBatchesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "100"))
+		for i := range 72 {
+			w.create(pod(fmt.Sprintf("p-%02d", i), map[bool]string{true: "100m", false: "200m"}[i < 70]))
+		}
+		w.start()
+		w.on("p-71", "node-a")
+		if got, want := w.counters("scheduler_batch_attempts_total"), map[string]float64{
+			"default-scheduler no_hint": 3, "default-scheduler hint_used": 69, // 64, 6 and 2
+		}; !maps.Equal(got, want) {
+			t.Errorf("attempts %v, want %v", got, want)
+		}
+		if got, want := w.counters("scheduler_batch_cache_flushed_total"), map[string]float64{
+			"default-scheduler expired": 1, "default-scheduler pod_incompatible": 1,
+		}; !maps.Equal(got, want) {
+			t.Errorf("ends %v, want %v", got, want)
+		}
+	})
+}
+
 // A plug-in that waits for other objects tells how long it looked at each event, and what it said.
 func TestHintTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -13,19 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/scheduler/extender"
-	"podo.dev/podo/internal/scheduler/queue"
-	"podo.dev/podo/internal/timeline"
 )
 
-// outbox tells the API server what was decided. Binds go through a bounded number of workers, and come back as results;
-// reports of failure are told in the background, of each pod only the newest.
+// outbox tells the API server what was decided. Binds go through a bounded number of workers, as many at once as are ready, and come back as
+// results; reports of failure are told in the background, of each pod only the newest.
 type outbox struct {
 	config   Config
-	inFlight int // owned by the scheduling goroutine
-	jobs     chan bindJob
-	slow     chan bindJob    // those that have something to do before; as large
-	results  chan bindResult // as large as jobs: workers never block
+	inFlight int       // owned by the scheduling goroutine
+	ready    []bindJob // not handed over yet; so are these
+	jobs     chan []bindJob
+	slow     chan bindJob      // those that have something to do before, or that others bind; as large
+	results  chan []bindResult // as large as jobs: workers never block
 
 	preemptions chan preemption
 	cleared     chan cleared  // as large: their workers never block either
@@ -35,21 +32,6 @@ type outbox struct {
 	reports map[types.UID]report
 	order   []types.UID
 	wake    chan struct{}
-}
-
-type bindJob struct {
-	item  *queue.Item
-	pod   *v1.Pod
-	node  string
-	since time.Time
-	// before is what has to happen first.
-	before []PreBinder
-	by     []*extender.Extender // who binds it; nil: we do
-}
-
-type bindResult struct {
-	job bindJob
-	err error
 }
 
 // report is a failure as the pod's condition and event tell it, and where the pod waits for room. Without a reason it tells the
@@ -75,7 +57,7 @@ const maxPreempting = 512
 
 func newOutbox(c Config) *outbox {
 	return &outbox{
-		config: c, jobs: make(chan bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan bindResult, c.MaxInFlight),
+		config: c, jobs: make(chan []bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan []bindResult, c.MaxInFlight),
 		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting), evicting: make(chan struct{}, maxEvicting),
 		reports: map[types.UID]report{}, wake: make(chan struct{}, reporters),
 	}
@@ -90,8 +72,8 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 				select {
 				case <-ctx.Done():
 					return
-				case job := <-o.jobs:
-					o.results <- bindResult{job, o.doBind(ctx, job)}
+				case jobs := <-o.jobs:
+					o.bindAll(ctx, jobs, &wg)
 				}
 			}
 		})
@@ -102,13 +84,7 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 			case <-ctx.Done():
 				return
 			case job := <-o.slow:
-				wg.Go(func() {
-					if err := o.prepare(ctx, job); err != nil {
-						o.results <- bindResult{job, err}
-						return
-					}
-					o.jobs <- job
-				})
+				wg.Go(func() { o.bindSlowly(ctx, job, &wg) })
 			}
 		}
 	})
@@ -142,102 +118,7 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 	return wg.Wait
 }
 
-// room tells whether one more pod may be assumed.
-func (o *outbox) room() bool { return o.inFlight < o.config.MaxInFlight }
-
-func (o *outbox) bind(job bindJob) {
-	o.inFlight++
-	if len(job.before) == 0 {
-		o.jobs <- job // has room for all that may be in flight
-		return
-	}
-	o.slow <- job
-}
-
 func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way
-
-// drain waits until nothing is in flight.
-func (o *outbox) drain(ctx context.Context) error {
-	for o.inFlight > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-o.results:
-			o.inFlight--
-		}
-	}
-	return nil
-}
-
-func (o *outbox) doBind(ctx context.Context, job bindJob) error {
-	pod := job.pod
-	err := o.tellBinder(ctx, job, &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Target:     v1.ObjectReference{Kind: "Node", Name: job.node},
-	})
-	if err != nil && !certain(err) {
-		err = o.findOut(ctx, job, err)
-	}
-	if err != nil {
-		o.config.Logger.Debug("bind failed", "pod", pod.Namespace+"/"+pod.Name, "node", job.node, "error", err)
-		return err
-	}
-	now := time.Now()
-	o.config.Append(timeline.New(now, timeline.RefOf(pod), timeline.Bound).Move("", job.node).With("took", now.Sub(job.since)))
-	o.config.Events.Eventf(pod, v1.EventTypeNormal, "Scheduled", "Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, job.node)
-	return nil
-}
-
-// tellBinder hands the bind to the extender whose task it is, or to the API.
-func (o *outbox) tellBinder(ctx context.Context, job bindJob, b *v1.Binding) (err error) {
-	defer func(began time.Time) {
-		o.config.Metrics.plugin("DefaultBinder", "Bind", status(err), job.pod.Spec.SchedulerName, time.Since(began))
-	}(time.Now())
-	for _, e := range job.by {
-		err := e.Bind(ctx, b)
-		if err == nil || !e.Ignorable() {
-			return err
-		}
-		o.config.Logger.Info("extender failed to bind and is left out", "extender", e.Name(), "error", err)
-	}
-	return o.config.Client.Bind(ctx, b)
-}
-
-// certain tells whether an error says that the bind did not happen.
-func certain(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
-		apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err)
-}
-
-var errElsewhere = errors.New("the pod has been assigned to another node")
-
-// findOut asks whether a bind whose answer was lost has happened. Until it is known the pod stays assumed: taking its room back
-// could over-commit the node.
-func (o *outbox) findOut(ctx context.Context, job bindJob, lost error) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		obj, err := o.config.Client.Get(ctx, client.Pods.At(job.pod.Namespace, job.pod.Name))
-		if err == nil {
-			switch pod := obj.(*v1.Pod); {
-			case pod.UID != job.pod.UID || pod.Spec.NodeName == "":
-				return lost
-			case pod.Spec.NodeName == job.node:
-				return nil
-			default:
-				return errElsewhere
-			}
-		}
-		if apierrors.IsNotFound(err) {
-			return lost
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-}
 
 func (o *outbox) report(r report) {
 	o.mu.Lock()

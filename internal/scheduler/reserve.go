@@ -36,6 +36,9 @@ func preBinders(held []framework.Reservation) (out []PreBinder) {
 
 // prepare does what must have happened before the bind.
 func (o *outbox) prepare(ctx context.Context, job bindJob) (err error) {
+	if len(job.before) == 0 {
+		return nil
+	}
 	profile, start := job.pod.Spec.SchedulerName, time.Now()
 	defer func() { o.config.Metrics.point("PreBind", status(err), profile, time.Since(start)) }()
 	for _, s := range job.before {

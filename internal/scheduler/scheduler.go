@@ -2,8 +2,9 @@
 // feeds them what the view tells, acts on what they decide, and says what happened.
 //
 // One goroutine owns all state and runs one cycle after the other: no decision is ever made on a state that another one is
-// about to change. Binding is asynchronous: the pod is assumed to be on its node at once, and forgotten again when the bind
-// fails. What the API server is told (binds, conditions, events) is told by a bounded number of workers.
+// about to change. A cycle places batches of equal pods, and hands over the binds of all of them at once. Binding is asynchronous: the pod is
+// assumed to be on its node at once, and forgotten again when the bind fails. What the API server is told (binds, conditions, events) is told
+// by a bounded number of workers.
 package scheduler
 
 import (
@@ -43,7 +44,7 @@ type Config struct {
 	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.
 	Seed uint64
-	// Binders is how many binds are under way at once, MaxInFlight how many pods are assumed and not bound. Defaults 32, 512.
+	// Binders is how many batches of binds are under way at once, MaxInFlight how many pods are assumed and not bound. Defaults 8, 512.
 	Binders, MaxInFlight int
 }
 
@@ -74,7 +75,7 @@ func (c *Config) Validate() error {
 		c.Budgets = func() []framework.Budget { return nil }
 	}
 	if c.Binders == 0 {
-		c.Binders = 32
+		c.Binders = 8
 	}
 	if c.MaxInFlight == 0 {
 		c.MaxInFlight = 512

@@ -171,10 +171,12 @@ func (w *world) on(name, node string) {
 // faulty is a client whose binds and deletions can fail, and whose changes can come too late.
 type faulty struct {
 	client.Client
-	before func(ctx context.Context, ref client.Ref) // a Mutate
-	after  func(ctx context.Context, ref client.Ref) // one that went well
-	bind   func(ctx context.Context, b *v1.Binding) error
-	delete func(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error
+	mu      sync.Mutex
+	batches [][]string                                // names of the pods that were bound together
+	before  func(ctx context.Context, ref client.Ref) // a Mutate
+	after   func(ctx context.Context, ref client.Ref) // one that went well
+	bind    func(ctx context.Context, b *v1.Binding) error
+	delete  func(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error
 }
 
 func (f *faulty) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOptions) error {
@@ -195,12 +197,26 @@ func (f *faulty) Mutate(ctx context.Context, ref client.Ref, change func(runtime
 	return out, err
 }
 
-func (f *faulty) Bind(ctx context.Context, b *v1.Binding) error {
-	if f.bind != nil {
-		return f.bind(ctx, b)
+func (f *faulty) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
+	var names []string
+	for _, b := range bindings {
+		names = append(names, b.Name)
 	}
-	return f.Client.Bind(ctx, b)
+	f.mu.Lock()
+	f.batches = append(f.batches, names)
+	f.mu.Unlock()
+	if f.bind == nil {
+		return f.Client.Bind(ctx, bindings...)
+	}
+	errs := make([]error, len(bindings))
+	for i, b := range bindings {
+		errs[i] = f.bind(ctx, b)
+	}
+	return errs
 }
+
+// really binds one pod, whatever shall fail.
+func (f *faulty) really(ctx context.Context, b *v1.Binding) error { return f.Client.Bind(ctx, b)[0] }
 
 func list(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
@@ -338,7 +354,7 @@ func TestSchedulingGates(t *testing.T) {
 				t.Errorf("event %q", e)
 			}
 		}
-		if err := w.client.Bind(context.Background(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}, Target: v1.ObjectReference{Kind: "Node", Name: "node-a"}}); err == nil {
+		if err := w.client.really(context.Background(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}, Target: v1.ObjectReference{Kind: "Node", Name: "node-a"}}); err == nil {
 			t.Error("a gated pod was bound by hand")
 		}
 		_, err := w.admin.Mutate(context.Background(), client.Pods.At("ns", "x"), func(o runtime.Object) (bool, error) {
@@ -374,7 +390,7 @@ func TestFailedBindGivesTheRoomBackAndIsTriedAgain(t *testing.T) {
 			if fails--; fails >= 0 {
 				return errors.New("connection refused")
 			}
-			return w.client.Client.Bind(ctx, b)
+			return w.client.really(ctx, b)
 		}
 		w.start()
 		began := time.Now()
@@ -401,7 +417,7 @@ func TestLostAnswerOfABind(t *testing.T) {
 		binds := 0
 		w.client.bind = func(ctx context.Context, b *v1.Binding) error {
 			binds++
-			if err := w.client.Client.Bind(ctx, b); err != nil {
+			if err := w.client.really(ctx, b); err != nil {
 				return err
 			}
 			return errors.New("timeout")

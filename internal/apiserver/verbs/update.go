@@ -116,81 +116,6 @@ func noRevision(k *registry.Kind, name string) error {
 	})
 }
 
-// guard is how a guarded write is bounded.
-type guard struct {
-	Options
-	rules    registry.Update
-	revision int64 // > 0: the object must be at this revision
-	owns     ownership
-	// beside, when set, tells what is written together with the object, which is given as it was, and on what condition. Its refusal counts
-	// as change's does.
-	beside func(ctx context.Context, cur runtime.Object) ([]store.Cond, []store.Op, error)
-}
-
-// ownership is what a write does to managedFields.
-type ownership int
-
-const (
-	changed ownership = iota // the writer comes to own what it changes
-	kept                     // nothing: the server itself writes
-	settled                  // change has settled it (apply)
-	dropped                  // they are left out: the object is too large with them
-)
-
-// guarded is the one loop that every change of an existing object goes through:
-//
-//	read ─► change ─► admit ─► default, prepare, validate ─► Txn at the revision read ─► done
-//	 ▲         │ error, or nothing to write                    │ someone else wrote
-//	 └─────────┴── on a possibly stale read: once more, fresh ◄┘
-//
-// change gets the current object, read-only, and returns the wanted one, which is the loop's own. A verdict (an error, or
-// that nothing changes) counts only on a fresh read.
-func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, g guard, change func(cur runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
-	cur, fresh, err := v.current(ctx, k, ref, g.revision)
-	if err != nil {
-		return nil, err
-	}
-	for range writeTries {
-		if g.revision > 0 && cur.Rev != g.revision {
-			return nil, conflict(k.GroupResource(), ref.Name)
-		}
-		w, err := v.prepare(ctx, u, k, ref, cur, g, change)
-		if (err != nil || w.same) && !fresh {
-			next, readErr := v.freshly(ctx, k, ref)
-			if readErr != nil {
-				return nil, readErr
-			}
-			fresh = true
-			if next.Rev != cur.Rev {
-				cur = next
-				continue
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		if w.same || g.DryRun {
-			return w.obj, nil
-		}
-		out, found, err := v.commit(ctx, k, cur, w, who(u, g.Options))
-		if isTooLarge(err) && g.owns == changed {
-			g.owns = dropped
-			continue
-		}
-		if err != nil || out != nil {
-			return out, err
-		}
-		if found.ModRevision == 0 {
-			return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
-		}
-		if cur, err = entryOf(k, found); err != nil {
-			return nil, err
-		}
-		fresh = true
-	}
-	return nil, conflict(k.GroupResource(), ref.Name)
-}
-
 // own settles managedFields of obj, which shall replace live.
 func (v *Verbs) own(k *registry.Kind, sub string, g guard, live, obj runtime.Object) {
 	switch g.owns {
@@ -350,38 +275,6 @@ func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
 	}
 	w.same = bytes.Equal(w.value, was)
 	return nil
-}
-
-// commit writes, for the one named so. A nil object without an error means that another writer was first; found is then what is there.
-func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w wanted, by string) (runtime.Object, store.KV, error) {
-	key := k.Key(cur.Key.Namespace, cur.Key.Name)
-	op := store.Op{Key: key, Value: w.value}
-	if w.remove {
-		op = store.Op{Key: key, Delete: true}
-	} else if k.TTL != nil {
-		op.TTL = k.TTL(w.obj)
-	}
-	res, err := v.store.Txn(ctx, append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), append([]store.Op{op}, w.ops...))
-	if err != nil {
-		return nil, store.KV{}, storeError(err)
-	}
-	if !res.OK {
-		if res.Found[0].ModRevision == cur.Rev { // what admission read has changed: let it see that
-			if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
-				return nil, store.KV{}, viewError(err)
-			}
-		}
-		return nil, res.Found[0], nil
-	}
-	m := accessor(w.obj)
-	m.SetResourceVersion(formatRev(res.Revision))
-	switch {
-	case w.remove:
-		v.record(timeline.Deleted, w.obj, timeline.Field{Key: "by", Value: by})
-	case w.stage == timeline.Deleting:
-		v.record(timeline.Deleting, w.obj, timeline.Field{Key: "by", Value: by}, timeline.Field{Key: "grace", Value: strconv.FormatInt(grace(m), 10)})
-	}
-	return w.obj, store.KV{}, nil
 }
 
 func isNotFound(err error) bool { return errors.Is(err, store.ErrNotFound) }

@@ -36,6 +36,7 @@ func Run(t *testing.T, world func(t *testing.T) World) {
 		"mutate goes on after conflicts": testMutate,
 		"status is a part of its own":    testStatus,
 		"pods are bound":                 testBind,
+		"many pods are bound":            testBindMany,
 		"a node is a node and no more":   testNode,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, world(t)) })
@@ -186,14 +187,42 @@ func testBind(t *testing.T, w World) {
 	ref := client.Pods.At("default", "p")
 	create(t, w.Admin, ref, pod("p"))
 	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Target: v1.ObjectReference{Kind: "Node", Name: "node-a"}}
-	if err := w.Admin.Bind(t.Context(), b); err != nil {
-		t.Fatal(err)
+	if errs := w.Admin.Bind(t.Context(), b); len(errs) != 1 || errs[0] != nil {
+		t.Fatal(errs)
 	}
 	if node := read[*v1.Pod](t, w.Admin, ref).Spec.NodeName; node != "node-a" {
 		t.Errorf("bound to %q", node)
 	}
-	if err := w.Admin.Bind(t.Context(), b); !apierrors.IsConflict(err) {
-		t.Errorf("bound again: %v", err)
+	if errs := w.Admin.Bind(t.Context(), b); !apierrors.IsConflict(errs[0]) {
+		t.Errorf("bound again: %v", errs)
+	}
+}
+
+// What is wrong with one of several bindings is its own affair, and each that went well has a revision of its own.
+func testBindMany(t *testing.T, w World) {
+	to := func(name, node string) *v1.Binding {
+		return &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		create(t, w.Admin, client.Pods.At("default", name), pod(name))
+	}
+	if errs := w.Admin.Bind(t.Context(), to("c", "node-z")); errs[0] != nil {
+		t.Fatal(errs)
+	}
+	errs := w.Admin.Bind(t.Context(), to("a", "node-a"), to("none", "node-a"), to("b", "node-b"), to("c", "node-a"), to("d", ""), to("d", "node-d"))
+	if len(errs) != 6 || errs[0] != nil || !apierrors.IsNotFound(errs[1]) || errs[2] != nil || !apierrors.IsConflict(errs[3]) || errs[4] == nil || errs[5] != nil {
+		t.Errorf("answers: %v", errs)
+	}
+	revisions := map[string]bool{}
+	for name, node := range map[string]string{"a": "node-a", "b": "node-b", "c": "node-z", "d": "node-d"} {
+		p := read[*v1.Pod](t, w.Admin, client.Pods.At("default", name))
+		if p.Spec.NodeName != node || revisions[p.ResourceVersion] {
+			t.Errorf("%s is on %q at %s; revisions %v", name, p.Spec.NodeName, p.ResourceVersion, revisions)
+		}
+		revisions[p.ResourceVersion] = true
+	}
+	if errs := w.Admin.Bind(t.Context()); len(errs) != 0 {
+		t.Errorf("none: %v", errs)
 	}
 }
 

@@ -122,11 +122,17 @@ func (c *Client) DeleteCollection(ctx context.Context, r schema.GroupResource, n
 }
 
 // Bind implements client.Client.
-func (c *Client) Bind(ctx context.Context, b *v1.Binding) error {
-	ctx, end := c.begin(ctx, "create", client.Pods.At(b.Namespace, b.Name).Sub("binding"), b)
-	err := c.verbs.Bind(ctx, c.user, b, c.options())
-	end(nil, err)
-	return err
+func (c *Client) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
+	asked, ends := make([]verbs.Asked, len(bindings)), make([]func(runtime.Object, error), len(bindings))
+	for i, b := range bindings {
+		asked[i].Binding = b
+		asked[i].Context, ends[i] = c.begin(ctx, "create", client.Pods.At(b.Namespace, b.Name).Sub("binding"), b)
+	}
+	errs := c.verbs.BindAll(ctx, c.user, asked, c.options())
+	for i, end := range ends {
+		end(nil, errs[i])
+	}
+	return errs
 }
 
 // own gives the caller an object that it may change: an update that changed nothing answers with the shared one.

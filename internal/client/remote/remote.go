@@ -5,6 +5,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
@@ -178,8 +179,18 @@ func (c *Client) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOpti
 	return c.rest.Delete().AbsPath(p...).Body(&o).Do(ctx).Error()
 }
 
-// Bind implements client.Client.
-func (c *Client) Bind(ctx context.Context, b *v1.Binding) error {
+// Bind implements client.Client: the API has a request for each.
+func (c *Client) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
+	errs := make([]error, len(bindings))
+	var all sync.WaitGroup
+	for i, b := range bindings {
+		all.Go(func() { errs[i] = c.bind(ctx, b) })
+	}
+	all.Wait()
+	return errs
+}
+
+func (c *Client) bind(ctx context.Context, b *v1.Binding) error {
 	p, _, err := c.path(client.Pods.At(b.Namespace, b.Name).Sub("binding"))
 	if err != nil {
 		return err

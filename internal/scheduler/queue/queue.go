@@ -4,6 +4,7 @@ package queue
 import (
 	"container/heap"
 	"container/list"
+	"iter"
 	"slices"
 	"time"
 
@@ -250,15 +251,45 @@ func (q *Queue) Delete(uid types.UID) {
 // error: an idle scheduler has no use for its waiting.
 func (q *Queue) Pop(now time.Time) *Item {
 	q.flush(now)
-	var i *Item
+	return q.take(q.next(), now)
+}
+
+// Equal takes pods of one shape, one after the other, at most so many: the one to try next, and those after it as long as they are of its
+// shape. Each is taken when the one before it has been dealt with, so that it is the one to try next by then too.
+func (q *Queue) Equal(now time.Time, most int) iter.Seq[*Item] {
+	return func(yield func(*Item) bool) {
+		q.flush(now)
+		var shape *framework.Shape
+		for range most {
+			from := q.next()
+			if from == nil || shape != nil && from.items[0].Pod.Shape != shape {
+				return
+			}
+			i := q.take(from, now)
+			shape = i.Pod.Shape
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// next is where the pod to try next is, at the top; nil: there is none.
+func (q *Queue) next() *itemHeap {
 	switch {
 	case q.active.Len() > 0:
-		i = heap.Pop(&q.active).(*Item)
+		return &q.active
 	case q.back.Len() > 0:
-		i = heap.Pop(&q.back).(*Item)
-	default:
+		return &q.back
+	}
+	return nil
+}
+
+func (q *Queue) take(from *itemHeap, now time.Time) *Item {
+	if from == nil {
 		return nil
 	}
+	i := heap.Pop(from).(*Item)
 	i.Attempts++
 	i.RejectedBy, i.Refused = nil, false
 	q.move(i, InFlight, "", now)

@@ -26,6 +26,7 @@ var Cases = []Case{
 	{"create and delete", testCreateDelete},
 	{"one revision a transaction", testTxnIsOneRevision},
 	{"counter", testCounter},
+	{"together", testTogether},
 	{"pages", testPages},
 	{"reads at a revision", testReadsAtRevision},
 	{"compaction", testCompaction},

@@ -168,3 +168,45 @@ func testCancelled(t *testing.T, s store.Store) {
 		t.Errorf("txn: %v", err)
 	}
 }
+
+// Transactions that are asked for together are each by itself: each has a revision and an outcome of its own.
+func testTogether(t *testing.T, s store.Store) {
+	h := hands(t, s)
+	taken := h.put("taken", "x")
+	var requests []store.Request
+	for i := range 20 {
+		key := h.prefix + strconv.Itoa(i)
+		requests = append(requests, store.Request{Conds: []store.Cond{{Key: key}}, Ops: []store.Op{{Key: key, Value: []byte("v")}}})
+	}
+	requests[7] = store.Request{Conds: []store.Cond{{Key: h.prefix + "taken", Revision: taken - 1}}, Ops: []store.Op{{Key: h.prefix + "taken", Value: []byte("v")}}}
+	revisions := map[int64]string{}
+	var last int64
+	for i, a := range store.Together(t.Context(), s, requests) {
+		if a.Err != nil || a.OK != (i != 7) {
+			t.Fatalf("%d: %+v", i, a)
+		}
+		if i == 7 {
+			if len(a.Found) != 1 || a.Found[0].ModRevision != taken {
+				t.Errorf("found %+v", a.Found)
+			}
+			continue
+		}
+		if other := revisions[a.Revision]; other != "" {
+			t.Errorf("%d shares revision %d with %s", i, a.Revision, other)
+		}
+		revisions[a.Revision], last = strconv.Itoa(i), max(last, a.Revision)
+	}
+	// A watch that ends behind any of them resumes with the next, so that none is missed.
+	for told, seen := 0, taken; seen < last; told++ {
+		b := h.watch(seen + 1).next()
+		if b.Revision <= seen || len(b.Events) != 1 || b.Events[0].Key != h.prefix+revisions[b.Revision] {
+			t.Fatalf("after %d: %+v", seen, b)
+		}
+		if seen = b.Revision; seen == last && told+1 != len(revisions) {
+			t.Errorf("told of %d, want %d", told+1, len(revisions))
+		}
+	}
+	if answers := store.Together(t.Context(), s, nil); len(answers) != 0 {
+		t.Errorf("nothing: %v", answers)
+	}
+}

@@ -1,0 +1,132 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/registry/podobject"
+	"podo.dev/podo/internal/store"
+)
+
+// bindRules let a binding change what an update of a pod may not.
+var bindRules = registry.Update{AllowUnconditional: true}
+
+// Bind assigns a pod to a node: spec.nodeName and the condition PodScheduled. It refuses a pod that is bound, gated or on its
+// way out.
+func (v *Verbs) Bind(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
+	if err := v.mayBind(ctx, u, b); err != nil {
+		return err
+	}
+	return v.bind(ctx, u, b, o)
+}
+
+// BindByCollection is the same through the collection "bindings", with a right of its own.
+func (v *Verbs) BindByCollection(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
+	if err := v.authorize(ctx, u, "create", client.Resource{Resource: "bindings"}.At(b.Namespace, ""), nil); err != nil {
+		return err
+	}
+	return v.bind(ctx, u, b, o)
+}
+
+// Asked is one of several bindings, with the context of its own request.
+type Asked struct {
+	Context context.Context
+	Binding *v1.Binding
+}
+
+// BindAll is Bind for each of several bindings, with an answer for each. Every one is authorized, admitted and guarded by itself, and written by
+// a transaction of its own; those that are ready are written together.
+func (v *Verbs) BindAll(ctx context.Context, u user.Info, asked []Asked, o Options) []error {
+	errs, writes := make([]error, len(asked)), make([]*write, len(asked)) // of the latter those under way
+	for i, a := range asked {
+		if errs[i] = v.mayBind(a.Context, u, a.Binding); errs[i] == nil {
+			writes[i], errs[i] = v.binding(u, a.Binding, o)
+		}
+	}
+	for {
+		var open []int
+		var txns []store.Request
+		for i, w := range writes {
+			if w == nil {
+				continue
+			}
+			txn, err := v.next(asked[i].Context, w)
+			if err != nil || txn == nil {
+				writes[i], errs[i] = nil, err
+				continue
+			}
+			open, txns = append(open, i), append(txns, *txn)
+		}
+		if len(open) == 0 {
+			return errs
+		}
+		for n, answer := range store.Together(ctx, v.store, txns) {
+			i := open[n]
+			if done, err := v.settle(asked[i].Context, writes[i], answer.TxnResult, answer.Err); done {
+				writes[i], errs[i] = nil, err
+			}
+		}
+	}
+}
+
+func (v *Verbs) mayBind(ctx context.Context, u user.Info, b *v1.Binding) error {
+	return authz.Check(ctx, v.c.Authorizer, &authz.Attributes{
+		User: u, Verb: "create", Resource: "pods", Subresource: "binding", Namespace: b.Namespace, Name: b.Name,
+	})
+}
+
+func (v *Verbs) bind(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
+	w, err := v.binding(u, b, o)
+	if err != nil {
+		return err
+	}
+	return v.carryOut(ctx, w)
+}
+
+// binding is the write that a binding is.
+func (v *Verbs) binding(u user.Info, b *v1.Binding, o Options) (*write, error) {
+	ref := client.Pods.At(b.Namespace, b.Name)
+	k, err := v.kind(ref)
+	if err != nil {
+		return nil, err
+	}
+	if errs := podobject.ValidateBinding(b); len(errs) > 0 {
+		return nil, errs.ToAggregate() // as upstream, no Invalid
+	}
+	ref.Subresource = "binding"
+	return &write{guard: guard{rules: bindRules, owns: kept, Options: o}, user: u, kind: k, ref: ref, change: func(cur runtime.Object) (runtime.Object, error) {
+		pod := cur.(*v1.Pod)
+		err := sameObject(pod, b)
+		if err == nil {
+			pod = pod.DeepCopy()
+			err = podobject.Bind(pod, b, metav1.NewTime(v.c.Now()).Rfc3339Copy())
+		}
+		if err != nil {
+			return nil, apierrors.NewConflict(podsBinding, b.Name, err)
+		}
+		return pod, nil
+	}}, nil
+}
+
+var podsBinding = client.Resource{Resource: "pods/binding"}.At("", "").Resource
+
+// sameObject tells whether the binding is meant for this pod as it is.
+func sameObject(pod *v1.Pod, b *v1.Binding) error {
+	switch {
+	case b.UID != "" && b.UID != pod.UID:
+		return otherUID(b.UID, pod.UID)
+	case b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion:
+		//lint:ignore ST1005 upstream's text
+		return fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, pod.ResourceVersion)
+	}
+	return nil
+}

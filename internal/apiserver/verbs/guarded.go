@@ -1,0 +1,176 @@
+package verbs
+
+import (
+	"context"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view"
+)
+
+// guard is how a guarded write is bounded.
+type guard struct {
+	Options
+	rules    registry.Update
+	revision int64 // > 0: the object must be at this revision
+	owns     ownership
+	// beside, when set, tells what is written together with the object, which is given as it was, and on what condition. Its refusal counts
+	// as change's does.
+	beside func(ctx context.Context, cur runtime.Object) ([]store.Cond, []store.Op, error)
+}
+
+// ownership is what a write does to managedFields.
+type ownership int
+
+const (
+	changed ownership = iota // the writer comes to own what it changes
+	kept                     // nothing: the server itself writes
+	settled                  // change has settled it (apply)
+	dropped                  // they are left out: the object is too large with them
+)
+
+// guarded is how every change of an existing object is made:
+//
+//	read ─► change ─► admit ─► default, prepare, validate ─► Txn at the revision read ─► done
+//	 ▲         │ error, or nothing to write                    │ someone else wrote
+//	 └─────────┴── on a possibly stale read: once more, fresh ◄┘
+//
+// change gets the current object, read-only, and returns the wanted one, which is the write's own. A verdict (an error, or
+// that nothing changes) counts only on a fresh read.
+func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, g guard, change func(cur runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	w := write{guard: g, user: u, kind: k, ref: ref, change: change}
+	err := v.carryOut(ctx, &w)
+	return w.obj, err
+}
+
+func (v *Verbs) carryOut(ctx context.Context, w *write) error {
+	for {
+		txn, err := v.next(ctx, w)
+		if err != nil || txn == nil {
+			return err
+		}
+		res, err := v.store.Txn(ctx, txn.Conds, txn.Ops)
+		if done, err := v.settle(ctx, w, res, err); done {
+			return err
+		}
+	}
+}
+
+// write is a guarded write under way. Those that are written together go round its loop side by side.
+type write struct {
+	guard
+	user   user.Info
+	kind   *registry.Kind
+	ref    client.Ref
+	change func(cur runtime.Object) (runtime.Object, error)
+
+	cur    *view.Entry // nil: not read yet
+	fresh  bool        // cur cannot be stale
+	tries  int
+	wanted wanted
+	obj    runtime.Object // what came of it
+}
+
+// next decides what is to be written. nil: nothing is, and w.obj is what there is.
+func (v *Verbs) next(ctx context.Context, w *write) (txn *store.Request, err error) {
+	if w.cur == nil {
+		if w.cur, w.fresh, err = v.current(ctx, w.kind, w.ref, w.revision); err != nil {
+			return nil, err
+		}
+	}
+	for ; w.tries < writeTries; w.tries++ {
+		if w.revision > 0 && w.cur.Rev != w.revision {
+			break
+		}
+		w.wanted, err = v.prepare(ctx, w.user, w.kind, w.ref, w.cur, w.guard, w.change)
+		if (err != nil || w.wanted.same) && !w.fresh {
+			now, readErr := v.freshly(ctx, w.kind, w.ref)
+			if readErr != nil {
+				return nil, readErr
+			}
+			w.fresh = true
+			if now.Rev != w.cur.Rev {
+				w.cur = now
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w.wanted.same || w.DryRun {
+			w.obj = w.wanted.obj
+			return nil, nil
+		}
+		w.tries++
+		return w.wanted.txn(w.kind, w.cur), nil
+	}
+	return nil, conflict(w.kind.GroupResource(), w.ref.Name)
+}
+
+// settle takes in how the transaction of next ended. It is not done when something else is to be decided by now.
+func (v *Verbs) settle(ctx context.Context, w *write, res store.TxnResult, err error) (done bool, _ error) {
+	out, found, err := v.committed(ctx, w.cur, w.wanted, who(w.user, w.Options), res, err)
+	switch {
+	case isTooLarge(err) && w.owns == changed:
+		w.owns = dropped
+		return false, nil
+	case err != nil || out != nil:
+		w.obj = out
+		return true, err
+	case found.ModRevision == 0:
+		return true, apierrors.NewNotFound(w.kind.GroupResource(), w.ref.Name)
+	}
+	w.cur, err = entryOf(w.kind, found)
+	w.fresh = true
+	return err != nil, err
+}
+
+// commit writes, for the one named so. A nil object without an error means that another writer was first; found is then what is there.
+func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w wanted, by string) (obj runtime.Object, found store.KV, err error) {
+	txn := w.txn(k, cur)
+	res, err := v.store.Txn(ctx, txn.Conds, txn.Ops)
+	return v.committed(ctx, cur, w, by, res, err)
+}
+
+// txn is what writes it, on the condition that the object is as it was read.
+func (w *wanted) txn(k *registry.Kind, cur *view.Entry) *store.Request {
+	key := k.Key(cur.Key.Namespace, cur.Key.Name)
+	op := store.Op{Key: key, Value: w.value}
+	if w.remove {
+		op = store.Op{Key: key, Delete: true}
+	} else if k.TTL != nil {
+		op.TTL = k.TTL(w.obj)
+	}
+	return &store.Request{Conds: append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), Ops: append([]store.Op{op}, w.ops...)}
+}
+
+// committed is commit once its transaction has ended.
+func (v *Verbs) committed(ctx context.Context, cur *view.Entry, w wanted, by string, res store.TxnResult, err error) (runtime.Object, store.KV, error) {
+	if err != nil {
+		return nil, store.KV{}, storeError(err)
+	}
+	if !res.OK {
+		if res.Found[0].ModRevision == cur.Rev { // what admission read has changed: let it see that
+			if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
+				return nil, store.KV{}, viewError(err)
+			}
+		}
+		return nil, res.Found[0], nil
+	}
+	m := accessor(w.obj)
+	m.SetResourceVersion(formatRev(res.Revision))
+	switch {
+	case w.remove:
+		v.record(timeline.Deleted, w.obj, timeline.Field{Key: "by", Value: by})
+	case w.stage == timeline.Deleting:
+		v.record(timeline.Deleting, w.obj, timeline.Field{Key: "by", Value: by}, timeline.Field{Key: "grace", Value: strconv.FormatInt(grace(m), 10)})
+	}
+	return w.obj, store.KV{}, nil
+}

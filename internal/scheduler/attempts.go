@@ -1,0 +1,187 @@
+package scheduler
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/scheduler/extender"
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/scheduler/queue"
+	"podo.dev/podo/internal/timeline"
+)
+
+// burst bounds how many pods are tried before looking at changes again.
+const burst = 64
+
+// cycle tries pods, batch after batch of equal ones, and has all that found a node bound together.
+func (r *run) cycle() {
+	for left := burst; left > 0 && r.out.room() > 0; {
+		tried := r.batch(min(left, r.out.room()))
+		if left -= tried; tried == 0 {
+			break
+		}
+	}
+	r.out.handOver()
+}
+
+// batch places equal pods, as many as stand at the head of the queue, and tells how many it tried. Each decision sees those before it, and
+// what these did to the queue, so that a batch decides what its pods would be told one by one.
+func (r *run) batch(most int) (tried int) {
+	var profile string
+	var later bool
+	for item := range r.queue.Equal(time.Now(), most) {
+		profile = item.Pod.Shape.SchedulerName
+		tried++
+		if later = r.attempt(item, time.Now()); later {
+			break // the next could not see what is decided about this one
+		}
+	}
+	ended := ""
+	switch {
+	case tried == 0:
+		return 0
+	case r.queue.Count(queue.Active) == 0: // all are tried
+	case later:
+		ended = notBatchable
+	case tried == most:
+		ended = expired
+	default:
+		ended = incompatible
+	}
+	r.config.Metrics.batch(profile, tried, ended)
+	return tried
+}
+
+// attempt tries to place one pod. later: that is decided when extenders have been asked.
+func (r *run) attempt(item *queue.Item, now time.Time) (later bool) {
+	pod := item.Pod.Object
+	if _, assumed := r.cluster.Placed(pod.UID); assumed {
+		// Its bind came back as failed but was seen bound meanwhile, or the reverse: the view will tell.
+		r.queue.Retry(item, "bind not settled", now)
+		r.unclaimed(item, "", now)
+		return false
+	}
+	planner := r.planner[pod.Spec.SchedulerName]
+	r.stage = now
+	if r.cycles++; r.cycles%sampled == 1 {
+		planner.Timed = r.timed
+	}
+	if who := r.extenders.who(pod, (*extender.Extender).Judges); len(who) > 0 {
+		nodes, d := planner.Feasible(r.cluster, item.Pod)
+		planner.Timed = nil
+		if d.Diagnosis == nil {
+			r.consult(item, who, nodes, now)
+			return true
+		}
+		r.decided(item, d, now)
+		return false
+	}
+	d := planner.Schedule(r.cluster, item.Pod)
+	planner.Timed = nil
+	r.config.Metrics.decided.Observe(time.Since(now).Seconds())
+	r.decided(item, d, now)
+	return false
+}
+
+// decided goes by a decision. began is when the attempt did.
+func (r *run) decided(item *queue.Item, d plan.Decision, began time.Time) {
+	pod := item.Pod.Object
+	if d.Node != nil {
+		r.config.Append(timeline.New(began, timeline.RefOf(pod), timeline.Attempt).Move("", d.Node.Name).With("try", item.Attempts).
+			With("evaluated", d.Evaluated).With("feasible", d.Feasible).With("score", d.Score))
+		r.assume(item, d.Node, began)
+		return
+	}
+	if room, asked := r.makeRoom(item, d.Diagnosis, began); !asked {
+		r.rejected(item, d.Diagnosis, room, began)
+	}
+}
+
+// rejected puts a pod aside that no node takes.
+func (r *run) rejected(item *queue.Item, d *plan.Diagnosis, room plan.Preemption, began time.Time) {
+	pod := item.Pod.Object
+	rec := timeline.New(began, timeline.RefOf(pod), timeline.Attempt).Move("", "unschedulable").Because(v1.PodReasonUnschedulable).
+		With("try", item.Attempts).With("nodes", d.Nodes)
+	rec.Fields = append(rec.Fields, d.Fields()...)
+	if room.Node != nil {
+		r.config.Metrics.preempted(room)
+		rec = rec.With("nominated", room.Node.Name).With("victims", names(room.Victims))
+	}
+	r.config.Append(rec)
+	item.RejectedBy, item.Refused = d.Plugins(), d.Refused
+	r.config.Metrics.rejectedBy(pod, item.RejectedBy, 1)
+	now := time.Now()
+	if d.Refused {
+		r.unclaimed(item, "", now) // others may have it
+	}
+	r.queue.Rejected(item, now)
+	r.config.Metrics.attempt(pod, unschedulable, now.Sub(began))
+	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Message(room.Text), nominate: r.waitsOn(pod.UID)})
+}
+
+// failed puts a pod aside about which nothing could be decided.
+func (r *run) failed(item *queue.Item, err error, began time.Time) {
+	pod, now := item.Pod.Object, time.Now()
+	r.config.Metrics.attempt(pod, failed, now.Sub(began))
+	r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: err.Error(), nominate: r.waitsOn(pod.UID)})
+	r.queue.Retry(item, "an error", now)
+	r.unclaimed(item, "", now)
+}
+
+// assume goes by a decision from here on, and has it bound.
+func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
+	pod := item.Pod.Object
+	began := time.Now()
+	held, err := r.planner[pod.Spec.SchedulerName].Reserve(n)
+	if held != nil || err != nil {
+		r.config.Metrics.point("Reserve", status(err), pod.Spec.SchedulerName, time.Since(began))
+	}
+	if err != nil {
+		r.failed(item, err, now)
+		return
+	}
+	if held != nil {
+		r.reserved[pod.UID] = held
+	}
+	if waited := r.cluster.NominatedTo(pod.UID); waited != n {
+		r.denominate(pod.UID, now)
+	}
+	r.cluster.Assume(item.Pod, n.Name)
+	r.unclaimed(item, n.Name, now)
+	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
+	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held), by: r.extenders.who(pod, (*extender.Extender).Binds)})
+}
+
+// settle takes in how binds ended.
+func (r *run) settle(results []bindResult) {
+	for _, res := range results {
+		r.settleOne(res)
+	}
+}
+
+func (r *run) settleOne(res bindResult) {
+	r.event = "AssignedPodDelete" // when it fails: as if it had left
+	r.out.inFlight--
+	now, item := time.Now(), res.job.item
+	plan.End(r.reserved[res.job.pod.UID], res.err == nil)
+	delete(r.reserved, res.job.pod.UID)
+	if res.err == nil {
+		r.config.Metrics.attempt(res.job.pod, scheduled, now.Sub(res.job.since))
+		r.config.Metrics.bound(item, now.Sub(item.Since))
+		return // the view will show it bound, or gone
+	}
+	r.config.Metrics.attempt(res.job.pod, failed, now.Sub(res.job.since))
+	pod := res.job.pod
+	was := r.cluster.PlacedAs(pod.UID)
+	freed := r.cluster.Forget(pod.UID)
+	if item := r.queue.Item(pod.UID); item != nil {
+		r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: res.err.Error()})
+		r.queue.Retry(item, "bind failed", now)
+	}
+	if freed != nil {
+		r.wake("bind of "+pod.Name+" failed", freed, now)
+		r.wakeRelated("bind of "+pod.Name+" failed", was, nil, now)
+	}
+}

@@ -1,0 +1,174 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/scheduler/extender"
+	"podo.dev/podo/internal/scheduler/queue"
+	"podo.dev/podo/internal/timeline"
+)
+
+type bindJob struct {
+	item  *queue.Item
+	pod   *v1.Pod
+	node  string
+	since time.Time
+	// before is what has to happen first.
+	before []PreBinder
+	by     []*extender.Extender // who binds it; nil: we do
+}
+
+type bindResult struct {
+	job bindJob
+	err error
+}
+
+// room is how many more pods may be assumed.
+func (o *outbox) room() int { return o.config.MaxInFlight - o.inFlight }
+
+// bind has a pod bound, once handOver is called.
+func (o *outbox) bind(job bindJob) {
+	o.inFlight++
+	if len(job.before) > 0 || len(job.by) > 0 {
+		o.slow <- job // has room for all that may be in flight; so have jobs
+		return
+	}
+	o.ready = append(o.ready, job)
+}
+
+// handOver has all that are ready bound together.
+func (o *outbox) handOver() {
+	if len(o.ready) > 0 {
+		o.jobs <- o.ready
+		o.ready = nil
+	}
+}
+
+// drain waits until nothing is in flight.
+func (o *outbox) drain(ctx context.Context) error {
+	o.handOver()
+	for o.inFlight > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case results := <-o.results:
+			o.inFlight -= len(results)
+		}
+	}
+	return nil
+}
+
+// bindSlowly binds a pod for which something has to happen before, or that an extender binds.
+func (o *outbox) bindSlowly(ctx context.Context, job bindJob, running *sync.WaitGroup) {
+	if err := o.prepare(ctx, job); err != nil {
+		o.results <- []bindResult{{job, err}}
+		return
+	}
+	o.bindAll(ctx, []bindJob{job}, running)
+}
+
+// bindAll binds pods together. Those that went well, or certainly did not, are told at once; others are found out about alone.
+func (o *outbox) bindAll(ctx context.Context, jobs []bindJob, running *sync.WaitGroup) {
+	results := make([]bindResult, 0, len(jobs))
+	for i, err := range o.tellBinder(ctx, jobs) {
+		job := jobs[i]
+		if err == nil || certain(err) {
+			results = append(results, o.ended(job, err))
+			continue
+		}
+		running.Go(func() { o.results <- []bindResult{o.ended(job, o.findOut(ctx, job, err))} })
+	}
+	if len(results) > 0 {
+		o.results <- results
+	}
+}
+
+// tellBinder hands binds to the API, or a single one to the extender whose task it is.
+func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob) []error {
+	bindings := make([]*v1.Binding, len(jobs))
+	for i, job := range jobs {
+		bindings[i] = &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: job.pod.Namespace, Name: job.pod.Name, UID: job.pod.UID},
+			Target:     v1.ObjectReference{Kind: "Node", Name: job.node},
+		}
+	}
+	began := time.Now()
+	errs, told := o.tellExtender(ctx, jobs[0].by, bindings[0])
+	if !told {
+		errs = o.config.Client.Bind(ctx, bindings...)
+	}
+	took := time.Since(began)
+	for i, job := range jobs {
+		o.config.Metrics.plugin("DefaultBinder", "Bind", status(errs[i]), job.pod.Spec.SchedulerName, took)
+	}
+	return errs
+}
+
+// tellExtender hands a bind to the first of the extenders that is not left out; told: there was one.
+func (o *outbox) tellExtender(ctx context.Context, by []*extender.Extender, b *v1.Binding) (errs []error, told bool) {
+	for _, e := range by {
+		err := e.Bind(ctx, b)
+		if err == nil || !e.Ignorable() {
+			return []error{err}, true
+		}
+		o.config.Logger.Info("extender failed to bind and is left out", "extender", e.Name(), "error", err)
+	}
+	return nil, false
+}
+
+// ended tells the pod's story how its bind ended.
+func (o *outbox) ended(job bindJob, err error) bindResult {
+	pod := job.pod
+	if err != nil {
+		o.config.Logger.Debug("bind failed", "pod", pod.Namespace+"/"+pod.Name, "node", job.node, "error", err)
+		return bindResult{job, err}
+	}
+	now := time.Now()
+	o.config.Append(timeline.New(now, timeline.RefOf(pod), timeline.Bound).Move("", job.node).With("took", now.Sub(job.since)))
+	o.config.Events.Eventf(pod, v1.EventTypeNormal, "Scheduled", "Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, job.node)
+	return bindResult{job, nil}
+}
+
+// certain tells whether an error says that the bind did not happen.
+func certain(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err)
+}
+
+var errElsewhere = errors.New("the pod has been assigned to another node")
+
+// findOut asks whether a bind whose answer was lost has happened. Until it is known the pod stays assumed: taking its room back
+// could over-commit the node.
+func (o *outbox) findOut(ctx context.Context, job bindJob, lost error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		obj, err := o.config.Client.Get(ctx, client.Pods.At(job.pod.Namespace, job.pod.Name))
+		if err == nil {
+			switch pod := obj.(*v1.Pod); {
+			case pod.UID != job.pod.UID || pod.Spec.NodeName == "":
+				return lost
+			case pod.Spec.NodeName == job.node:
+				return nil
+			default:
+				return errElsewhere
+			}
+		}
+		if apierrors.IsNotFound(err) {
+			return lost
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
