@@ -60,7 +60,7 @@ func quiet(ctx context.Context, b *bench) error {
 	if err := load.Pause(ctx, forgotten); err != nil {
 		return err
 	}
-	empty, err := t.agent()
+	empty, _, err := t.atRest(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,23 +70,38 @@ func quiet(ctx context.Context, b *bench) error {
 	if err := load.Pause(ctx, forgotten); err != nil {
 		return err
 	}
-	before, err := t.agent()
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := load.Pause(ctx, idleTime); err != nil {
-		return err
-	}
-	after, err := t.agent()
+	full, cpu, err := t.atRest(ctx)
 	if err != nil {
 		return err
 	}
 	name := fmt.Sprintf("quiet.%d.pods", fullNode)
-	b.book.Add(name+".agent.cpu."+t.name, 100*(after.CPU-before.CPU).Seconds()/time.Since(began).Seconds(), "%core")
-	b.book.Add(name+".agent.each."+t.name, 1000*(after.PSS-empty.PSS)/fullNode, "kB")
+	b.book.Add(name+".agent.cpu."+t.name, cpu, "%core")
+	b.book.Add(name+".agent.each."+t.name, 1000*(full-empty)/fullNode, "kB")
 	_, _, err = t.remove(ctx, pods...)
 	return err
+}
+
+// restLook is how far apart the looks at a program at rest are.
+const restLook = 10 * time.Second
+
+// atRest watches the program with the kubelet for a while: what it holds, in MB, and what it takes of a core. It is the mean of many looks,
+// since a heap grows by megabytes from one collection to the next, as much as a hundred pods are to take.
+func (t *target) atRest(ctx context.Context) (pss, cpu float64, err error) {
+	first, err := t.agent()
+	if err != nil {
+		return 0, 0, err
+	}
+	began, last, looks := time.Now(), first, 1
+	for pss = first.PSS; time.Since(began) < idleTime; looks++ {
+		if err := load.Pause(ctx, restLook); err != nil {
+			return 0, 0, err
+		}
+		if last, err = t.agent(); err != nil {
+			return 0, 0, err
+		}
+		pss += last.PSS
+	}
+	return pss / float64(looks), 100 * (last.CPU - first.CPU).Seconds() / time.Since(began).Seconds(), nil
 }
 
 func (t *target) comeAndGo(ctx context.Context, pods []string) error {
