@@ -244,16 +244,6 @@ func write(w io.Writer, b *body) error {
 	return err
 }
 
-// plainOnLoopback keeps from a handler that clients on this machine would take what is compressed.
-func plainOnLoopback(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if onLoopback(r) {
-			r.Header.Del("Accept-Encoding")
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
 func onLoopback(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
