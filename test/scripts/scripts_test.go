@@ -198,7 +198,7 @@ func (s *script) do(args []string, block string) (output string, prints bool) {
 			return explain.Pod(explain.Facts{Pod: p, Records: s.rig.Records(args[1]), Now: time.Now()}).Text(time.Now()) + "\n", true
 		}
 		records := s.rig.Records(args[1])
-		return explain.Gone(records, records, time.Now()).Text(time.Now()) + "\n", true
+		return explain.Gone(explain.Past{Records: records, Others: records, Reader: true, Now: time.Now()}).Text(time.Now()) + "\n", true
 	case "left":
 		r := s.rig
 		return fmt.Sprintf("  containers=%d sandboxes=%d volumes=%d cgroups=%d remembered=%d workers=%d\n", len(rt.Containers()), len(rt.Sandboxes()),
