@@ -35,7 +35,8 @@ func (s *State) foreign() []v1.PodCondition {
 }
 
 func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
-	out := s.foreign()
+	const always = 5
+	out := slices.Grow(s.foreign(), always)
 	out = append(out, s.resizeConditions()...)
 	add := func(c v1.PodCondition) {
 		c.ObservedGeneration = s.observed

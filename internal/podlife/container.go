@@ -222,7 +222,7 @@ func (c *Container) Spec() *v1.Container { return c.spec }
 // syncContainers makes the containers follow the pod's spec: ephemeral ones may be added, images and resources may change.
 func (s *State) syncContainers() {
 	old := s.Containers
-	s.Containers = make([]Container, 0, len(old)+1)
+	s.Containers = make([]Container, 0, len(s.given.Spec.InitContainers)+len(s.given.Spec.Containers)+len(s.Pod.Spec.EphemeralContainers))
 	add := func(spec *v1.Container, k Kind) {
 		i := slices.IndexFunc(old, func(c Container) bool { return c.Name == spec.Name })
 		if i < 0 {
