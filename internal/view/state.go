@@ -152,19 +152,44 @@ func (s Snapshot) By(r schema.GroupResource, index, value string) iter.Seq[*Entr
 	return scan(s.st.kinds[t.pos].indexes[i], indexKey(value, ""), "")
 }
 
-// scan iterates the items whose keys begin with prefix, behind a key.
+// scan iterates the items whose keys begin with prefix, behind a key. It looks at the first key and for the last item: the keys of thousands
+// that are visited lie all over memory, and to look at each took as long as the rest of a list.
 func scan(tr *tree, prefix, behind string) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
+		last, first := lastWith(tr, prefix), true
 		tr.Ascend(max(prefix, behind), func(path string, e *Entry) bool {
-			switch {
-			case !strings.HasPrefix(path, prefix):
-				return false
-			case path == behind:
-				return true
+			if first {
+				first = false
+				switch {
+				case !strings.HasPrefix(path, prefix):
+					return false
+				case path == behind:
+					return e != last
+				}
 			}
-			return yield(e)
+			return yield(e) && e != last
 		})
 	}
+}
+
+// lastWith is the last item whose key begins with prefix; nil when there is none.
+func lastWith(tr *tree, prefix string) (last *Entry) {
+	if prefix == "" {
+		_, last, _ = tr.Max()
+		return last
+	}
+	n := len(prefix) - 1
+	end := prefix[:n] + string(prefix[n]+1) // prefixes end in a separator
+	tr.Descend(end, func(path string, e *Entry) bool {
+		if path >= end {
+			return true
+		}
+		if strings.HasPrefix(path, prefix) {
+			last = e
+		}
+		return false
+	})
+	return last
 }
 
 func encodeJSON(w io.Writer, obj runtime.Object) error { return json.NewEncoder(w).Encode(obj) }

@@ -129,15 +129,15 @@ func (p *page) take(s view.Snapshot) *List {
 		}
 		return out
 	}
-	all := s.All(r, p.namespace, p.after)
+	all, pick := s.All(r, p.namespace, p.after), p.selector
 	if index, value, ok := p.index(); ok {
 		all = inOrder(s.By(r, index, value), p.after)
-	} else if p.limit == 0 && p.everything() && p.namespace == "" {
+	} else if pick.namespace = ""; p.limit == 0 && p.everything() && p.namespace == "" {
 		out.Items = make([]*view.Entry, 0, s.Len(r))
 	}
 	var more int64
 	for e := range all {
-		if !p.matches(e) {
+		if !pick.matches(e) {
 			continue
 		}
 		if p.limit == 0 || len(out.Items) < p.limit {

@@ -19,6 +19,9 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
+// initialAtOnce is how many events of the state that a watch starts with are told together: its readers hold their encodings.
+const initialAtOnce = 100
+
 // Event is one line of a watch.
 type Event struct {
 	Type watch.EventType
@@ -123,9 +126,11 @@ func watchError(err error, asked, current int64) error {
 
 // Next blocks until there is something to tell. No events and no error says that time passed without any for this watch.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
-	if s.initial != nil {
-		out := s.initial
-		s.initial = nil
+	if n := min(len(s.initial), initialAtOnce); n > 0 {
+		out := s.initial[:n]
+		if s.initial = s.initial[n:]; len(s.initial) == 0 {
+			s.initial = nil // which holds them all
+		}
 		return out, nil
 	}
 	changes, _, err := s.w.Next(ctx)
