@@ -143,8 +143,9 @@ func (b *body) text(f form) (*body, error) {
 
 var (
 	newline = []byte("\n")
-	comma   = []byte(",")
 	open    = []byte("{")
+	comma   = []byte(",")
+	next    = []byte(",{")
 )
 
 func listMeta(l *verbs.List) metav1.ListMeta {
@@ -165,11 +166,12 @@ func listBody(f form, l *verbs.List) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &body{pieces: make([][]byte, 0, 3*len(l.Items)+4)}
+	b := &body{pieces: make([][]byte, 0, 2*len(l.Items)+3)}
 	b.add(fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, gvk.Kind, gvk.GroupVersion().String(), meta))
 	// As upstream, items do not repeat the list's kind and apiVersion. Objects are published with both set, and they come first.
 	head := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, l.Kind.GVK.Kind, l.Kind.GVK.GroupVersion().String())
-	for i, e := range l.Items {
+	before := open
+	for _, e := range l.Items {
 		raw, err := objectBytes(jsonType, e.Object, e)
 		if err != nil {
 			return nil, err
@@ -178,10 +180,8 @@ func listBody(f form, l *verbs.List) (*body, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s %s/%s was published without its kind", l.Kind.GVK.Kind, e.Key.Namespace, e.Key.Name)
 		}
-		if i > 0 {
-			b.add(comma)
-		}
-		b.add(open, rest)
+		b.add(before, rest)
+		before = next
 	}
 	b.add([]byte("]}"))
 	return b.text(f)
@@ -194,26 +194,23 @@ func protoList(gvk schema.GroupVersionKind, l *verbs.List) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := fieldLen(len(meta))
-	items := make([][]byte, len(l.Items))
-	for i, e := range l.Items {
-		if items[i], err = objectBytes(protoType, e.Object, e); err != nil {
+	b := &body{pieces: make([][]byte, 1, 2*len(l.Items)+2)} // the first is written last, since it tells how long the others are
+	tags := make([]byte, 0, 5*len(l.Items))                 // one allocation for all the items' tags and lengths
+	for _, e := range l.Items {
+		raw, err := objectBytes(protoType, e.Object, e)
+		if err != nil {
 			return nil, err
 		}
-		size += fieldLen(len(items[i]))
-	}
-	b := &body{pieces: make([][]byte, 0, 2*len(items)+3)}
-	head := appendEnvelopeHead(nil, gvk, size)
-	head = append(head, 0x0a)
-	head = appendUvarint(head, len(meta))
-	b.add(append(head, meta...))
-	tags := make([]byte, 0, 5*len(items)) // one allocation for all the items' tags and lengths
-	for _, raw := range items {
 		at := len(tags)
 		tags = append(tags, 0x12)
 		tags = appendUvarint(tags, len(raw))
 		b.add(tags[at:len(tags):len(tags)], raw)
 	}
+	head := appendEnvelopeHead(nil, gvk, fieldLen(len(meta))+b.size)
+	head = append(head, 0x0a)
+	head = appendUvarint(head, len(meta))
+	b.pieces[0] = append(head, meta...)
+	b.size += len(b.pieces[0])
 	b.add(protoTail)
 	return b, nil
 }

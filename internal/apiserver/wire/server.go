@@ -226,7 +226,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: concurrentStreams},
 	}
 	done := make(chan error, 1)
-	go func() { done <- srv.ServeTLS(joins{l, s.join}, "", "") }()
+	go func() { done <- srv.ServeTLS(joins{gatherer{l}, s.join}, "", "") }()
 	ready()
 	select {
 	case err := <-done:

@@ -1,0 +1,118 @@
+package wire
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// fullRecord is what a record of TLS that carries as much as one can has at least, whatever the cipher adds.
+	fullRecord = 16 << 10
+	// frameRest is at least what a record has that carries the rest of a frame of HTTP/2: a frame as long as clients take has nine bytes
+	// too many for one record.
+	frameRest = 64
+	// framesAtOnce is how many such frames go out with one call of the system at most.
+	framesAtOnce = 7
+	// gatherFor is how long the first of them waits at most.
+	gatherFor = time.Millisecond
+)
+
+// gathering is a connection below TLS that sends long answers with few calls of the system: TLS writes each of its records by itself. Here
+// full ones are held, and what is left of their frames, until there is no room for another, until one comes that is not full, as there is at the
+// end of every answer, or until the time is over: a client whose window is used up says that it has read only what it was sent.
+//
+// While some are held nothing is read: clients tell every few kilobytes of a long answer that they have read them, and each word read
+// by itself costs the server about as much as what it is about. That never waits for a client: once a write begins nothing is held.
+type gathering struct {
+	net.Conn
+
+	holding atomic.Pointer[chan struct{}] // closed when what is held goes out; nil: nothing is held
+
+	mu    sync.Mutex // held while writing, so that records stay in their order
+	held  *[]byte    // nil: nothing
+	full  bool       // the record before was full
+	timer *time.Timer
+	err   error // of the first write that failed: what comes after it would be no TLS
+}
+
+var gathers = sync.Pool{New: func() any { b := make([]byte, 0, framesAtOnce*(fullRecord+2*frameRest)); return &b }}
+
+// Write takes one record.
+func (c *gathering) Write(record []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := len(record) >= fullRecord
+	rest := c.full && len(record) < frameRest
+	c.full = full
+	if c.held != nil && len(*c.held)+len(record) > cap(*c.held) {
+		c.send()
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.held == nil && !full {
+		return c.Conn.Write(record)
+	}
+	c.hold(record)
+	if !full && !rest {
+		c.send()
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	return len(record), nil
+}
+
+// hold keeps a record. c.mu is held.
+func (c *gathering) hold(record []byte) {
+	if c.held == nil {
+		c.held = gathers.Get().(*[]byte)
+		sent := make(chan struct{})
+		c.holding.Store(&sent)
+		if c.timer == nil {
+			c.timer = time.AfterFunc(gatherFor, c.late)
+		} else {
+			c.timer.Reset(gatherFor)
+		}
+	}
+	*c.held = append(*c.held, record...)
+}
+
+// send writes what is held. c.mu is held.
+func (c *gathering) send() {
+	if c.held == nil {
+		return
+	}
+	c.timer.Stop()
+	close(*c.holding.Swap(nil))
+	_, c.err = c.Conn.Write(*c.held)
+	*c.held = (*c.held)[:0]
+	gathers.Put(c.held)
+	c.held = nil
+}
+
+func (c *gathering) late() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.send()
+}
+
+func (c *gathering) Read(p []byte) (int, error) {
+	if sent := c.holding.Load(); sent != nil {
+		<-*sent
+	}
+	return c.Conn.Read(p)
+}
+
+// gatherer makes gathering connections of those that come.
+type gatherer struct{ net.Listener }
+
+func (l gatherer) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &gathering{Conn: c}, nil
+}
