@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// HTTP/2 sends an answer as two frames, its headers and its body, each in a write of its own, although the second is on its way. For a
-// small answer the two cost more than all that the API does for it, here and at a client on the same machine: each is a call of the
-// system, a packet and a goroutine woken. So the first of two writes waits for the second, which takes it along.
+// HTTP/2 sends an answer as two frames, its headers and its body, each in a write of its own, although the second is on its way. Each is
+// a call of the system, a packet and a goroutine woken, and the same again at the client, who may be on this machine. So the first of two
+// writes waits for the second, which takes it along.
 //
 //	passing ──► Join ──► the next write is held ──► the one after it, or joinWait: both go out ──► passing
 //

@@ -36,7 +36,9 @@ func (e *Errors) Subdomain(p *field.Path, v string) {
 }
 
 // ObjectName checks for the name of an object of most kinds; a prefix may end in a dash.
-func (e *Errors) ObjectName(p *field.Path, v string, prefix bool) { e.Each(p, v, ObjectName(v, prefix)) }
+func (e *Errors) ObjectName(p *field.Path, v string, prefix bool) {
+	e.Each(p, v, ObjectName(v, prefix))
+}
 
 // ObjectName says what is wrong with the name of an object of most kinds.
 func ObjectName(v string, prefix bool) []string {
