@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,6 +221,31 @@ func TestCircleGoes(t *testing.T) {
 		}))
 		w.end(a, metav1.DeletePropagationForeground)
 		if got := w.there("default", "a", "b", "c"); got != "" {
+			t.Errorf("left: %s", got)
+		}
+	})
+}
+
+// Who has an owner that is gone, and is taken from his other one just as the first is to be forgotten, goes.
+func TestWhoLosesHisLastOwnerMeanwhileGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.namespaces()
+		m := &meddled{Client: w.controllers}
+		m.let(sync.OnceFunc(func() {
+			_, err := w.admin.Mutate(context.Background(), client.ConfigMaps.At("default", "d"), func(o runtime.Object) (bool, error) {
+				d := o.(*v1.ConfigMap)
+				d.OwnerReferences = d.OwnerReferences[:1]
+				return true, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}))
+		w.run(garbage.New(garbage.Config{View: w.view, Client: m, Events: &record.FakeRecorder{}, Kinds: registry.All()}))
+		never := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "never"}}
+		w.owned("default", "d", false, never, w.owned("default", "a", false))
+		if got := w.there("default", "a", "d"); got != "a" {
 			t.Errorf("left: %s", got)
 		}
 	})

@@ -342,7 +342,9 @@ func TestVolumeOperationsAreTold(t *testing.T) {
 		time.Sleep(time.Second)
 		is("delete", "example.com/x", 1, 0)
 		// A directory that nobody may remove.
-		s.volume("kept", "1Gi", func(pv *v1.PersistentVolume) { pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimDelete })
+		s.volume("kept", "1Gi", func(pv *v1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimDelete
+		})
 		s.claim("b", "1Gi", none)
 		s.is("b", s.claimIs("b"), "Bound kept")
 		s.delete(client.Claims.At("default", "b"))

@@ -218,7 +218,7 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 		}
 		l.rolling(surge, most)
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"plan", "plan", "kubelet", "kubelet", "template", "fail", "lose", "node"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"plan", "plan", "kubelet", "kubelet", "template", "fail", "lose", "twin", "node"}).Draw(t, "step") {
 			case "plan":
 				l.checked(t, int(most))
 				l.rests(t, int(most))
@@ -234,6 +234,13 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 				}
 			case "lose":
 				delete(l.pods, l.any(t))
+			case "twin": // as another server's controller makes one
+				if pod := l.pods[l.any(t)]; pod != nil {
+					l.made++
+					twin := pod.DeepCopy()
+					twin.Name, twin.CreationTimestamp = fmt.Sprintf("agent-%04d", l.made), metav1.NewTime(now.Add(time.Duration(l.made)*time.Second))
+					l.pods[twin.Name] = twin
+				}
 			case "node":
 				n := l.nodes[rapid.SampledFrom(names).Draw(t, "node")].DeepCopy()
 				n.Spec.Taints = nil
@@ -313,6 +320,21 @@ func (l *land) rests(t *rapid.T, most int) {
 	t.Fatalf("plans without end: %+v", l.decide())
 }
 
+// oldestStays: where nothing may be there twice, of several pods that run on a node none goes while a younger one stays.
+func (l *land) oldestStays(t *rapid.T, going map[string]bool) {
+	if l.set.Spec.UpdateStrategy.RollingUpdate.MaxSurge.IntVal > 0 {
+		return
+	}
+	runs := func(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !ended(pod) }
+	for name := range going {
+		for _, stays := range l.pods {
+			if gone := l.pods[name]; runs(gone) && runs(stays) && !going[stays.Name] && stays.Spec.NodeName == gone.Spec.NodeName && stays.CreationTimestamp.After(gone.CreationTimestamp.Time) {
+				t.Fatalf("%s goes, and %s, which is younger, stays: %s", name, stays.Name, l.text())
+			}
+		}
+	}
+}
+
 func (l *land) checked(t *rapid.T, most int) {
 	p := l.decide()
 	if again := l.decide(); fmt.Sprint(p.Create, len(p.Delete)) != fmt.Sprint(again.Create, len(again.Delete)) {
@@ -322,6 +344,7 @@ func (l *land) checked(t *rapid.T, most int) {
 	for _, pod := range p.Delete {
 		going[pod.Name] = true
 	}
+	l.oldestStays(t, going)
 	before, wanted := l.serving(nil)
 	if after, _ := l.serving(going); after < before && wanted-after > most {
 		t.Fatalf("%d of %d nodes are served, %d after %v: %s", before, wanted, after, p.Delete, l.text())

@@ -303,25 +303,37 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 				delete(s.pods, s.any(t))
 			}
 		}
-		for range 100 {
-			s.checked(t, int(most))
-			for _, name := range slices.Sorted(maps.Keys(s.pods)) {
-				s.kubelet(name)
-			}
-		}
-		first := firstOrdinal(s.set)
-		if len(s.pods) != int(*s.set.Spec.Replicas) {
-			t.Fatalf("%d wanted: %s", *s.set.Spec.Replicas, s.text())
-		}
-		for i := first + int(partition); i < first+int(*s.set.Spec.Replicas); i++ {
-			if pod := s.pods[fmt.Sprintf("web-%d", i)]; pod == nil || version(pod) != s.update || !runningReady(pod) {
-				t.Fatalf("%s is wanted: %s", s.update, s.text())
-			}
-		}
-		if p := s.decide(); len(p.Groups) != 0 {
-			t.Fatalf("more to do: %v", s.apply(t, p))
-		}
+		s.comesToRest(t, int(most))
+		s.update = "v4" // from a state in which all is well, too
+		s.comesToRest(t, int(most))
+		*s.set.Spec.Replicas = rapid.Int32Range(0, n).Draw(t, "fewer")
+		s.comesToRest(t, int(most))
 	})
+}
+
+// comesToRest: when the world stands still every pod there should be is there, of the template it should have.
+func (s *sea) comesToRest(t *rapid.T, most int) {
+	rounds := 0
+	for before := "-"; before != s.text() || len(s.decide().Groups) > 0; {
+		before = s.text()
+		s.checked(t, most)
+		for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+			s.kubelet(name)
+		}
+		if rounds++; rounds > 60 {
+			t.Fatalf("it never ends: %s", s.text())
+		}
+	}
+	first := firstOrdinal(s.set)
+	partition := int(*s.set.Spec.UpdateStrategy.RollingUpdate.Partition)
+	if len(s.pods) != int(*s.set.Spec.Replicas) {
+		t.Fatalf("%d wanted: %s", *s.set.Spec.Replicas, s.text())
+	}
+	for i := first + partition; i < first+int(*s.set.Spec.Replicas); i++ {
+		if pod := s.pods[fmt.Sprintf("web-%d", i)]; pod == nil || version(pod) != s.update || !runningReady(pod) {
+			t.Fatalf("%s is wanted: %s", s.update, s.text())
+		}
+	}
 }
 
 func (s *sea) any(t *rapid.T) string {
