@@ -109,8 +109,9 @@ type Workers struct {
 
 	endings []*ending // see preempt.go
 
-	gate sync.RWMutex // read while a goroutine is started
-	wg   sync.WaitGroup
+	gate   sync.Mutex // held while a goroutine is started
+	closed bool       // none is any more; guarded by gate
+	wg     sync.WaitGroup
 }
 
 // New makes an empty set, whose workers run until ctx ends.
@@ -127,16 +128,17 @@ func New(ctx context.Context, cfg Config) (*Workers, error) {
 // Wait returns when every worker has returned, after the process's context ended.
 func (w *Workers) Wait() {
 	<-w.ctx.Done()
-	w.gate.Lock() // who did not see the end has started what it was about to
+	w.gate.Lock()
+	w.closed = true
 	w.gate.Unlock()
 	w.wg.Wait()
 }
 
 // spawn runs f in a goroutine of its own, unless the process ends.
 func (w *Workers) spawn(f func()) {
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	if w.ctx.Err() == nil {
+	w.gate.Lock()
+	defer w.gate.Unlock()
+	if !w.closed && w.ctx.Err() == nil {
 		w.wg.Go(f)
 	}
 }
