@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,22 +14,24 @@ import (
 
 // Documents reads what a client reads to learn an API, over one connection and to the last byte: discovery as one document for each of
 // the two roots, the index of OpenAPI v3 and every document in it, and OpenAPI v2. size is of all of them: unpacked, or as they came, when
-// packed says that the client leaves the documents of OpenAPI as they are.
+// packed says that the client leaves the documents of OpenAPI as they are. As with lists, they are read and not kept: growing memory
+// for them is no server's work.
 func (c Cluster) Documents(ctx context.Context, packed bool) (took time.Duration, size int64, err error) {
 	err = c.with(func(client *Client) error {
 		// The connection is made before the time runs.
-		if _, _, err := client.document(ctx, "/version", "application/json", false); err != nil {
+		if _, err := client.document(ctx, "/version", "application/json", false, io.Discard); err != nil {
 			return err
 		}
 		began := time.Now()
 		for _, root := range []string{"/api", "/apis"} {
-			_, n, err := client.document(ctx, root, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", false)
+			n, err := client.document(ctx, root, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", false, io.Discard)
 			if err != nil {
 				return err
 			}
 			size += n
 		}
-		body, n, err := client.document(ctx, "/openapi/v3", "application/json", false)
+		var body bytes.Buffer
+		n, err := client.document(ctx, "/openapi/v3", "application/json", false, &body)
 		if err != nil {
 			return err
 		}
@@ -38,17 +41,17 @@ func (c Cluster) Documents(ctx context.Context, packed bool) (took time.Duration
 				ServerRelativeURL string `json:"serverRelativeURL"`
 			} `json:"paths"`
 		}
-		if err := json.Unmarshal(body, &index); err != nil {
+		if err := json.Unmarshal(body.Bytes(), &index); err != nil {
 			return err
 		}
 		const proto = "application/com.github.proto-openapi.spec.v%d@v1.0+protobuf"
 		for _, p := range index.Paths {
-			if _, n, err = client.document(ctx, p.ServerRelativeURL, fmt.Sprintf(proto, 3), packed); err != nil {
+			if n, err = client.document(ctx, p.ServerRelativeURL, fmt.Sprintf(proto, 3), packed, io.Discard); err != nil {
 				return err
 			}
 			size += n
 		}
-		if _, n, err = client.document(ctx, "/openapi/v2", fmt.Sprintf(proto, 2), packed); err != nil {
+		if n, err = client.document(ctx, "/openapi/v2", fmt.Sprintf(proto, 2), packed, io.Discard); err != nil {
 			return err
 		}
 		size += n
@@ -58,14 +61,14 @@ func (c Cluster) Documents(ctx context.Context, packed bool) (took time.Duration
 	return took, size, err
 }
 
-func (c *Client) document(ctx context.Context, path, accept string, packed bool) (body []byte, size int64, err error) {
+func (c *Client) document(ctx context.Context, path, accept string, packed bool, into io.Writer) (size int64, err error) {
 	host, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host.Scheme+"://"+host.Host+path, nil)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	req.Header.Set("Accept", accept)
 	if packed {
@@ -73,12 +76,12 @@ func (c *Client) document(ctx context.Context, path, accept string, packed bool)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
+	size, err = io.Copy(into, resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", path, resp.Status)
 	}
-	return body, int64(len(body)), err
+	return size, err
 }
