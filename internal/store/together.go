@@ -18,9 +18,9 @@ type Answer struct {
 }
 
 // Together asks for several transactions at once and gathers their answers, in the order of the requests. Each is a Txn by itself, with a
-// revision and an outcome of its own, and they happen in any order. All of them are with the store before the first is answered, so that one
-// with a log takes them with one flush, or with two where it was idle. etcd's server has no way to begin a transaction and hear of its end
-// later: one goroutine waits for each.
+// revision and an outcome of its own, and they happen in any order. None waits for another's answer, so that a store with a log takes them with
+// one flush, or with two or three where it was idle. etcd's server has no way to begin a transaction and hear of its end later: one goroutine
+// waits for each.
 func Together(ctx context.Context, s Store, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
 	ask := func(i int) { answers[i].TxnResult, answers[i].Err = s.Txn(ctx, requests[i].Conds, requests[i].Ops) }
