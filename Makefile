@@ -20,8 +20,14 @@ BENCH    ?=
 UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | grep -v -e /internal/sim$$ -e /internal/warm$$)
 # How long each fuzz target runs.
 FUZZTIME ?= 30s
-# Where the real lane's time goes is containers, not processors: stories run side by side.
+# Where the real lane's time goes is containers and waits, not processors: so many stories run side by side.
 E2E_TIME ?= 30m
+E2E_SIDE ?= 4
+# On CI nothing is compiled for debuggers, which takes an eighth of a compiler's time. Elsewhere what editors have compiled is shared.
+LEAN     := $(if $(CI),-gcflags=all=-dwarf=false)
+
+# `make check` vets all that these lanes test. For a test go would vet all that it depends on too, for the race detector once more.
+VETTED := -vet=off
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
@@ -41,7 +47,8 @@ help: ## list the targets
 # The product, vet, staticcheck and the real lane are compiled alike, so that each package is compiled once for all of them and once
 # more for the race detector.
 build check e2e bench: export CGO_ENABLED := 0
-build check e2e bench: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+build check e2e bench: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath $(LEAN))
+unit sim: export GOFLAGS := $(strip $(shell go env GOFLAGS) $(LEAN))
 
 .PHONY: build
 build: payload ## build bin/podo with its helper programs in it
@@ -91,14 +98,14 @@ down: ## stop the cluster and its pods; data stays
 
 .PHONY: unit
 unit: ## unit and property tests and lifecycle scripts, with the race detector (RUN=regexp for some)
-	go test -race -timeout 20m $(if $(RUN),-run '$(RUN)') $(UNIT)
+	go test -race $(VETTED) -timeout 20m $(if $(RUN),-run '$(RUN)') $(UNIT)
 	@# What podo adds to carried programs, alone: of these modules nothing else is compiled but what the programs need anyway.
 	cd tools/containerd && CGO_ENABLED=0 go test -trimpath $(if $(RUN),-run '$(RUN)') rest.go rest_test.go
 	cd tools/kubectl && CGO_ENABLED=0 go test -trimpath $(if $(RUN),-run '$(RUN)') tables.go tables_test.go
 
 .PHONY: sim
 sim: ## simulate a cluster with faults; SEED=n replays one
-	go test -race -count=1 -timeout 20m ./internal/sim -seed=$(SEED) -steps=$(STEPS)
+	go test -race $(VETTED) -count=1 -timeout 20m ./internal/sim -seed=$(SEED) -steps=$(STEPS)
 
 .PHONY: long
 long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, and simulations of twenty nodes (SEED=n)
@@ -109,7 +116,7 @@ long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, a
 .PHONY: e2e
 e2e: build images bin/helm ## stories on real containers: needs root (RUN=regexp for some)
 	@tools/deps nftables strace
-	go test -count=1 -p 1 -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./internal/podnet/plugin ./internal/kubelet/routes ./test/e2e/...
+	go test $(VETTED) -count=1 -p 1 -parallel $(E2E_SIDE) -tags e2e -timeout $(E2E_TIME) $(if $(RUN),-run '$(RUN)') ./internal/runtime ./internal/podnet/plugin ./internal/kubelet/routes ./test/e2e/...
 
 # A line "figure scheduler.<load>.<nodes>.<pods|cpu> <value> <unit>" for each figure of each benchmark.
 .PHONY: bench-scheduler

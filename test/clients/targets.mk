@@ -2,7 +2,7 @@
 
 # Compiled as the product is, so that packages which both have are compiled once.
 clients: export CGO_ENABLED := 0
-clients: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+clients: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath $(LEAN))
 
 .PHONY: clients
 clients: build ## client-go's informers and controller-runtime against podo's API

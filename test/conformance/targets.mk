@@ -8,7 +8,7 @@ ORACLE ?=
 
 # Compiled as the product is, so that packages which both have are compiled once.
 conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export CGO_ENABLED := 0
-conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+conformance conformance-ci conformance-board conformance-images conformance-diff oracle peer: export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath $(LEAN))
 
 # Programs are asked which version they are; the suite takes itself for older than every pod security standard when it does not know.
 VERSION_FLAGS := -s -w $(foreach v,gitVersion=v1.37.2 gitMajor=1 gitMinor=37,-X k8s.io/component-base/version.$(v))

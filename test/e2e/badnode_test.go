@@ -107,6 +107,7 @@ spec:
 // TestBadNode is a node on which the kernel watches no more folders, for want of instances and then of watches, one pod's mount hangs and
 // another's unmount, hooks hang, and then the disk with the pods' folders is full. Each time the pods concerned say so, the others start, run and end, and all goes on when the fault is over.
 func TestBadNode(t *testing.T) {
+	t.Parallel()
 	var noWatch atomic.Uint32 // the error
 	noWatch.Store(uint32(unix.EMFILE))
 	release := make(chan struct{})
@@ -265,6 +266,7 @@ func TestBadNode(t *testing.T) {
 
 // TestNoInotify starts where nobody gets an inotify instance, containerd neither: the reason is told, with what to do.
 func TestNoInotify(t *testing.T) {
+	t.Parallel()
 	c, out, err := tryUnder(t, func(string) badkernel.Judge {
 		return func(badkernel.Call) unix.Errno { return unix.EMFILE }
 	}, []int{unix.SYS_INOTIFY_INIT1})

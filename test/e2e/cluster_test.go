@@ -6,6 +6,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -28,6 +29,7 @@ type cluster struct {
 	kubelet  int
 	podCIDR  string
 	registry *registry
+	env      []string // further variables of its podo's environment
 
 	site  *site  // nil: the server is alone
 	real  string // podo itself, where podo is a wrapper that runs it on the server's machine
@@ -148,6 +150,7 @@ func (c *cluster) run(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.podo, append(args, "--data-dir", c.dir)...)
+	cmd.Env = append(os.Environ(), c.env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -238,23 +241,33 @@ func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// lastPort is the last port that freePorts has looked at.
+var lastPort atomic.Int32
+
+// freePorts finds ports that nobody uses. The two below each are its own too, since a kubelet listens on one of them. They are below those that
+// the kernel gives to whoever asks for any, and each is given away once, so that nobody else has taken it by the time that it is used.
 func freePorts(n int) ([]int, error) {
+	const first, last, apart = 11000, 19990, 10
+	lastPort.CompareAndSwap(0, int32(first+os.Getpid()%((last-first)/apart)*apart))
 	var ports []int
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			l.Close()
+	for range (last - first) / apart {
+		port := int(lastPort.Add(apart))
+		if port > last {
+			lastPort.CompareAndSwap(int32(port), first)
+			continue
 		}
-	}()
-	for len(ports) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+		if unused(port) && unused(port-2) {
+			if ports = append(ports, port); len(ports) == n {
+				return ports, nil
+			}
 		}
-		open = append(open, l)
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return ports, nil
+	return nil, errors.New("all ports are in use")
+}
+
+func unused(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	return err == nil && l.Close() == nil
 }
 
 func tail(path string, lines int) string {

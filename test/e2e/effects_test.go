@@ -84,6 +84,7 @@ j delete WakeAt.after
 // TestKilledAtEveryEffect kills podo before and after each effect that a pod's life knows. Whatever it was about to do, or had just
 // done: pods come to run, are changed and end as if nothing had been; each container and sandbox is made once, and nothing is left.
 func TestKilledAtEveryEffect(t *testing.T) {
+	t.Parallel()
 	w := &walk{t: t, c: aCluster(t), armed: map[string]string{}, held: map[string]chan struct{}{}, made: map[string]int{}, fate: map[string]string{}, third: make(chan struct{})}
 	w.listen()
 	config := filepath.Join(t.TempDir(), "kubelet.yaml")
@@ -200,7 +201,7 @@ func (w *walk) listen() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Setenv("PODO_FAILPOINT", socket)
+	w.c.env = append(w.c.env, "PODO_FAILPOINT="+socket)
 	w.t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

@@ -19,6 +19,7 @@ import (
 // calls themselves are looked at. For each create, the kernel must have finished an fdatasync of etcd's write-ahead log
 // between the request's start and its answer. And what the kubelet decided about a pod's end must be there too.
 func TestFsyncOrder(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	pid, err := pidFile(filepath.Join(c.dir, "lock"))
 	if err != nil {
@@ -194,7 +195,7 @@ func aCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{dir: dir, podo: podo, https: ports[0], kubelet: ports[1], podCIDR: fmt.Sprintf("10.%d.%d.0/24", 90, 199+stories.Add(1)%50)}
+	c := &cluster{dir: dir, podo: podo, https: ports[0], kubelet: ports[1], podCIDR: fmt.Sprintf("10.%d.%d.0/24", 90, 199+stories.Add(1)%56)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("server log:\n%s", tail(filepath.Join(dir, "log", "podo.log"), 60))

@@ -31,6 +31,7 @@ const (
 // TestLinearizable lets clients create, read, update and delete the same few objects while the server is killed, and checks that all
 // they were told can be explained by one order.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	rec := history.NewRecorder()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -47,6 +47,7 @@ spec:
 
 // TestReboot ends all that runs, and what the kernel has of it, and lets podo find another boot id.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	do := func(want string, args ...string) {
 		t.Helper()

@@ -23,6 +23,7 @@ const takeover = 4 * time.Second
 // TestServersTakeOver kills the leader of two servers on one etcd: the other one's controllers and scheduler go on, its clients notice
 // nothing, the `kubernetes` Service leads to it, and the dead one comes back.
 func TestServersTakeOver(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "podo-etcd-")
 	if err != nil {
 		t.Fatal(err)

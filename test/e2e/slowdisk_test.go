@@ -77,6 +77,7 @@ func (c *cluster) client(t *testing.T) kubernetes.Interface {
 // TestSlowDisk lets every sync of the server's own etcd take a second, for 20. What was acknowledged is there afterwards, who heard of an
 // error heard a clear one, and the server goes on leading. Then none of its log ends at all: what is being written is shown to nobody.
 func TestSlowDisk(t *testing.T) {
+	t.Parallel()
 	var slow, hang atomic.Bool
 	var syncs atomic.Int32
 	release := make(chan struct{})

@@ -31,6 +31,7 @@ type patient struct {
 // TestStoreFaults lets the store be slow, full, gone for a minute, and compacted under those who watch. Each time clients are told so in
 // clear words, all is well again without a restart, and what was acknowledged is there.
 func TestStoreFaults(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "podo-etcd-")
 	if err != nil {
 		t.Fatal(err)

@@ -195,10 +195,21 @@ func wrap(out, program string) error {
 	})
 }
 
+// flags are those of every build: compilers' as podo itself is compiled, so that packages which both have are compiled once.
+func flags() string {
+	all := []string{"-buildvcs=false"}
+	for _, flag := range strings.Fields(os.Getenv("GOFLAGS")) {
+		if strings.HasPrefix(flag, "-gcflags=") {
+			all = append(all, flag)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
 func command(dir string, cgo bool, env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "GOOS=linux", "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS="+flags(), "GOOS=linux", "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0")
 	if cgo {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 	}
