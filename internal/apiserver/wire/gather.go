@@ -3,15 +3,14 @@ package wire
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 const (
 	// fullRecord is what a record of TLS that carries as much as one can has at least, whatever the cipher adds.
 	fullRecord = 16 << 10
-	// frameRest is at least what a record has that carries the rest of a frame of HTTP/2: a frame as long as clients take has nine bytes
-	// too many for one record.
+	// frameRest is more than a record has that carries the rest of a frame of HTTP/2: a frame as long as clients take has nine bytes too
+	// many for one record.
 	frameRest = 64
 	// framesAtOnce is how many such frames go out with one call of the system at most.
 	framesAtOnce = 7
@@ -22,13 +21,8 @@ const (
 // gathering is a connection below TLS that sends long answers with few calls of the system: TLS writes each of its records by itself. Here
 // full ones are held, and what is left of their frames, until there is no room for another, until one comes that is not full, as there is at the
 // end of every answer, or until the time is over: a client whose window is used up says that it has read only what it was sent.
-//
-// While some are held nothing is read: clients tell every few kilobytes of a long answer that they have read them, and each word read
-// by itself costs the server about as much as what it is about. That never waits for a client: once a write begins nothing is held.
 type gathering struct {
 	net.Conn
-
-	holding atomic.Pointer[chan struct{}] // closed when what is held goes out; nil: nothing is held
 
 	mu    sync.Mutex // held while writing, so that records stay in their order
 	held  *[]byte    // nil: nothing
@@ -69,8 +63,6 @@ func (c *gathering) Write(record []byte) (int, error) {
 func (c *gathering) hold(record []byte) {
 	if c.held == nil {
 		c.held = gathers.Get().(*[]byte)
-		sent := make(chan struct{})
-		c.holding.Store(&sent)
 		if c.timer == nil {
 			c.timer = time.AfterFunc(gatherFor, c.late)
 		} else {
@@ -86,7 +78,6 @@ func (c *gathering) send() {
 		return
 	}
 	c.timer.Stop()
-	close(*c.holding.Swap(nil))
 	_, c.err = c.Conn.Write(*c.held)
 	*c.held = (*c.held)[:0]
 	gathers.Put(c.held)
@@ -97,13 +88,6 @@ func (c *gathering) late() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.send()
-}
-
-func (c *gathering) Read(p []byte) (int, error) {
-	if sent := c.holding.Load(); sent != nil {
-		<-*sent
-	}
-	return c.Conn.Read(p)
 }
 
 // gatherer makes gathering connections of those that come.

@@ -21,25 +21,19 @@ import (
 	"podo.dev/podo/internal/pki"
 )
 
-// calls is a connection that remembers what it was asked to write. What there is to read is there at once.
+// calls is a connection that remembers what it was asked to write.
 type calls struct {
 	net.Conn
 	sizes []int
 	bytes bytes.Buffer
-	slow  chan struct{} // writes wait for it, unless it is nil
 	err   error
 }
 
 func (c *calls) Write(b []byte) (int, error) {
-	if c.slow != nil {
-		<-c.slow
-	}
 	c.sizes = append(c.sizes, len(b))
 	c.bytes.Write(b)
 	return len(b), c.err
 }
-
-func (c *calls) Read(b []byte) (int, error) { return len(b), nil }
 
 func (c *calls) are(t *testing.T, sizes ...int) {
 	t.Helper()
@@ -94,48 +88,6 @@ func TestFullRecordsAreGathered(t *testing.T) {
 		if !bytes.Equal(under.bytes.Bytes(), all) {
 			t.Error("what was written is not what was given")
 		}
-	})
-}
-
-// Nobody reads while something is held, and who reads does not wait for a client that does not.
-func TestReadsWaitForWhatIsHeldOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		under := &calls{slow: make(chan struct{})}
-		c := &gathering{Conn: under}
-		read := make(chan struct{}, 1)
-		reading := func() {
-			if n, err := c.Read(make([]byte, 3)); n != 3 || err != nil {
-				t.Error(n, err)
-			}
-			read <- struct{}{}
-		}
-		reading()
-		<-read
-		full := make([]byte, fullRecord)
-		if _, err := c.Write(full); err != nil {
-			t.Fatal(err)
-		}
-		go reading()
-		synctest.Wait()
-		select {
-		case <-read:
-			t.Error("something was read while a record was held")
-		default:
-		}
-		time.Sleep(gatherFor) // the write begins, and waits for the client
-		<-read
-		reading()
-		<-read
-		under.are(t)
-		go c.Write(full) //nolint:errcheck // it waits for the other one
-		reading()
-		<-read
-		close(under.slow)
-		synctest.Wait()
-		under.are(t, fullRecord)
-		time.Sleep(gatherFor)
-		synctest.Wait()
-		under.are(t, fullRecord, fullRecord)
 	})
 }
 
