@@ -13,7 +13,7 @@ type packed struct {
 	n     int
 }
 
-// packedStep is by how many bytes a row grows: most pods' stories end where they began.
+// packedStep is by how many bytes a row grows, a long one by an eighth: most pods' stories end where they began.
 const packedStep = 256
 
 func (p *packed) add(w *words, r timeline.Record) {
@@ -21,7 +21,7 @@ func (p *packed) add(w *words, r timeline.Record) {
 	b := w.pack(room[:0], r)
 	need := len(p.bytes) + len(b) + binary.MaxVarintLen32
 	if need > cap(p.bytes) {
-		more := make([]byte, len(p.bytes), (need+packedStep-1)/packedStep*packedStep)
+		more := make([]byte, len(p.bytes), (need+need/8+packedStep-1)/packedStep*packedStep)
 		copy(more, p.bytes)
 		p.bytes = more
 	}
