@@ -145,17 +145,17 @@ func (k commands) list(ctx context.Context) error {
 			}
 		}
 	}
-	for _, t := range k.targets {
-		if _, err := t.Clear(ctx); err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
-		}
-	}
 	name := fmt.Sprintf("kubectl.get.%d.pods", k.objects)
 	k.book.Spread(name, carried)
 	if k.stock != nil {
 		k.book.Spread(name+".stock", stock)
 		// As their users have them: each with its own.
 		k.book.Spread(name+".own", figures.Samples{figures.Podo: carried[figures.Podo], figures.Peer: stock[figures.Peer]})
+	}
+	for _, t := range k.targets {
+		if _, err := t.Clear(ctx); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
 	}
 	return nil
 }
