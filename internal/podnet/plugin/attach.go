@@ -149,20 +149,34 @@ func (c *call) inside() (*netlink.Handle, error) {
 	return netlink.NewHandleAt(netns.NsHandle(space.Fd()), unix.NETLINK_ROUTE)
 }
 
-// detach takes the pod's interface away.
+// detach takes the pod's interface away: by its name in the sandbox, or, of a sandbox whose namespace has no name any more, by the host's end,
+// which is there for as long as anything still holds the namespace.
 func (c *call) detach() error {
 	inside, err := c.inside()
-	if inside == nil || err != nil {
+	if err != nil {
 		return err
 	}
+	if inside == nil {
+		outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer outside.Close()
+		return remove(outside, c.hostEnd())
+	}
 	defer inside.Close()
-	link, err := inside.LinkByName(c.owner.Interface)
+	return remove(inside, c.owner.Interface)
+}
+
+// remove deletes one end of a pair, and so both, where it is still there.
+func remove(there *netlink.Handle, name string) error {
+	link, err := there.LinkByName(name)
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) {
 		return nil
 	}
 	if err == nil {
-		err = inside.LinkDel(link)
+		err = there.LinkDel(link)
 	}
 	if errors.Is(err, unix.ENODEV) {
 		return nil // it went meanwhile
