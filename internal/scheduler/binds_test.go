@@ -50,8 +50,8 @@ func TestBindsGoTogether(t *testing.T) {
 		w.start()
 		time.Sleep(time.Minute)
 		want := [][]string{{"p-0", "p-1", "p-2", "p-3"}, {"p-2"}}
-		if !slices.EqualFunc(w.client.batches, want, slices.Equal) {
-			t.Errorf("bound together: %q, want %q", w.client.batches, want)
+		if got := w.client.together(); !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("bound together: %q, want %q", got, want)
 		}
 		for name, want := range map[string]time.Duration{"p-0": 0, "p-1": 0, "p-2": time.Second, "p-3": 0} {
 			w.on(name, "node-a")
@@ -100,8 +100,8 @@ func TestLostAnswerHoldsUpNobody(t *testing.T) {
 				t.Errorf("%s was told as bound after %v", name, at)
 			}
 		}
-		if len(w.client.batches) != 1 {
-			t.Errorf("bound: %q", w.client.batches)
+		if got := w.client.together(); len(got) != 1 {
+			t.Errorf("bound: %q", got)
 		}
 	})
 }

@@ -215,6 +215,13 @@ func (f *faulty) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
 	return errs
 }
 
+// together are the names of the pods that were bound in each call.
+func (f *faulty) together() [][]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.batches)
+}
+
 // really binds one pod, whatever shall fail.
 func (f *faulty) really(ctx context.Context, b *v1.Binding) error { return f.Client.Bind(ctx, b)[0] }
 
