@@ -42,6 +42,7 @@ var groups = []struct {
 	{"deletion", deletion},
 	{"probes", probes},
 	{"kill", kill},
+	{"create", create},
 	{"api", api},
 	{"kubectl", kubectl},
 	{"schedule", schedule},

@@ -63,8 +63,17 @@ func (c Cluster) many(ctx context.Context, clients, n int, do func(context.Conte
 
 // Create creates n idle pods with so many clients; it returns how long each took and how many were made in a second.
 func (c Cluster) Create(ctx context.Context, prefix string, clients, n int) (took []time.Duration, rate float64, err error) {
+	return c.create(ctx, prefix, clients, n, (*Client).idle)
+}
+
+// CreateScheduled is the same with pods that the scheduler binds to nodes of a Layout.
+func (c Cluster) CreateScheduled(ctx context.Context, prefix string, clients, n int) (took []time.Duration, rate float64, err error) {
+	return c.create(ctx, prefix, clients, n, func(client *Client, name string) *v1.Pod { return client.waiting(name, false) })
+}
+
+func (c Cluster) create(ctx context.Context, prefix string, clients, n int, pod func(*Client, string) *v1.Pod) ([]time.Duration, float64, error) {
 	took, all, err := c.many(ctx, clients, n, func(ctx context.Context, client *Client, i int) error {
-		_, err := client.pods().Create(ctx, client.idle(fmt.Sprintf("%s-%d", prefix, i)), metav1.CreateOptions{})
+		_, err := client.pods().Create(ctx, pod(client, fmt.Sprintf("%s-%d", prefix, i)), metav1.CreateOptions{})
 		return err
 	})
 	return took, float64(n) / all.Seconds(), err
