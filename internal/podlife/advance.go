@@ -325,13 +325,13 @@ func (m *mover) move(c *Container) {
 }
 
 // hookBefore tells whether a main container waits for the postStart hook of one before it. People have the first one hold up the others by
-// its hook until it can serve them. One that cannot be started holds up nobody.
+// its hook until it can serve them. One that could not be made or started, and is tried again, holds up nobody.
 func (s *State) hookBefore(c *Container) bool {
 	for i := range s.Containers {
 		switch o := &s.Containers[i]; {
 		case c.Kind != Main || o.Name == c.Name:
 			return false
-		case o.Kind == Main && o.hasPostStart() && Pulling <= o.Stage && o.Stage <= Hooking:
+		case o.Kind == Main && o.hasPostStart() && Pulling <= o.Stage && o.Stage <= Hooking && o.retry.wait == 0:
 			return true
 		}
 	}
@@ -373,7 +373,8 @@ func (m *mover) again(c *Container) {
 		m.restart(c)
 		return
 	}
-	c.Stage, c.until = BackOff, until
+	// From now on, not from the end that the runtime tells: somebody may set the clock that this is by.
+	c.Stage, c.until = BackOff, m.now.Add(min(until.Sub(m.now), c.restart.Wait))
 	c.Reason, c.Message = crashLoop, "back-off "+c.restart.Wait.String()+" restarting failed container="+c.Name+
 		" pod="+m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")"
 	m.tell(c.Name, v1.EventTypeWarning, "BackOff", "Back-off restarting failed container "+c.Name+" in pod "+

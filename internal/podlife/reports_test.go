@@ -536,9 +536,9 @@ func TestPostStartOverARestart(t *testing.T) {
 }
 
 // #81450, and what service meshes count on: a main container starts when the postStart hooks of those before it have ended. One whose image
-// is nowhere holds up nobody.
+// is nowhere, or that the runtime does not start, holds up nobody.
 func TestPostStartHoldsUpTheContainersAfterIt(t *testing.T) {
-	for _, missing := range []bool{false, true} {
+	for _, fault := range []string{"", "PullImage", "StartContainer"} {
 		p := newPod(v1.RestartPolicyAlways, "m0", "m1", "m2")
 		p.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
 		w := newWorld(t, p)
@@ -549,19 +549,19 @@ func TestPostStartHoldsUpTheContainersAfterIt(t *testing.T) {
 			return 0
 		}
 		w.fail = func(e Effect) *Failure {
-			if x, ok := e.(PullImage); ok && missing && x.Container == "m1" {
-				return &Failure{Reason: "ErrImagePull", Message: "not found"}
+			if Name(e) == fault && strings.Contains(e.Key(), "m1") {
+				return &Failure{Reason: either(fault == "PullImage", "ErrImagePull", "RunContainerError"), Message: "no"}
 			}
 			return nil
 		}
 		w.step(Tick{})
 		w.until(10 * time.Second)
-		if st := w.cstatus("m2"); w.cstatus("m0").State.Running == nil || (st.State.Running != nil) != missing {
-			t.Errorf("missing %v: %+v\n%s", missing, st, w.tail())
+		if st := w.cstatus("m2"); w.cstatus("m0").State.Running == nil || (st.State.Running != nil) != (fault != "") {
+			t.Errorf("%s fails: %+v\n%s", fault, st, w.tail())
 		}
 		w.until(30 * time.Second)
 		if st := w.cstatus("m2"); st.State.Running == nil {
-			t.Errorf("missing %v: %+v\n%s", missing, st, w.tail())
+			t.Errorf("%s fails: %+v\n%s", fault, st, w.tail())
 		}
 	}
 }

@@ -105,7 +105,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	}
 	s.restoreGrant(saved)
 	if saved != nil {
-		s.restoreWaits(saved) // after the grant: other resources would end a back-off
+		s.restoreWaits(saved, now) // after the grant: other resources would end a back-off
 	}
 	if ended && s.Stage < Stopping {
 		s.Stage = Stopping
@@ -167,7 +167,7 @@ func (s *State) restoreSaved(saved *Saved) {
 	}
 }
 
-func (s *State) restoreWaits(saved *Saved) {
+func (s *State) restoreWaits(saved *Saved, now time.Time) {
 	for _, sc := range saved.Containers {
 		c := s.Container(sc.Name)
 		if c == nil {
@@ -180,6 +180,9 @@ func (s *State) restoreWaits(saved *Saved) {
 		}
 		if sc.BackOff {
 			c.Stage, c.until, c.notice = BackOff, sc.Until, sc.Notice
+			if longest := now.Add(max(sc.Restart.Wait, sc.Pull.Wait)); longest.Before(c.until) { // the clock was set back
+				c.until = longest
+			}
 		}
 	}
 }

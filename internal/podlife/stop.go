@@ -11,7 +11,7 @@ import (
 // stopOne begins the end of one running instance: hook, then, in its turn, TERM, then KILL after grace in all. message is the Killing
 // event's.
 func (m *mover) stopOne(c *Container, grace time.Duration, message string) {
-	hook := c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil && c.Stage != Hooking
+	hook := c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil
 	m.beginEnd(c, grace, message, either(hook, PreStopping, InLine))
 }
 

@@ -1,6 +1,7 @@
 package podlife
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,61 @@ func TestAnEndThatDoesNotGetOnIsTold(t *testing.T) {
 		w.until(time.Minute)
 		if w.state.Stage != Finished {
 			t.Errorf("%s: %s\n%s", c.effect, w.state.Stage, w.tail())
+		}
+	}
+}
+
+// A clock that is set back by an hour while a container waits to run again makes that wait no longer, nor does it over a restart.
+func TestAClockThatIsSetBack(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.run = func(string, uint32) behaviour { return behaviour{d: time.Second, code: 1} }
+	w.step(Tick{})
+	w.until(1500 * time.Millisecond)
+	w.exit("m-1", 1, "")
+	const wait = 10 * time.Second
+	earlier := w.now.Add(-time.Hour)
+	s, _ := Step(w.state, Observation{Observed: w.observe()}, earlier)
+	if c := s.Container("m"); c.Stage != BackOff || c.until.Sub(earlier) != wait {
+		t.Errorf("%s for %s", c.Stage, c.until.Sub(earlier))
+	}
+	w.step(Observation{Observed: w.observe()})
+	if c := w.state.Container("m"); c.Stage != BackOff || c.until.Sub(w.now) != wait {
+		t.Fatalf("without that: %s for %s", c.Stage, c.until.Sub(w.now))
+	}
+	s = Restore(w.cfg, w.state.Pod, w.saved, w.observe(), earlier)
+	if c := s.Container("m"); c.Stage != BackOff || c.until.Sub(earlier) != wait {
+		t.Errorf("over a restart: %s for %s", c.Stage, c.until.Sub(earlier))
+	}
+}
+
+// A preStop hook runs in a container of which the postStart hook failed, or had not ended when its pod was deleted.
+func TestPreStopAfterPostStart(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		p := newPod(v1.RestartPolicyNever, "m")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}, PreStop: &v1.LifecycleHandler{}}
+		w := newWorld(t, p)
+		w.delay = func(e Effect) time.Duration {
+			if x, ok := e.(RunHook); ok && x.Hook == PostStart && !fails {
+				return time.Hour
+			}
+			return 0
+		}
+		w.fail = func(e Effect) *Failure {
+			if x, ok := e.(RunHook); ok && x.Hook == PostStart {
+				return &Failure{Message: "no"}
+			}
+			return nil
+		}
+		w.step(Tick{})
+		w.until(time.Second)
+		if !fails {
+			w.step(Desired{Pod: deleting(p, w.now, 20)})
+		}
+		w.until(time.Minute)
+		hook := slices.IndexFunc(w.trace, func(l string) bool { return strings.Contains(l, "do hook/m-0/PreStop") })
+		stop := slices.IndexFunc(w.trace, func(l string) bool { return strings.Contains(l, " exit m-0") })
+		if hook < 0 || stop < hook {
+			t.Errorf("postStart fails %v:\n%s", fails, w.tail())
 		}
 	}
 }

@@ -40,6 +40,7 @@ type pod struct {
 	// Owned by who is at work.
 	state    podlife.State
 	timer    *time.Timer // nil before the first WakeAt
+	due      time.Time   // of the last WakeAt
 	unsaved  unsaved
 	work     work
 	reported bool
@@ -218,10 +219,15 @@ func (n *pod) step(ev podlife.Event) {
 	old := n.state
 	next, fx := podlife.Step(old, ev, now)
 	n.state = next
-	if d, ok := ev.(podlife.Desired); ok {
+	switch e := ev.(type) {
+	case podlife.Desired:
 		n.w.mu.Lock()
-		n.desired = d.Pod
+		n.desired = e.Pod
 		n.w.mu.Unlock()
+	case podlife.Tick:
+		if now.Before(n.due) { // too early: the clock was set back meanwhile
+			n.wakeAt(n.due)
+		}
 	}
 	n.record(old, next, now)
 	n.w.cfg.Metrics.Moved(old, next, now)
@@ -351,6 +357,7 @@ func (n *pod) atOnce(e podlife.Effect) podlife.Event {
 
 // wakeAt has the pod look at the time once, then; never when at is zero. A look at another time does no harm.
 func (n *pod) wakeAt(at time.Time) {
+	n.due = at
 	switch {
 	case n.timer != nil && at.IsZero():
 		n.timer.Stop()
