@@ -153,8 +153,10 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	}
 	ready()
 	var lease sync.WaitGroup
-	lease.Go(func() { m.keepLease(ctx) })
 	defer lease.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end() // before it waits, also when the status's keeper panics
+	lease.Go(func() { m.keepLease(ctx) })
 	m.keepStatus(ctx)
 	return nil
 }

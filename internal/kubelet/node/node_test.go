@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,35 @@ func TestOwn(t *testing.T) {
 	if _, err := api.Get(t.Context(), client.Nodes.At("", "n1")); err == nil {
 		t.Error("it was registered")
 	}
+}
+
+// A panic reaches the supervisor: the lease's keeper does not hold it up.
+func TestAPanicIsNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(newAPI(), &fakeRuntime{})
+		var ready atomic.Bool
+		c.Problems = func() []string {
+			if ready.Load() {
+				panic("no")
+			}
+			return nil
+		}
+		m, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan any, 1)
+		go func() {
+			defer func() { ended <- recover() }()
+			t.Error(m.Run(t.Context(), func() { ready.Store(true) }))
+		}()
+		settle(time.Second)
+		select {
+		case <-ended:
+		default:
+			t.Error("it hangs")
+		}
+	})
 }
 
 func TestRegistersAndTurnsReadyAtOnce(t *testing.T) {

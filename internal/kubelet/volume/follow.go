@@ -20,6 +20,8 @@ func (m *Manager) Name() string { return "volumes" }
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end() // before it waits, also when Follow fails or panics
 	wg.Go(func() { m.timer.Run(ctx, m.due, m.Renew) })
 	first := true
 	err := m.c.Follow(ctx, func() {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +18,11 @@ import (
 // What is done for volumes is told by upstream's names of their types, and what there is of them is counted by these.
 func TestOperationsAreTold(t *testing.T) {
 	n := newTest(t)
+	var mu sync.Mutex // volumes are mounted side by side
 	var told []string
 	n.c.Operated = func(plugin, operation string, took time.Duration, err error) {
+		mu.Lock()
+		defer mu.Unlock()
 		told = append(told, strings.TrimPrefix(plugin, "kubernetes.io/")+" "+operation+fmt.Sprint(map[bool]string{true: " failed"}[err != nil]))
 	}
 	expect := func(doing string, want ...string) {

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/kubelet/objects"
 )
 
 // clinging is a host whose unmounts at one place hang until they are released.
@@ -123,6 +124,30 @@ func TestAVolumeThatCouldNotBeWritten(t *testing.T) {
 		n.api.set("c", nil) // what is gone would be told when it comes back
 		if len(n.again) != 0 {
 			t.Error("tried again without need")
+		}
+	})
+}
+
+// A follower that fails is its component's failure, though volumes are to be tried again.
+func TestAFollowerThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTest(t).c
+		lost := errors.New("lost")
+		c.Follow = func(context.Context, func(), func([]objects.Ref)) error { return lost }
+		m, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(t.Context(), func() {}) }()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, lost) {
+				t.Error(err)
+			}
+		default:
+			t.Error("it goes on")
 		}
 	})
 }
