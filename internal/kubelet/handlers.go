@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,7 +147,7 @@ func (h *handlers) sweep(
 				continue
 			}
 			h.k.cfg.Log.Info("removing what a pod that nobody knows left behind", "what", what, "uid", uid)
-			ctx, cancel := context.WithTimeout(h.r.ctx, cmp.Or(h.k.cfg.CallTimeout, 2*time.Minute))
+			ctx, cancel := context.WithTimeout(h.r.ctx, cmp.Or(h.k.cfg.CallTimeout, worker.CallTimeout))
 			err := remove(ctx, uid)
 			cancel()
 			if err != nil { // one that hangs keeps no other

@@ -68,13 +68,14 @@ type Config struct {
 	// Metrics may be nil.
 	Metrics Metrics
 	Log     *slog.Logger
-	// CallTimeout bounds a call of the runtime; default 2 min.
+	// CallTimeout bounds most effects: a call of the runtime, volumes, a cgroup. Making a sandbox may take twice as long, stopping a container
+	// its grace besides; pulls and hooks have bounds of their own.
 	CallTimeout time.Duration
 	// Parallel bounds the effects that make the runtime work (sandboxes, creates, starts) at one time; default 32.
 	Parallel int
 }
 
-// CallTimeout is how long a call of the runtime may take where nothing else is said.
+// CallTimeout is Config.CallTimeout where none is given.
 const CallTimeout = 2 * time.Minute
 
 // Validate fills in defaults and says what is missing.
