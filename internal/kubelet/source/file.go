@@ -32,6 +32,8 @@ type File struct {
 	// Unwatched is told of each pod of which changes are noticed only when the folder is read, and why. May be nil.
 	Unwatched func(pod *v1.Pod, every time.Duration, err error)
 	Log       *slog.Logger
+
+	instance func() (*fsnotify.Watcher, error) // see watch
 }
 
 // written is a file as it was last read.
@@ -45,7 +47,7 @@ type written struct {
 func (f File) Run(ctx context.Context, out chan<- Change) error {
 	s := &set{source: "file", out: out, pods: map[types.UID]*v1.Pod{}}
 	files := map[string]*written{}
-	w := &watch{f: f}
+	w := &watch{f: f, make: f.instance}
 	defer w.close()
 	every := time.NewTicker(f.Every)
 	defer every.Stop()
@@ -63,6 +65,7 @@ func (f File) Run(ctx context.Context, out chan<- Change) error {
 		case <-ctx.Done():
 			return nil
 		case <-every.C:
+		case <-w.missed():
 		case <-w.events():
 			if !f.quiet(ctx, w.events()) {
 				return nil

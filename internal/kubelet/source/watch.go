@@ -29,6 +29,14 @@ func (w *watch) events() <-chan fsnotify.Event {
 	return w.w.Events
 }
 
+// missed tells that the kernel had more to say than it keeps. Unheard, it would be the last that the watcher says.
+func (w *watch) missed() <-chan error {
+	if w.w == nil {
+		return nil
+	}
+	return w.w.Errors
+}
+
 // open watches unless it does already. A watch ends with its folder, also when there is one of that name again.
 func (w *watch) open() {
 	if w.w != nil && len(w.w.WatchList()) > 0 {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -83,5 +84,28 @@ func TestWatch(t *testing.T) {
 	heard("two")
 	if len(told) > 0 {
 		t.Errorf("told %q", told)
+	}
+}
+
+// That the kernel had more to say than it keeps is heard; it would be the last that the watcher says.
+func TestWhatWasMissedIsHeard(t *testing.T) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := File{Path: t.TempDir(), Every: time.Hour, Log: slog.New(slog.DiscardHandler), instance: func() (*fsnotify.Watcher, error) { return w, nil }}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, out := make(chan error, 1), make(chan Change, 1)
+	go func() { ended <- f.Run(ctx, out) }()
+	for range 2 {
+		select {
+		case w.Errors <- fsnotify.ErrEventOverflow:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody listens")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
