@@ -264,6 +264,8 @@ func (a *agent) keepRoutes(ctx context.Context, ready func()) error {
 	}, a.log.With("component", "routes"))
 	var asking sync.WaitGroup
 	defer asking.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end() // before it waits, also when keeping the routes fails
 	asking.Go(func() { told.Run(ctx) })
 	return a.runRoutes(ctx, told, a.api, func(ctx context.Context, own, all []netip.Prefix) error {
 		if err := a.state.addressed(a.dirs, own, all, apiService(a.view)); err != nil {

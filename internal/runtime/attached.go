@@ -29,6 +29,8 @@ func (r *Runtime) detachForgotten(ctx context.Context) {
 	if len(r.forgotten) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit) // all of them together: meanwhile nobody would notice containerd's end
+	defer cancel()
 	known, err := r.sandboxes(ctx)
 	if err != nil {
 		r.cfg.Log.Warn("cannot find out which sandboxes containerd has forgotten", "err", err)
@@ -53,8 +55,6 @@ func (r *Runtime) sandboxes(ctx context.Context) (known map[string]bool, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	list, err := c.ListPodSandbox(ctx, nil)
 	if err != nil {
 		return nil, err
