@@ -244,10 +244,16 @@ func TestFailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// A sandbox whose namespace has gone gives its address back; one that has none gets no address.
+// A sandbox whose namespace has gone gives its address back, and its port on the bridge although somebody is in there still; one that has none
+// gets no address.
 func TestNamespaceGone(t *testing.T) {
 	w := newWorld(t, 93)
 	w.add()
+	somebody, err := os.Open(filepath.Join("/run/netns", w.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer somebody.Close()
 	w.removeNamespace()
 	if _, err := w.call("DEL"); err != nil {
 		t.Error(err)
