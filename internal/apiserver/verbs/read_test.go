@@ -276,6 +276,35 @@ func TestWatchInitialEvents(t *testing.T) {
 	}
 }
 
+// What a watch begins with is told piece by piece; until all of it is, it has not progressed.
+func TestProgressOfABeginning(t *testing.T) {
+	w := newWorld(t)
+	const n = 2*initialAtOnce + 1
+	for i := range n {
+		w.create(configMap(fmt.Sprintf("c%03d", i)))
+	}
+	s, err := w.Watch(w.ctx, admin, client.ConfigMaps.At("default", ""), &internalversion.ListOptions{AllowWatchBookmarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for told := 0; told <= n; { // the bookmark is one more
+		if rev := s.Progress(); rev != 0 {
+			t.Errorf("at %d after %d of %d", rev, told, n)
+		}
+		events, err := s.Next(w.ctx)
+		if err != nil || len(events) == 0 || len(events) > initialAtOnce {
+			t.Fatal(len(events), err)
+		}
+		for _, e := range events {
+			if m := accessor(e.Object); told < n && m.GetName() != fmt.Sprintf("c%03d", told) || told == n && formatRev(s.Progress()) != m.GetResourceVersion() {
+				t.Errorf("%d: %s %s at %s, progress %d", told, e.Type, m.GetName(), m.GetResourceVersion(), s.Progress())
+			}
+			told++
+		}
+	}
+}
+
 func TestWatchGone(t *testing.T) {
 	w := newWorld(t)
 	first := w.create(configMap("a"))

@@ -174,8 +174,14 @@ func (s *Stream) Ready() <-chan struct{} {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Progress is the revision up to which everything has been told.
-func (s *Stream) Progress() int64 { return s.w.Progress() }
+// Progress is the revision up to which everything has been told: none, as long as the state that the watch starts with has not been. Whoever
+// took a bookmark for his before would miss the rest of it.
+func (s *Stream) Progress() int64 {
+	if s.initial != nil {
+		return 0
+	}
+	return s.w.Progress()
+}
 
 // Bookmarks says that the client wants them.
 func (s *Stream) Bookmarks() bool { return s.bookmarks }
