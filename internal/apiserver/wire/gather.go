@@ -9,9 +9,10 @@ import (
 const (
 	// fullRecord is what a record of TLS that carries as much as one can has at least, whatever the cipher adds.
 	fullRecord = 16 << 10
-	// frameRest is more than a record has that carries the rest of a frame of HTTP/2: a frame as long as clients take has nine bytes too
-	// many for one record.
-	frameRest = 64
+	// frameHead is how many bytes a frame of HTTP/2 has beside what it carries: one that carries as much as clients take is a record and these.
+	frameHead = 9
+	// restRecord is more than the record of these has.
+	restRecord = 64
 	// framesAtOnce is how many such frames go out with one call of the system at most.
 	framesAtOnce = 7
 	// gatherFor is how long the first of them waits at most.
@@ -19,27 +20,28 @@ const (
 )
 
 // gathering is a connection below TLS that sends long answers with few calls of the system: TLS writes each of its records by itself. Here
-// full ones are held, and what is left of their frames, until there is no room for another, until one comes that is not full, as there is at the
+// full ones are held, and what is left of their frames, until there is no room for another, until one comes that is neither, as there is at the
 // end of every answer, or until the time is over: a client whose window is used up says that it has read only what it was sent.
 type gathering struct {
 	net.Conn
 
 	mu    sync.Mutex // held while writing, so that records stay in their order
 	held  *[]byte    // nil: nothing
-	full  bool       // the record before was full
+	last  int        // how long the record before was
 	timer *time.Timer
 	err   error // of the first write that failed: what comes after it would be no TLS
 }
 
-var gathers = sync.Pool{New: func() any { b := make([]byte, 0, framesAtOnce*(fullRecord+2*frameRest)); return &b }}
+var gathers = sync.Pool{New: func() any { b := make([]byte, 0, framesAtOnce*(fullRecord+2*restRecord)); return &b }}
 
 // Write takes one record.
 func (c *gathering) Write(record []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := len(record) >= fullRecord
-	rest := c.full && len(record) < frameRest
-	c.full = full
+	// The cipher adds as much to the one as to the other. What ends an answer is as short, but comes after a record that was not filled.
+	rest := c.last-len(record) == fullRecord-frameHead
+	c.last = len(record)
 	if c.held != nil && len(*c.held)+len(record) > cap(*c.held) {
 		c.send()
 	}
