@@ -71,15 +71,17 @@ func (v *View) growOlder() {
 }
 
 func (v *View) lookAtAge() {
+	v.aging.looks++
+	unused := v.aging.looks%looksUnused == 0
+	v.aging.due.Store(false) // from here on a change has a look of its own come: this one may have been where it is
 	now, left := v.c.Now(), false
 	for _, t := range v.tables {
 		left = t.hist.age(now) || left
 	}
 	v.retained.expire(func(rev int64) bool { return v.ages.expired(rev, now) })
-	if v.aging.looks++; v.aging.looks%looksUnused == 0 {
+	if unused {
 		v.encCache.age()
 	}
-	v.aging.due.Store(false)
 	if left {
 		v.growOlder()
 	}
