@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,9 +15,22 @@ import (
 // mapping is a part of the address space.
 type mapping struct{ from, to uintptr }
 
+// still is held while pages are given back, and by all who unmap files.
+var still sync.RWMutex
+
+// Unmapping is called with what unmaps files that were only read, as a database does when it is closed: meanwhile nothing is given back. What
+// comes to where they were may be memory, which would be lost.
+func Unmapping(f func() error) error {
+	still.RLock()
+	defer still.RUnlock()
+	return f()
+}
+
 // unmapFiles takes the pages of files from this process that it cannot write to. Whatever it reads of them again comes back from the page
 // cache, at the price of a fault; nothing is lost.
 func unmapFiles() {
+	still.Lock()
+	defer still.Unlock()
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,7 +77,17 @@ func TestUnmapFiles(t *testing.T) {
 	if !bytes.Equal(mem, content) || resident() == 0 {
 		t.Fatal("the file is not mapped")
 	}
-	unmapFiles()
+	done := make(chan struct{})
+	_ = Unmapping(func() error {
+		go func() { defer close(done); unmapFiles() }()
+		select {
+		case <-done:
+			t.Error("pages are given back while files are unmapped")
+		case <-time.After(10 * time.Millisecond):
+		}
+		return nil
+	})
+	<-done
 	if resident() != 0 {
 		t.Error("the file's pages are held as before")
 	}

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/gcroom"
 	"podo.dev/podo/internal/store"
 )
 
@@ -130,14 +131,19 @@ func (e *Embedded) Run(ctx context.Context, ready func()) error {
 	case err := <-died:
 		return component.Fatal(err)
 	case err := <-member.Err():
-		member.Close()
+		shut(member)
 		return fmt.Errorf("etcd: %w", err)
 	case <-ctx.Done():
-		member.Close()
+		shut(member)
 		return nil
 	}
 	e.boot = time.Since(start)
 	return e.serve(ctx, member, died, ready)
+}
+
+// shut unmaps the member's database.
+func shut(member *embed.Etcd) {
+	_ = gcroom.Unmapping(func() error { member.Close(); return nil })
 }
 
 // serve is Run from the moment that the member is ready.
@@ -146,7 +152,7 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 		c: v3client.New(member.Server), kv: adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(member.Server)),
 		lease:  adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(member.Server)),
 		leases: newLeases(),
-		local:  newMember(member.Server.KV(), func() error { return member.Server.Backend().Defrag() }), // the client's way needs a gRPC server
+		local:  newMember(member.Server.KV(), func() error { return gcroom.Unmapping(member.Server.Backend().Defrag) }), // the client's way needs a gRPC server
 	}
 	e.conn.Store(c)
 	e.c.Logger.Info("etcd is ready", "dir", e.c.Dir, "revision", c.local.revision(), "took", e.boot.Round(time.Millisecond))
@@ -179,7 +185,7 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 	c.local.end()
 	c.local.running.Wait() // watches read the database
 	_ = c.c.Close()
-	member.Close()
+	shut(member)
 	return err
 }
 
