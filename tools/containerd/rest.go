@@ -16,7 +16,7 @@ const (
 	restingUse = restingFor / 100 // of a processor
 )
 
-// keeper gives back what is mapped of files after each time in which the process did next to nothing.
+// keeper gives back what is mapped of the program after each time in which the process did next to nothing.
 type keeper struct {
 	used time.Duration // of processors, when it looked last
 }
@@ -53,12 +53,13 @@ func processorTime() time.Duration {
 // mapping is a part of the address space.
 type mapping struct{ from, to uintptr }
 
-// clean finds in a /proc/PID/maps what is mapped of files and not to be written to: nothing there can differ from the file, since nobody but
-// a dynamic linker writes to such a mapping before it is protected, and this program has none.
+// clean finds in a /proc/PID/maps what is mapped of the program and not to be written to: nothing there can differ from the file, since nobody
+// but a dynamic linker writes to such a mapping before it is protected, and this program has none. Databases, which are shared, are left alone:
+// they are mapped anew when they grow, and what comes to where they were may be memory, which would be lost.
 func clean(maps string) (found []mapping) {
 	for line := range strings.Lines(maps) {
 		words := strings.Fields(line) // 00400000-0245b000 r-xp 00000000 fe:00 10011486   /usr/bin/containerd
-		if len(words) < 6 || words[5][0] != '/' || strings.Contains(words[1], "w") {
+		if len(words) < 6 || words[5][0] != '/' || words[1] != "r-xp" && words[1] != "r--p" {
 			continue
 		}
 		from, to, _ := strings.Cut(words[0], "-")
