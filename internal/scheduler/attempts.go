@@ -15,7 +15,7 @@ import (
 // burst bounds how many pods are tried before looking at changes again.
 const burst = 64
 
-// cycle tries pods, batch after batch of equal ones, and has all that found a node bound together.
+// cycle tries pods, batch after batch of equal ones, and has all that found a node bound together, unless that takes long.
 func (r *run) cycle() {
 	for left := burst; left > 0 && r.out.room() > 0; {
 		tried := r.batch(min(left, r.out.room()))
@@ -34,7 +34,9 @@ func (r *run) batch(most int) (tried int) {
 	for item := range r.queue.Equal(time.Now(), most) {
 		profile = item.Pod.Shape.SchedulerName
 		tried++
-		if later = r.attempt(item, time.Now()); later {
+		now := time.Now()
+		r.out.handOverLate(now)
+		if later = r.attempt(item, now); later {
 			break // the next could not see what is decided about this one
 		}
 	}

@@ -385,6 +385,34 @@ func TestABatchIsOvertaken(t *testing.T) {
 	})
 }
 
+// Who has a node does not wait until the others of the cycle have been decided about, if that takes long.
+func TestSlowDecisionsHoldUpNoBind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, f, err := view.NewFed(view.Config{Kinds: registry.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Complete()
+		b := newBench(t, v)
+		defer b.close()
+		for i := range 3 {
+			b.nodeChanged(view.Change{New: entry(machine(i, "4"))}, time.Now())
+		}
+		for i := range 17 {
+			b.podChanged(view.Change{New: entry(drawn(0, i))}, time.Now())
+		}
+		b.config.Append = func(timeline.Record) { time.Sleep(time.Millisecond) } // one for each decision
+		b.cycle()
+		var together []int
+		for len(b.out.jobs) > 0 {
+			together = append(together, len(<-b.out.jobs))
+		}
+		if want := []int{5, 5, 5, 2}; !slices.Equal(together, want) {
+			t.Errorf("bound together: %v, want %v", together, want)
+		}
+	})
+}
+
 // What has been decided is bound before the scheduler starts anew, also when it had to stop before it had handed that over.
 func TestDrainHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

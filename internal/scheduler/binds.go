@@ -52,6 +52,16 @@ func (o *outbox) handOver() {
 	}
 }
 
+// linger is how long who has a node waits for others to be bound with, unless a single decision takes longer.
+const linger = 5 * time.Millisecond
+
+// handOverLate hands over what has waited for long enough: decisions that take long, as where others have to leave, hold up nobody else.
+func (o *outbox) handOverLate(now time.Time) {
+	if len(o.ready) > 0 && now.Sub(o.ready[0].since) >= linger {
+		o.handOver()
+	}
+}
+
 // drain waits until nothing is in flight.
 func (o *outbox) drain(ctx context.Context) error {
 	o.handOver()

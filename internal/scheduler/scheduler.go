@@ -2,7 +2,7 @@
 // feeds them what the view tells, acts on what they decide, and says what happened.
 //
 // One goroutine owns all state and runs one cycle after the other: no decision is ever made on a state that another one is
-// about to change. A cycle places batches of equal pods, and hands over the binds of all of them at once. Binding is asynchronous: the pod is
+// about to change. A cycle places batches of equal pods, and hands over the binds of all of them at once, unless it takes long. Binding is asynchronous: the pod is
 // assumed to be on its node at once, and forgotten again when the bind fails. What the API server is told (binds, conditions, events) is told
 // by a bounded number of workers.
 package scheduler
