@@ -64,11 +64,18 @@ func New(c Config) (*loop.Loop, error) {
 
 func claimKey(namespace, name string) view.Key { return view.Key{Namespace: namespace, Name: name} }
 
+// gone tells of what was there that it has gone; another one of its name may be there.
+func gone(c view.Change) bool {
+	return c.Old != nil && (c.New == nil || c.New.Meta.GetUID() != c.Old.Meta.GetUID())
+}
+
 func (k *controller) ofClaim(c view.Change) (out []view.Key) {
+	if gone(c) {
+		k.ops.forget(c.Old.Meta.GetUID())
+	}
 	if c.New != nil {
 		return []view.Key{c.New.Key}
 	}
-	k.ops.forget(c.Old.Key)
 	for e := range k.View.Snapshot().By(volumes, registry.ClaimIndex, c.Old.Key.Namespace+"/"+c.Old.Key.Name) {
 		out = append(out, e.Key)
 	}
@@ -78,9 +85,11 @@ func (k *controller) ofClaim(c view.Change) (out []view.Key) {
 // ofVolume: the volume, the claim that it names, those that name it, and, when it is free, those that may take it.
 func (k *controller) ofVolume(c view.Change) (out []view.Key) {
 	s, e := k.View.Snapshot(), c.New
+	if gone(c) {
+		k.ops.step(c.Old.Meta.GetUID(), nil)
+	}
 	if e == nil {
 		e = c.Old
-		k.ops.step(e.Key, nil)
 	} else {
 		out = append(out, e.Key)
 	}
@@ -133,12 +142,21 @@ func (k *controller) ofPod(c view.Change) (out []view.Key) {
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (loop.Result, error) {
 	d := &deed{controller: k, ctx: ctx}
 	var err error
+	// What goes while it is looked at may have been told as gone before its operation began.
+	left := func(r schema.GroupResource, of *view.Entry) bool {
+		now := k.View.Snapshot().Get(r, key.Namespace, key.Name)
+		return now == nil || now.Meta.GetUID() != of.Meta.GetUID()
+	}
 	if key.Namespace == "" {
 		if e := s.Get(volumes, "", key.Name); e != nil {
-			err = d.volume(e.Object.(*v1.PersistentVolume), world{s})
+			if err = d.volume(e.Object.(*v1.PersistentVolume), world{s}); left(volumes, e) {
+				k.ops.step(e.Meta.GetUID(), nil)
+			}
 		}
 	} else if e := s.Get(claims, key.Namespace, key.Name); e != nil {
-		err = d.claim(e.Object.(*v1.PersistentVolumeClaim), world{s})
+		if err = d.claim(e.Object.(*v1.PersistentVolumeClaim), world{s}); left(claims, e) {
+			k.ops.forget(e.Meta.GetUID())
+		}
 	}
 	if apierrors.IsNotFound(err) { // gone meanwhile
 		err = nil
@@ -210,10 +228,10 @@ func (d *deed) tell(obj runtime.Object, e *Event) {
 
 func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 	p := ForClaim(c, w)
-	ref, key := client.Claims.At(c.Namespace, c.Name), claimKey(c.Namespace, c.Name)
+	ref := client.Claims.At(c.Namespace, c.Name)
 	if p.Bind != nil {
 		err := d.bind(p.Bind, c)
-		d.ops.step(key, err)
+		d.ops.step(c.UID, err)
 		return err
 	}
 	if p.Class != "" {
@@ -228,9 +246,9 @@ func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 		return err
 	}
 	if p.Provisioner != "" {
-		d.ops.begin(key, p.Provisioner, "provision")
+		d.ops.begin(c.UID, p.Provisioner, "provision")
 		if _, err := edit(d, ref, func(c *v1.PersistentVolumeClaim) (bool, error) { return provisionedBy(c, p.Provisioner), nil }); err != nil {
-			d.ops.step(key, err)
+			d.ops.step(c.UID, err)
 			d.tell(c, warning("ProvisioningFailed", "Error saving claim: %v", err))
 			return err
 		}
@@ -293,15 +311,15 @@ func (d *deed) volume(pv *v1.PersistentVolume, w World) error {
 		}
 	}
 	if p.Reclaim.Delete {
-		d.ops.begin(view.Key{Name: pv.Name}, p.Reclaim.By, "delete")
+		d.ops.begin(pv.UID, p.Reclaim.By, "delete")
 	}
 	switch r := p.Reclaim; {
 	case r.Failed != nil:
-		d.ops.step(view.Key{Name: pv.Name}, errors.New(r.Failed.Message))
+		d.ops.step(pv.UID, errors.New(r.Failed.Message))
 		return d.failed(pv, r.Failed)
 	case r.Remove != "":
 		if err := d.Remove(r.Remove); err != nil {
-			d.ops.step(view.Key{Name: pv.Name}, err)
+			d.ops.step(pv.UID, err)
 			return d.failed(pv, warning("VolumeFailedDelete", "%v", err))
 		}
 		if pv.DeletionTimestamp != nil {
@@ -309,7 +327,7 @@ func (d *deed) volume(pv *v1.PersistentVolume, w World) error {
 		}
 		err := d.Client.Delete(d.ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}})
 		if err != nil { // else it is over when the volume has gone
-			d.ops.step(view.Key{Name: pv.Name}, err)
+			d.ops.step(pv.UID, err)
 		}
 		return err
 	}

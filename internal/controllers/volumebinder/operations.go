@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"podo.dev/podo/internal/view"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // operations are what others are asked to do about volumes, told under upstream's names: from when a claim's volume is asked for until the
@@ -18,7 +17,7 @@ type operations struct {
 	late, lateFails prometheus.Counter // claims that got their class late
 
 	mu    sync.Mutex
-	began map[view.Key]operation
+	began map[types.UID]operation // of the claim or volume
 }
 
 type operation struct {
@@ -41,7 +40,7 @@ func newOperations() *operations {
 		}, labels),
 		late:      counter("retroactive_storageclass_total", "How often a claim was to get the default class late."),
 		lateFails: counter("retroactive_storageclass_errors_total", "How often that failed."),
-		began:     map[view.Key]operation{},
+		began:     map[types.UID]operation{},
 	}
 }
 
@@ -50,34 +49,34 @@ func (o *operations) all() []prometheus.Collector {
 }
 
 // begin notes when the operation on a claim or volume began; the first time counts. by may be "", when nobody is known.
-func (o *operations) begin(key view.Key, by, what string) {
+func (o *operations) begin(of types.UID, by, what string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, is := o.began[key]; !is {
-		o.began[key] = operation{cmp.Or(by, "N/A"), what, time.Now()}
+	if _, is := o.began[of]; !is {
+		o.began[of] = operation{cmp.Or(by, "N/A"), what, time.Now()}
 	}
 }
 
 // step takes in what came of a step of the operation, if one is under way.
-func (o *operations) step(key view.Key, err error) {
+func (o *operations) step(of types.UID, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	op, is := o.began[key]
+	op, is := o.began[of]
 	switch {
 	case !is:
 	case err != nil:
 		o.failed.WithLabelValues(op.by, op.what).Inc()
 	default:
 		o.took.WithLabelValues(op.by, op.what).Observe(time.Since(op.at).Seconds())
-		delete(o.began, key)
+		delete(o.began, of)
 	}
 }
 
 // forget is for a claim that has gone.
-func (o *operations) forget(key view.Key) {
+func (o *operations) forget(of types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.began, key)
+	delete(o.began, of)
 }
 
 // classed takes in whether a claim got its class.
