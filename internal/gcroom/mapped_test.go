@@ -26,7 +26,10 @@ Anonymous:             0 kB
 c000000000-c00f400000 rw-p 00000000 00:00 0 
 Rss:                 808 kB
 Anonymous:           808 kB
-7fd4000-7fd6000 r--s 00000000 fe:00 10436852                   /data/a folder/db
+7fd4000-7fd6000 r--s 00000000 fe:00 10436852                   /data/a folder/member/snap/db
+Rss:                   4 kB
+Anonymous:             0 kB
+7fd6000-7fd7000 r--s 00000000 fe:00 10436852                   /data/another's
 Rss:                   4 kB
 Anonymous:             0 kB
 7fd8000-7fd9000 r--s 00000000 fe:00 10436852                   /data/not read
@@ -47,7 +50,10 @@ Anonymous:             0 kB
 
 // What is read of a file after its pages were given back is what is in it; so are this program's own code and texts.
 func TestUnmapFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "mapped")
+	path := filepath.Join(t.TempDir(), store)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	content := bytes.Repeat([]byte("what is in the file "), 10_000)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
