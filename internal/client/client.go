@@ -66,9 +66,15 @@ type Client interface {
 	// conflict. change returning false, or changing nothing, writes nothing. It may be called several times.
 	Mutate(ctx context.Context, ref Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error)
 	Delete(ctx context.Context, ref Ref, o metav1.DeleteOptions) error
-	// Bind assigns pods to nodes (the pods/binding subresource): each by itself, as if it were alone, with an answer for each in their order.
-	// They are asked for at once, and returned from when all are answered.
-	Bind(ctx context.Context, bindings ...*v1.Binding) []error
+	// Bind assigns pods to nodes (the pods/binding subresource): each by itself, as if it were alone. They are asked for at once; the answer to each
+	// is told as it comes, on any goroutine, and Bind returns when all are told.
+	Bind(ctx context.Context, bindings []*v1.Binding, told func(i int, err error))
 	// RequestToken makes a token for the ServiceAccount that ref names (the serviceaccounts/token subresource).
 	RequestToken(ctx context.Context, ref Ref, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+}
+
+// Bind assigns one pod to its node.
+func Bind(ctx context.Context, c Client, b *v1.Binding) (err error) {
+	c.Bind(ctx, []*v1.Binding{b}, func(_ int, answer error) { err = answer })
+	return err
 }

@@ -41,10 +41,10 @@ func (f *fleet) spread() {
 				least = name
 			}
 		}
-		if errs := f.admin.Bind(context.Background(), &v1.Binding{
+		if err := client.Bind(context.Background(), f.admin, &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Target: v1.ObjectReference{Kind: "Node", Name: least},
-		}); errs[0] != nil {
-			f.t.Fatal(errs)
+		}); err != nil {
+			f.t.Fatal(err)
 		}
 		count[least]++
 		f.turnReady(p)

@@ -122,14 +122,12 @@ func (a *api) pod(name string) *v1.Pod {
 	return nil
 }
 
-func (a *api) Bind(_ context.Context, bindings ...*v1.Binding) []error {
+func (a *api) Bind(_ context.Context, bindings []*v1.Binding, told func(i int, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	errs := make([]error, len(bindings))
 	for i, b := range bindings {
-		errs[i] = a.bind(b)
+		told(i, a.bind(b))
 	}
-	return errs
 }
 
 func (a *api) bind(b *v1.Binding) error {

@@ -85,24 +85,28 @@ func (o *outbox) bindSlowly(ctx context.Context, job bindJob, running *sync.Wait
 	o.bindAll(ctx, []bindJob{job}, running)
 }
 
-// bindAll binds pods together. Those that went well, or certainly did not, are told at once; others are found out about alone.
+// bindAll binds pods together. The story of each that went well, or certainly did not, goes on as soon as that is known, since who is bound is seen by
+// its node at once; they are settled together. Others are found out about alone.
 func (o *outbox) bindAll(ctx context.Context, jobs []bindJob, running *sync.WaitGroup) {
+	var mu sync.Mutex
 	results := make([]bindResult, 0, len(jobs))
-	for i, err := range o.tellBinder(ctx, jobs) {
-		job := jobs[i]
-		if err == nil || certain(err) {
-			results = append(results, o.ended(job, err))
-			continue
+	o.tellBinder(ctx, jobs, func(job bindJob, err error) {
+		if err != nil && !certain(err) {
+			running.Go(func() { o.results <- []bindResult{o.ended(job, o.findOut(ctx, job, err))} })
+			return
 		}
-		running.Go(func() { o.results <- []bindResult{o.ended(job, o.findOut(ctx, job, err))} })
-	}
+		result := o.ended(job, err)
+		mu.Lock()
+		defer mu.Unlock()
+		results = append(results, result)
+	})
 	if len(results) > 0 {
 		o.results <- results
 	}
 }
 
-// tellBinder hands binds to the API, or a single one to the extender whose task it is.
-func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob) []error {
+// tellBinder hands binds to the API, or a single one to the extender whose task it is, and returns when all answers are told.
+func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob, told func(job bindJob, err error)) {
 	bindings := make([]*v1.Binding, len(jobs))
 	for i, job := range jobs {
 		bindings[i] = &v1.Binding{
@@ -111,27 +115,27 @@ func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob) []error {
 		}
 	}
 	began := time.Now()
-	errs, told := o.tellExtender(ctx, jobs[0].by, bindings[0])
-	if !told {
-		errs = o.config.Client.Bind(ctx, bindings...)
+	answer := func(i int, err error) {
+		o.config.Metrics.plugin("DefaultBinder", "Bind", status(err), jobs[i].pod.Spec.SchedulerName, time.Since(began))
+		told(jobs[i], err)
 	}
-	took := time.Since(began)
-	for i, job := range jobs {
-		o.config.Metrics.plugin("DefaultBinder", "Bind", status(errs[i]), job.pod.Spec.SchedulerName, took)
+	if done, err := o.tellExtender(ctx, jobs[0].by, bindings[0]); done {
+		answer(0, err)
+		return
 	}
-	return errs
+	o.config.Client.Bind(ctx, bindings, answer)
 }
 
-// tellExtender hands a bind to the first of the extenders that is not left out; told: there was one.
-func (o *outbox) tellExtender(ctx context.Context, by []*extender.Extender, b *v1.Binding) (errs []error, told bool) {
+// tellExtender hands a bind to the first of the extenders that is not left out; done: there was one.
+func (o *outbox) tellExtender(ctx context.Context, by []*extender.Extender, b *v1.Binding) (done bool, answer error) {
 	for _, e := range by {
 		err := e.Bind(ctx, b)
 		if err == nil || !e.Ignorable() {
-			return []error{err}, true
+			return true, err
 		}
 		o.config.Logger.Info("extender failed to bind and is left out", "extender", e.Name(), "error", err)
 	}
-	return nil, false
+	return false, nil
 }
 
 // ended tells the pod's story how its bind ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/timeline"
 )
 
@@ -98,6 +100,45 @@ func TestLostAnswerHoldsUpNobody(t *testing.T) {
 			w.on(name, "node-a")
 			if at := w.boundAt(name, start); at < 0 || at >= time.Minute != late {
 				t.Errorf("%s was told as bound after %v", name, at)
+			}
+		}
+		if got := w.client.together(); len(got) != 1 {
+			t.Errorf("bound: %q", got)
+		}
+	})
+}
+
+// late is a store whose answers to what is written of one pod take their time.
+type late struct {
+	store.Store
+	pod string
+	by  time.Duration
+}
+
+func (l *late) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) (store.TxnResult, error) {
+	res, err := l.Store.Txn(ctx, conds, ops)
+	if l.pod != "" && path.Base(ops[0].Key) == l.pod {
+		time.Sleep(l.by)
+	}
+	return res, err
+}
+
+// An answer that comes late holds up nobody: the story of those that were bound with it goes on, as they do on their nodes.
+func TestLateAnswerHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "4"))
+		for i := range 3 {
+			w.create(pod(fmt.Sprint("p-", i), "100m"))
+		}
+		w.store.pod, w.store.by = "p-1", 5*time.Second
+		start := time.Now()
+		w.start()
+		time.Sleep(time.Minute)
+		for name, want := range map[string]time.Duration{"p-0": 0, "p-1": 5 * time.Second, "p-2": 0} {
+			w.on(name, "node-a")
+			if at := w.boundAt(name, start); at != want {
+				t.Errorf("%s was told as bound after %v, want %v", name, at, want)
 			}
 		}
 		if got := w.client.together(); len(got) != 1 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler/profile"
 )
 
@@ -239,10 +240,10 @@ func TestExtenderBinds(t *testing.T) {
 			if tries++; tries == 1 {
 				return `{"Error": "not yet"}`
 			}
-			errs := w.admin.Bind(t.Context(), &v1.Binding{
+			err := client.Bind(t.Context(), w.admin, &v1.Binding{
 				ObjectMeta: pod(b.PodName, "").ObjectMeta, Target: v1.ObjectReference{Kind: "Node", Name: b.Node},
 			})
-			if errs[0] != nil {
+			if err != nil {
 				return 409
 			}
 			return extenderv1.ExtenderBindingResult{}

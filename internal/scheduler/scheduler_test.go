@@ -33,6 +33,7 @@ import (
 type world struct {
 	t       *testing.T
 	view    *view.View
+	store   *late
 	admin   client.Client
 	client  *faulty // the scheduler's
 	metrics *scheduler.Metrics
@@ -51,7 +52,8 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t}
 	objs = append(objs, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "ns"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
 	v, s := viewtest.New(t, append(objs, viewtest.Account("ns"))...)
-	vs, err := verbs.New(verbs.Config{Store: s, View: v, Kinds: registry.All(), Append: w.append})
+	w.store = &late{Store: s}
+	vs, err := verbs.New(verbs.Config{Store: w.store, View: v, Kinds: registry.All(), Append: w.append})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func (f *faulty) Mutate(ctx context.Context, ref client.Ref, change func(runtime
 	return out, err
 }
 
-func (f *faulty) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
+func (f *faulty) Bind(ctx context.Context, bindings []*v1.Binding, told func(i int, err error)) {
 	var names []string
 	for _, b := range bindings {
 		names = append(names, b.Name)
@@ -206,13 +208,12 @@ func (f *faulty) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
 	f.batches = append(f.batches, names)
 	f.mu.Unlock()
 	if f.bind == nil {
-		return f.Client.Bind(ctx, bindings...)
+		f.Client.Bind(ctx, bindings, told)
+		return
 	}
-	errs := make([]error, len(bindings))
 	for i, b := range bindings {
-		errs[i] = f.bind(ctx, b)
+		told(i, f.bind(ctx, b))
 	}
-	return errs
 }
 
 // together are the names of the pods that were bound in each call.
@@ -223,7 +224,9 @@ func (f *faulty) together() [][]string {
 }
 
 // really binds one pod, whatever shall fail.
-func (f *faulty) really(ctx context.Context, b *v1.Binding) error { return f.Client.Bind(ctx, b)[0] }
+func (f *faulty) really(ctx context.Context, b *v1.Binding) error {
+	return client.Bind(ctx, f.Client, b)
+}
 
 func list(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}

@@ -11,19 +11,15 @@ type Request struct {
 	Ops   []Op
 }
 
-// Answer is how it ended.
-type Answer struct {
-	TxnResult
-	Err error
-}
-
-// Together asks for several transactions at once and gathers their answers, in the order of the requests. Each is a Txn by itself, with a
-// revision and an outcome of its own, and they happen in any order. None waits for another's answer, so that a store with a log takes them with
-// one flush, or with two or three where it was idle. etcd's server has no way to begin a transaction and hear of its end later: one goroutine
-// waits for each.
-func Together(ctx context.Context, s Store, requests []Request) []Answer {
-	answers := make([]Answer, len(requests))
-	ask := func(i int) { answers[i].TxnResult, answers[i].Err = s.Txn(ctx, requests[i].Conds, requests[i].Ops) }
+// Together asks for several transactions at once, tells the answer to each as it comes, on any goroutine, and returns when all are told. Each is a
+// Txn by itself, with a revision and an outcome of its own, and they happen in any order. None waits for another's answer, so that a store with a
+// log takes them with one flush, or with two or three where it was idle. etcd's server has no way to begin a transaction and hear of its end later:
+// one goroutine waits for each.
+func Together(ctx context.Context, s Store, requests []Request, told func(i int, res TxnResult, err error)) {
+	ask := func(i int) {
+		res, err := s.Txn(ctx, requests[i].Conds, requests[i].Ops)
+		told(i, res, err)
+	}
 	var all sync.WaitGroup
 	for i := range requests {
 		if i == len(requests)-1 {
@@ -36,7 +32,6 @@ func Together(ctx context.Context, s Store, requests []Request) []Answer {
 		})
 	}
 	all.Wait()
-	return answers
 }
 
 // deepen has a goroutine's stack grow at once to what a transaction comes to need. It would else be doubled, and moved, three times.

@@ -43,39 +43,41 @@ type Asked struct {
 	Binding *v1.Binding
 }
 
-// BindAll is Bind for each of several bindings, with an answer for each. Every one is authorized, admitted and guarded by itself, and written by
-// a transaction of its own; those that are ready are written together.
-func (v *Verbs) BindAll(ctx context.Context, u user.Info, asked []Asked, o Options) []error {
-	errs, writes := make([]error, len(asked)), make([]*write, len(asked)) // of the latter those under way
+// BindAll is Bind for each of several bindings. Every one is authorized, admitted and guarded by itself, and written by a transaction of its own;
+// those that are ready are written together. The answer to each is told as it comes, on any goroutine; BindAll returns when all are told.
+func (v *Verbs) BindAll(ctx context.Context, u user.Info, asked []Asked, o Options, told func(i int, err error)) {
+	var ready []int
+	var writes []*write
+	var txns []store.Request
 	for i, a := range asked {
-		if errs[i] = v.mayBind(a.Context, u, a.Binding); errs[i] == nil {
-			writes[i], errs[i] = v.binding(u, a.Binding, o)
+		w, txn, err := v.readyToBind(a, u, o)
+		if txn == nil {
+			told(i, err)
+			continue
 		}
+		ready, writes, txns = append(ready, i), append(writes, w), append(txns, *txn)
 	}
-	for {
-		var open []int
-		var txns []store.Request
-		for i, w := range writes {
-			if w == nil {
-				continue
-			}
-			txn, err := v.next(asked[i].Context, w)
-			if err != nil || txn == nil {
-				writes[i], errs[i] = nil, err
-				continue
-			}
-			open, txns = append(open, i), append(txns, *txn)
+	store.Together(ctx, v.store, txns, func(n int, res store.TxnResult, err error) {
+		i := ready[n]
+		done, err := v.settle(asked[i].Context, writes[n], res, err)
+		if !done { // it goes on alone
+			err = v.carryOut(asked[i].Context, writes[n])
 		}
-		if len(open) == 0 {
-			return errs
-		}
-		for n, answer := range store.Together(ctx, v.store, txns) {
-			i := open[n]
-			if done, err := v.settle(asked[i].Context, writes[i], answer.TxnResult, answer.Err); done {
-				writes[i], errs[i] = nil, err
-			}
-		}
+		told(i, err)
+	})
+}
+
+// readyToBind is the write that a binding is, and its transaction; nil where nothing is to be written.
+func (v *Verbs) readyToBind(a Asked, u user.Info, o Options) (*write, *store.Request, error) {
+	if err := v.mayBind(a.Context, u, a.Binding); err != nil {
+		return nil, nil, err
 	}
+	w, err := v.binding(u, a.Binding, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	txn, err := v.next(a.Context, w)
+	return w, txn, err
 }
 
 func (v *Verbs) mayBind(ctx context.Context, u user.Info, b *v1.Binding) error {

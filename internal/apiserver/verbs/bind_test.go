@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"path"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -25,6 +26,24 @@ func bindings(w *world, names ...string) (out []Asked) {
 		}})
 	}
 	return out
+}
+
+// answers are what is told of bindings, each once.
+func (w *world) answers(u user.Info, asked []Asked) []error {
+	w.t.Helper()
+	var mu sync.Mutex
+	errs, told := make([]error, len(asked)), make([]int, len(asked))
+	w.BindAll(w.ctx, u, asked, Options{}, func(i int, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs[i], told[i] = err, told[i]+1
+	})
+	for i, n := range told {
+		if n != 1 {
+			w.t.Errorf("%s is told %d times", asked[i].Binding.Name, n)
+		}
+	}
+	return errs
 }
 
 // Of pods that are bound together each is judged by itself: one that somebody writes meanwhile is decided about again, and keeps what he wrote;
@@ -50,7 +69,7 @@ func TestBindAll(t *testing.T) {
 		}
 		return mem.Fault{}
 	})
-	errs := s.BindAll(s.ctx, admin, bindings(s.world, "a", "b", "c", "d", "d", "none"), Options{})
+	errs := s.answers(admin, bindings(s.world, "a", "b", "c", "d", "d", "none"))
 	if errs[0] != nil || errs[1] != nil || !apierrors.IsServiceUnavailable(errs[2]) || !apierrors.IsNotFound(errs[5]) {
 		t.Errorf("answers: %v", errs)
 	}
@@ -76,7 +95,7 @@ func TestBindAllIsAuthorized(t *testing.T) {
 	w := newWorld(t)
 	w.create(pod("a"))
 	nobody := &user.DefaultInfo{Name: "nobody", Groups: []string{user.AllAuthenticated}}
-	for _, err := range w.BindAll(w.ctx, nobody, bindings(w, "a", "none"), Options{}) {
+	for _, err := range w.answers(nobody, bindings(w, "a", "none")) {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("answer: %v", err)
 		}

@@ -3,6 +3,7 @@ package clienttest
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -187,14 +188,14 @@ func testBind(t *testing.T, w World) {
 	ref := client.Pods.At("default", "p")
 	create(t, w.Admin, ref, pod("p"))
 	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Target: v1.ObjectReference{Kind: "Node", Name: "node-a"}}
-	if errs := w.Admin.Bind(t.Context(), b); len(errs) != 1 || errs[0] != nil {
-		t.Fatal(errs)
+	if err := client.Bind(t.Context(), w.Admin, b); err != nil {
+		t.Fatal(err)
 	}
 	if node := read[*v1.Pod](t, w.Admin, ref).Spec.NodeName; node != "node-a" {
 		t.Errorf("bound to %q", node)
 	}
-	if errs := w.Admin.Bind(t.Context(), b); !apierrors.IsConflict(errs[0]) {
-		t.Errorf("bound again: %v", errs)
+	if err := client.Bind(t.Context(), w.Admin, b); !apierrors.IsConflict(err) {
+		t.Errorf("bound again: %v", err)
 	}
 }
 
@@ -206,11 +207,16 @@ func testBindMany(t *testing.T, w World) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		create(t, w.Admin, client.Pods.At("default", name), pod(name))
 	}
-	if errs := w.Admin.Bind(t.Context(), to("c", "node-z")); errs[0] != nil {
-		t.Fatal(errs)
+	if err := client.Bind(t.Context(), w.Admin, to("c", "node-z")); err != nil {
+		t.Fatal(err)
 	}
-	errs := w.Admin.Bind(t.Context(), to("a", "node-a"), to("none", "node-a"), to("b", "node-b"), to("c", "node-a"), to("d", ""), to("d", "node-d"))
-	if len(errs) != 6 || errs[0] != nil || !apierrors.IsNotFound(errs[1]) || errs[2] != nil || !apierrors.IsConflict(errs[3]) || errs[4] == nil || errs[5] != nil {
+	var told atomic.Int32
+	errs := make([]error, 6)
+	w.Admin.Bind(t.Context(), []*v1.Binding{to("a", "node-a"), to("none", "node-a"), to("b", "node-b"), to("c", "node-a"), to("d", ""), to("d", "node-d")}, func(i int, err error) {
+		told.Add(1)
+		errs[i] = err
+	})
+	if told.Load() != 6 || errs[0] != nil || !apierrors.IsNotFound(errs[1]) || errs[2] != nil || !apierrors.IsConflict(errs[3]) || errs[4] == nil || errs[5] != nil {
 		t.Errorf("answers: %v", errs)
 	}
 	revisions := map[string]bool{}
@@ -221,9 +227,7 @@ func testBindMany(t *testing.T, w World) {
 		}
 		revisions[p.ResourceVersion] = true
 	}
-	if errs := w.Admin.Bind(t.Context()); len(errs) != 0 {
-		t.Errorf("none: %v", errs)
-	}
+	w.Admin.Bind(t.Context(), nil, func(int, error) { t.Error("an answer to nothing") })
 }
 
 func testNode(t *testing.T, w World) {

@@ -50,9 +50,9 @@ func TestOwnPartsAreAudited(t *testing.T) {
 	if _, err := Admin(v).Mutate(ctx, client.ConfigMaps.At("default", "c"), edit); err != nil {
 		t.Fatal(err)
 	}
-	errs := Scheduler(v).Bind(ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "none"}, Target: v1.ObjectReference{Name: "n"}})
-	if !apierrors.IsNotFound(errs[0]) {
-		t.Fatal(errs)
+	err := client.Bind(ctx, Scheduler(v), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "none"}, Target: v1.ObjectReference{Name: "n"}})
+	if !apierrors.IsNotFound(err) {
+		t.Fatal(err)
 	}
 	if _, err := Node(v, "node-a").RequestToken(ctx, client.ServiceAccounts.At("default", "default"), &authenticationv1.TokenRequest{}); err == nil {
 		t.Fatal("a token for nobody's pod")

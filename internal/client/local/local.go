@@ -122,17 +122,16 @@ func (c *Client) DeleteCollection(ctx context.Context, r schema.GroupResource, n
 }
 
 // Bind implements client.Client.
-func (c *Client) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
+func (c *Client) Bind(ctx context.Context, bindings []*v1.Binding, told func(i int, err error)) {
 	asked, ends := make([]verbs.Asked, len(bindings)), make([]func(runtime.Object, error), len(bindings))
 	for i, b := range bindings {
 		asked[i].Binding = b
 		asked[i].Context, ends[i] = c.begin(ctx, "create", client.Pods.At(b.Namespace, b.Name).Sub("binding"), b)
 	}
-	errs := c.verbs.BindAll(ctx, c.user, asked, c.options())
-	for i, end := range ends {
-		end(nil, errs[i])
-	}
-	return errs
+	c.verbs.BindAll(ctx, c.user, asked, c.options(), func(i int, err error) {
+		ends[i](nil, err)
+		told(i, err)
+	})
 }
 
 // own gives the caller an object that it may change: an update that changed nothing answers with the shared one.

@@ -180,14 +180,12 @@ func (c *Client) Delete(ctx context.Context, ref client.Ref, o metav1.DeleteOpti
 }
 
 // Bind implements client.Client: the API has a request for each.
-func (c *Client) Bind(ctx context.Context, bindings ...*v1.Binding) []error {
-	errs := make([]error, len(bindings))
+func (c *Client) Bind(ctx context.Context, bindings []*v1.Binding, told func(i int, err error)) {
 	var all sync.WaitGroup
 	for i, b := range bindings {
-		all.Go(func() { errs[i] = c.bind(ctx, b) })
+		all.Go(func() { told(i, c.bind(ctx, b)) })
 	}
 	all.Wait()
-	return errs
 }
 
 func (c *Client) bind(ctx context.Context, b *v1.Binding) error {

@@ -181,8 +181,14 @@ func testTogether(t *testing.T, s store.Store) {
 	requests[7] = store.Request{Conds: []store.Cond{{Key: h.prefix + "taken", Revision: taken - 1}}, Ops: []store.Op{{Key: h.prefix + "taken", Value: []byte("v")}}}
 	revisions := map[int64]string{}
 	var last int64
-	for i, a := range store.Together(t.Context(), s, requests) {
-		if a.Err != nil || a.OK != (i != 7) {
+	answers := make([]store.TxnResult, len(requests))
+	store.Together(t.Context(), s, requests, func(i int, res store.TxnResult, err error) {
+		if answers[i] = res; err != nil {
+			t.Error(err)
+		}
+	})
+	for i, a := range answers {
+		if a.OK != (i != 7) {
 			t.Fatalf("%d: %+v", i, a)
 		}
 		if i == 7 {
@@ -206,7 +212,5 @@ func testTogether(t *testing.T, s store.Store) {
 			t.Errorf("told of %d, want %d", told+1, len(revisions))
 		}
 	}
-	if answers := store.Together(t.Context(), s, nil); len(answers) != 0 {
-		t.Errorf("nothing: %v", answers)
-	}
+	store.Together(t.Context(), s, nil, func(int, store.TxnResult, error) { t.Error("an answer to nothing") })
 }
