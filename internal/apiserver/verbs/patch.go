@@ -167,6 +167,9 @@ func invalidPatch(data string, err error) error {
 
 // compile parses the patch once.
 func (p *Patch) compile() (applied, error) {
+	if !json.Valid(p.Data) {
+		return nil, apierrors.NewBadRequest("invalid JSON patch")
+	}
 	switch p.Type {
 	case types.JSONPatchType:
 		return p.compileJSON()
