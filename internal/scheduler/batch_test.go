@@ -353,16 +353,22 @@ func (b *bench) answer() {
 	b.out.handOver()
 }
 
+// emptyView is one of a cluster without objects.
+func emptyView(t *testing.T) *view.View {
+	t.Helper()
+	v, f, err := view.NewFed(view.Config{Kinds: registry.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Complete()
+	return v
+}
+
 // What is next is what a batch goes on with, also when something else has come before it since the batch began: a pod of higher priority that
 // one of the batch has woken.
 func TestABatchIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, f, err := view.NewFed(view.Config{Kinds: registry.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Complete()
-		b := newBench(t, v)
+		b := newBench(t, emptyView(t))
 		defer b.close()
 		come := func(pods ...*v1.Pod) {
 			for _, p := range pods {
@@ -388,12 +394,7 @@ func TestABatchIsOvertaken(t *testing.T) {
 // Who has a node does not wait until the others of the cycle have been decided about, if that takes long.
 func TestSlowDecisionsHoldUpNoBind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, f, err := view.NewFed(view.Config{Kinds: registry.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Complete()
-		b := newBench(t, v)
+		b := newBench(t, emptyView(t))
 		defer b.close()
 		for i := range 3 {
 			b.nodeChanged(view.Change{New: entry(machine(i, "4"))}, time.Now())
