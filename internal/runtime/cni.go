@@ -34,19 +34,16 @@ func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) str
 	// add, then delete, then define: deleting a table that is not there is an error, and all of it is one transaction.
 	fmt.Fprintf(&b, "add table inet %s\ndelete table inet %s\ntable inet %s {\n", table, table, table)
 	b.WriteString("  comment \"podo: pods leave the cluster under the node's address\"\n")
+	for _, family := range []string{"ip", "ip6"} {
+		clusterSet(&b, family, cluster)
+	}
 	b.WriteString("  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n")
 	for _, p := range pods {
-		family, multicast := "ip", "224.0.0.0/4"
-		if p.Addr().Is6() {
-			family, multicast = "ip6", "ff00::/8"
+		family, multicast := familyOf(p.Addr()), "224.0.0.0/4"
+		if family == "ip6" {
+			multicast = "ff00::/8"
 		}
-		fmt.Fprintf(&b, "    %s saddr %s %s daddr != %s", family, p.Masked(), family, multicast)
-		for _, c := range cluster {
-			if c.Addr().Is4() == p.Addr().Is4() {
-				fmt.Fprintf(&b, " %s daddr != %s", family, c.Masked())
-			}
-		}
-		b.WriteString(" masquerade\n")
+		fmt.Fprintf(&b, "    %s saddr %s %s daddr != %s %s daddr != @cluster_%s masquerade\n", family, p.Masked(), family, multicast, family, family)
 	}
 	b.WriteString("  }\n")
 	// Other servers' pods on this machine may use the same address for another one. The node's own processes are nobody's: with several
@@ -59,6 +56,23 @@ func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) str
 	redirect(&b, "output", []string{""}, redirects)
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// clusterSet is the set of the cluster's addresses of one family. It is one lookup for however many nodes; a rule could compare with some
+// sixty of them. A line has one range, since nft repeats the line that it refuses.
+func clusterSet(b *strings.Builder, family string, cluster []netip.Prefix) {
+	fmt.Fprintf(b, "  set cluster_%s {\n    type %s; flags interval; auto-merge;\n", family, map[string]string{"ip": "ipv4_addr", "ip6": "ipv6_addr"}[family])
+	before := "    elements = {\n      "
+	for _, c := range cluster {
+		if familyOf(c.Addr()) == family {
+			b.WriteString(before + c.Masked().String())
+			before = ",\n      "
+		}
+	}
+	if before[0] == ',' {
+		b.WriteString("\n    }\n")
+	}
+	b.WriteString("  }\n")
 }
 
 // redirect is the chain of a hook, for traffic that any of the matches is true of.

@@ -101,11 +101,13 @@ func TestConflist(t *testing.T) {
 
 func TestRulesText(t *testing.T) {
 	api := Redirect{netip.MustParseAddrPort("10.43.0.1:443"), netip.MustParseAddrPort("192.0.2.7:6443")}
-	got := rules("podo_1", prefixes("10.42.1.0/24", "fd00:42::/64"), prefixes("10.42.0.0/16", "fd00::/16"), []Redirect{api})
+	got := rules("podo_1", prefixes("10.42.1.0/24", "fd00:42::/64"), prefixes("10.42.0.0/16", "fd00::/16", "10.44.0.0/24"), []Redirect{api})
 	for _, want := range []string{
 		"add table inet podo_1\ndelete table inet podo_1\n",
-		"ip saddr 10.42.1.0/24 ip daddr != 224.0.0.0/4 ip daddr != 10.42.0.0/16 masquerade\n",
-		"ip6 saddr fd00:42::/64 ip6 daddr != ff00::/8 ip6 daddr != fd00::/16 masquerade\n",
+		"  set cluster_ip {\n    type ipv4_addr; flags interval; auto-merge;\n    elements = {\n      10.42.0.0/16,\n      10.44.0.0/24\n    }\n  }\n",
+		"  set cluster_ip6 {\n    type ipv6_addr; flags interval; auto-merge;\n    elements = {\n      fd00::/16\n    }\n  }\n",
+		"ip saddr 10.42.1.0/24 ip daddr != 224.0.0.0/4 ip daddr != @cluster_ip masquerade\n",
+		"ip6 saddr fd00:42::/64 ip6 daddr != ff00::/8 ip6 daddr != @cluster_ip6 masquerade\n",
 		"  chain prerouting {\n    type nat hook prerouting priority -100; policy accept;\n    ip saddr 10.42.1.0/24 ip daddr 10.43.0.1 tcp dport 443 dnat ip to 192.0.2.7:6443\n  }\n",
 		"  chain output {\n    type nat hook output priority -100; policy accept;\n    ip daddr 10.43.0.1 tcp dport 443 dnat ip to 192.0.2.7:6443\n  }\n",
 	} {

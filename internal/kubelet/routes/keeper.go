@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"podo.dev/podo/internal/host/dump"
 	"podo.dev/podo/internal/pki"
@@ -56,7 +57,10 @@ func New(c Config) (*Keeper, error) {
 
 const (
 	retry = 2 * time.Second
-	burst = time.Second
+	// Nodes come one after another, often by the hundred; each that has come changes the rules, which are written as a whole. The first looks are at
+	// once: a node gets its own range soon after it has come.
+	burst   = time.Second
+	atFirst = 10
 )
 
 // Run keeps the routes until ctx ends, and then leaves them: pods go on. It works whenever a node, a device or an address changes.
@@ -67,11 +71,18 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	}
 	defer stop()
 	ready()
+	k.run(ctx, changed)
+	return nil
+}
+
+// run is Run, told of the host's changes.
+func (k *Keeper) run(ctx context.Context, changed <-chan struct{}) {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	<-again.C
+	looks := rate.NewLimiter(rate.Every(burst), atFirst)
 	var kept []Node // of the last look at the host; nil when it has to be looked at
-	for ctx.Err() == nil {
+	for looks.Wait(ctx) == nil {
 		told := k.c.Source.Changed()
 		// Most of what changes of a node is no way to it, and a thousand nodes change often: then the host is left alone.
 		if nodes, known := k.c.Source.Nodes(); known && (kept == nil || !slices.EqualFunc(nodes, kept, Node.same)) {
@@ -96,7 +107,6 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 			kept = nil
 		}
 	}
-	return nil
 }
 
 func (n Node) same(o Node) bool {
