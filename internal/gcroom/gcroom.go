@@ -5,9 +5,12 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one,
-//	  ▲                                                           │     twice as much after each that came within crowdedWithin
+//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one, and
+//	  ▲                                                           │     twice what is live, if there is so much; twice as much
+//	  │                                                           │     after each that came within crowdedWithin
 //	  └──────────────── none for calmAfter ◄──────────────────────┘
+//
+// Twice what is live, since a collection takes as long as that is large, and who waits for an answer meanwhile waits several times as long.
 //
 // The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long.
 package gcroom
@@ -88,7 +91,7 @@ func (k *keeper) collected() {
 			k.have = min(2*k.have, k.room)
 		}
 	case since < busyWithin:
-		k.busy, k.have = true, k.room/4
+		k.busy, k.have = true, min(max(k.room/4, 2*k.live()), k.room)
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		return

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,8 +45,10 @@ func TestKeeper(t *testing.T) {
 			defer mu.Unlock()
 			set = append(set, n)
 		}
+		var live atomic.Uint64
+		live.Store(50)
 		k := &keeper{
-			room: 400, live: func() uint64 { return 50 }, now: time.Now,
+			room: 400, live: func() uint64 { return live.Load() }, now: time.Now,
 			set:  note,
 			free: func() { note(freed) },
 		}
@@ -85,6 +88,17 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(time.Hour)
 		k.collected()
 		expect("at rest again", 800, atRest, freed)
+		live.Store(100)
+		time.Sleep(busyWithin / 2)
+		k.collected()
+		expect("busy with more that lives", 800, atRest, freed, 200)
+		live.Store(300)
+		time.Sleep(calmAfter)
+		time.Sleep(time.Hour)
+		k.collected()
+		time.Sleep(busyWithin / 2)
+		k.collected()
+		expect("no more than the room", 800, atRest, freed, 200, atRest, freed, 133)
 	})
 }
 
