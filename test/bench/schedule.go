@@ -44,7 +44,7 @@ func schedule(ctx context.Context, b *bench) error {
 const laidOut = 10 * time.Second
 
 // ones is how many pods are bound one after another, besides those that are forgotten.
-const ones = 300
+const ones = 1000
 
 // bindOne: how long one pod waits for its node where nothing else happens.
 func (b *bench) bindOne(ctx context.Context, nodes int) error {
