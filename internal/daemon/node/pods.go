@@ -38,14 +38,14 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 	c := k.c.Kubelet
 	objs := objects.New(k.cluster.View)
 	k.tokens, err = token.New(token.Config{
-		Client: k.client, Due: func(ctx context.Context, pod types.UID) { k.volumes.Renew(ctx, pod) }, Logger: k.log().of("token"),
+		Client: k.client, Due: func(ctx context.Context, pod types.UID) { k.volumes.Refresh(ctx, pod) }, Logger: k.log().of("token"),
 	})
 	if err != nil {
 		return err
 	}
 	k.certs, err = podcert.New(podcert.Config{
 		API: k.client, Request: objs.PodCertificateRequest, Node: k.thisNode, Event: k.event, Logger: k.log().of("podcert"),
-		Due: func(ctx context.Context, pod types.UID) { k.volumes.Renew(ctx, pod) },
+		Due: func(ctx context.Context, pod types.UID) { k.volumes.Refresh(ctx, pod) },
 	})
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 // Volumes are a fake: they succeed at once, unless Fail says otherwise.
 type Volumes struct {
 	mu      sync.Mutex
-	mounted map[types.UID]bool
+	mounted map[types.UID]*v1.Pod // as it was mounted, or replaced since
 	shown   map[types.UID]*v1.Pod // the form of each that its volumes show
 	// Fail, where set, is asked at every mount.
 	Fail func(pod *v1.Pod) error
@@ -39,18 +39,27 @@ func (f *Volumes) Mount(_ context.Context, pod *v1.Pod) error {
 		}
 	}
 	if f.mounted == nil {
-		f.mounted, f.shown = map[types.UID]bool{}, map[types.UID]*v1.Pod{}
+		f.mounted, f.shown = map[types.UID]*v1.Pod{}, map[types.UID]*v1.Pod{}
 	}
-	f.mounted[pod.UID], f.shown[pod.UID] = true, pod
+	f.mounted[pod.UID], f.shown[pod.UID] = pod, pod
 	return nil
 }
 
-// Refresh implements worker.Volumes.
-func (f *Volumes) Refresh(_ context.Context, pod *v1.Pod) {
+// Replace implements worker.Volumes.
+func (f *Volumes) Replace(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.mounted[pod.UID] {
-		f.shown[pod.UID] = pod
+	if f.mounted[pod.UID] != nil {
+		f.mounted[pod.UID] = pod
+	}
+}
+
+// Refresh implements worker.Volumes.
+func (f *Volumes) Refresh(_ context.Context, uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if pod := f.mounted[uid]; pod != nil {
+		f.shown[uid] = pod
 	}
 }
 

@@ -22,7 +22,7 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	defer wg.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end() // before it waits, also when Follow fails or panics
-	wg.Go(func() { m.timer.Run(ctx, m.due, m.Renew) })
+	wg.Go(func() { m.timer.Run(ctx, m.due, m.Refresh) })
 	first := true
 	err := m.c.Follow(ctx, func() {
 		m.refreshAll(ctx)
@@ -41,21 +41,17 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// Refresh brings what has changed of a pod itself into its volumes.
-func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) {
+// Replace implements worker.Volumes: the form of the pod that was mounted is held no longer than there is no newer one.
+func (m *Manager) Replace(pod *v1.Pod) {
 	m.mu.Lock()
-	e := m.pods[pod.UID]
-	if e != nil {
+	defer m.mu.Unlock()
+	if e := m.pods[pod.UID]; e != nil && e.pod != nil {
 		e.pod = pod
-	}
-	m.mu.Unlock()
-	if e != nil {
-		m.refresh(ctx, pod.UID)
 	}
 }
 
-// Renew writes into the pod's volumes what is to be shown now: a token's time has come.
-func (m *Manager) Renew(ctx context.Context, uid types.UID) { m.refresh(ctx, uid) }
+// Refresh writes into the pod's volumes what is to be shown now: something of the pod itself has changed, or a token's time has come.
+func (m *Manager) Refresh(ctx context.Context, uid types.UID) { m.refresh(ctx, uid) }
 
 func (m *Manager) usersOf(refs []objects.Ref) map[types.UID]bool {
 	m.mu.Lock()

@@ -7,11 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"weak"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -148,9 +150,29 @@ func TestPayloads(t *testing.T) {
 
 	p = p.DeepCopy()
 	p.Labels["l"] = "2"
-	n.Refresh(context.Background(), p)
+	n.Replace(p)
+	n.Refresh(context.Background(), p.UID)
 	if got := n.read(t, p, "down", "labels"); got != `l="2"` {
 		t.Errorf("labels after a change: %q", got)
+	}
+}
+
+// Of a pod of which there is a newer form the one that was mounted is not held.
+func TestTheNewestFormIsHeldAlone(t *testing.T) {
+	n := newTest(t)
+	mounted := func() weak.Pointer[v1.Pod] {
+		p := pod("u1", vol("empty", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+		n.mount(t, p)
+		n.Replace(p.DeepCopy())
+		return weak.Make(p)
+	}()
+	runtime.GC()
+	if mounted.Value() != nil {
+		t.Error("the form that was mounted is held")
+	}
+	n.Replace(pod("u2")) // it has not been mounted
+	if len(n.pods) != 1 {
+		t.Errorf("%d pods are known", len(n.pods))
 	}
 }
 

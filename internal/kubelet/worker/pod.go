@@ -231,15 +231,19 @@ func (n *pod) step(ev podlife.Event) {
 	}
 	n.record(old, next, now)
 	n.w.cfg.Metrics.Moved(old, next, now)
+	if given := next.Given(); old.Given() != given {
+		n.w.cfg.Volumes.Replace(given)
+		if next.Stage <= podlife.Running && shownAnew(old.Given(), given) {
+			n.w.spawn(func() {
+				n.bounded(n.early, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
+					n.w.cfg.Volumes.Refresh(ctx, n.uid)
+					return nil
+				})
+			})
+		}
+	}
 	if next.Stage > podlife.Running {
 		n.cancelEarly()
-	} else if given := next.Given(); shownAnew(old.Given(), given) {
-		n.w.spawn(func() {
-			n.bounded(n.early, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
-				n.w.cfg.Volumes.Refresh(ctx, given)
-				return nil
-			})
-		})
 	}
 	if n.work.on != Create && n.work.began.IsZero() { // named after what makes it work: of events that come together, the first may ask for nothing
 		n.work.on = operation(ev, next.Removed)
@@ -258,7 +262,7 @@ func (n *pod) step(ev podlife.Event) {
 
 // shownAnew tells whether what volumes may show of a pod itself is another than before: labels, annotations, what it was granted.
 func shownAnew(old, now *v1.Pod) bool {
-	return old != now && !(maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations) &&
+	return !(maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations) &&
 		equality.Semantic.DeepEqual(podlife.GrantOf(old), podlife.GrantOf(now)))
 }
 

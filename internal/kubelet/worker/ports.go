@@ -87,9 +87,11 @@ type Volumes interface {
 	// Mount returns when every volume is there; a *podlife.Failure names the volumes that are not and why. Later
 	// changes of ConfigMaps and Secrets reach mounted volumes by themselves until Unmount.
 	Mount(ctx context.Context, pod *v1.Pod) error
+	// Replace takes a newer form of a pod that has been mounted, in place of the one before. It does not block, and writes nothing.
+	Replace(pod *v1.Pod)
 	// Refresh brings what has changed of a pod itself (labels, annotations, resources) into its mounted volumes. Without volumes it does
 	// nothing.
-	Refresh(ctx context.Context, pod *v1.Pod)
+	Refresh(ctx context.Context, uid types.UID)
 	// Unmount never deletes through a live mount; it returns once nothing of the pod is mounted and its directory is gone.
 	Unmount(ctx context.Context, uid types.UID) error
 	// OnDisk are the pods of which there is something, known or not.
