@@ -9,6 +9,7 @@ package cri
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -70,6 +71,13 @@ type Runtime interface {
 
 // IsNotFound tells whether the runtime says that the thing does not exist.
 func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }
+
+// IsTaken tells whether the runtime says that there is something of that name, made by a call of ours whose answer was lost, or being made by
+// one that goes on although we have given it up. Runtimes say that under several codes.
+func IsTaken(err error) bool {
+	st, ok := status.FromError(err)
+	return ok && (st.Code() == codes.AlreadyExists || strings.Contains(st.Message(), "is reserved"))
+}
 
 // IsUnavailable tells whether the runtime could not be reached or did not answer in time: the call may have happened.
 func IsUnavailable(err error) bool {

@@ -45,6 +45,7 @@ func (m *mover) settle(o Observed) {
 		}
 		in := o.Containers[j]
 		m.adopt(c, &in)
+		c.retry = retry{} // it was made, after all
 	}
 }
 

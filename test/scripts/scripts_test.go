@@ -13,7 +13,7 @@
 //	kill-sandbox POD                ends its sandbox and all in it
 //	vanish POD                      makes the runtime forget it without a word
 //	hang | resume                   the runtime stands still, and goes on
-//	fail OP [times=N] [after] TEXT  calls of the runtime fail; after: they happen all the same
+//	fail OP [times=N] [after] TEXT  calls of the runtime fail; after: they happen all the same; late=20s instead: so much later
 //	heal                            ends what fail began
 //	drop-events                     breaks the event stream
 //	timeline POD                    prints the timeline of a pod
@@ -168,6 +168,11 @@ func (s *script) do(args []string, block string) (output string, prints bool) {
 		f := fake.Fault{Op: fake.Op(args[1]), After: after, Err: status.Error(codes.Unknown, rest(args[2:]))}
 		if after {
 			f.Err = status.Error(codes.Unavailable, rest(args[2:]))
+		}
+		if d, ok := opts["late"]; ok {
+			by, err := time.ParseDuration(d)
+			s.must(err)
+			f.Late, f.Err = by, status.Error(codes.DeadlineExceeded, rest(args[2:]))
 		}
 		if n, ok := opts["times"]; ok {
 			f.Times = s.number(n)

@@ -351,12 +351,12 @@ func deadline(t *testing.T, p *pod) {
 // namesAreReserved: no two of one name and attempt, which is what keeps a lost answer from doubling anything.
 func namesAreReserved(t *testing.T, p *pod) {
 	p.run()
-	if _, err := p.rt.RunPodSandbox(p.ctx(), p.config, ""); err == nil {
-		t.Error("a second sandbox of one name and attempt")
+	if _, err := p.rt.RunPodSandbox(p.ctx(), p.config, ""); !cri.IsTaken(err) {
+		t.Errorf("a second sandbox of one name and attempt: %v", err)
 	}
 	p.create("a", 0, sh("sleep 100")...)
-	if _, err := p.rt.CreateContainer(p.ctx(), p.sandbox, p.containerConfig("a", 0, sh("sleep 100")...), p.config); err == nil {
-		t.Error("a second container of one name and attempt")
+	if _, err := p.rt.CreateContainer(p.ctx(), p.sandbox, p.containerConfig("a", 0, sh("sleep 100")...), p.config); !cri.IsTaken(err) {
+		t.Errorf("a second container of one name and attempt: %v", err)
 	}
 	p.create("a", 1, sh("sleep 100")...)
 }

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,9 +37,21 @@ type container struct {
 // CreateContainer makes a container; its name with its attempt is reserved in its pod until it is removed.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *runtimev1.ContainerConfig, _ *runtimev1.PodSandboxConfig) (string, error) {
 	after, err := r.enter(ctx, "CreateContainer", config.GetMetadata().GetName())
-	if err != nil {
+	if r.later(err, containerName(sandboxID, config.GetMetadata()), func() { r.createContainer(sandboxID, config) }) || err != nil { //nolint:errcheck // nobody listens
 		return "", err
 	}
+	id, err := r.createContainer(sandboxID, config)
+	if err := after(err); err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+func containerName(sandboxID string, m *runtimev1.ContainerMetadata) string {
+	return fmt.Sprintf("%s_%s_%d", sandboxID, m.GetName(), m.GetAttempt())
+}
+
+func (r *Runtime) createContainer(sandboxID string, config *runtimev1.ContainerConfig) (string, error) {
 	r.mu.Lock()
 	s := r.sandboxes[sandboxID]
 	if s == nil {
@@ -47,7 +60,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config 
 	}
 	if !s.ready {
 		r.mu.Unlock()
-		return "", after(status.Errorf(codes.Unknown, "sandbox %q is not running", sandboxID))
+		return "", status.Errorf(codes.Unknown, "sandbox %q is not running", sandboxID)
 	}
 	img := r.findImage(config.GetImage().GetImage())
 	if img == nil {
@@ -60,8 +73,12 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config 
 		if o := r.sandboxes[c.sandbox]; o != nil && o.config.GetMetadata().GetUid() == uid &&
 			c.config.GetMetadata().GetName() == m.GetName() && c.config.GetMetadata().GetAttempt() == m.GetAttempt() {
 			r.mu.Unlock()
-			return "", after(status.Errorf(codes.AlreadyExists, "failed to reserve container name %q: name is reserved for %q", m.GetName(), c.id))
+			return "", isReserved("container", m.GetName(), c.id)
 		}
+	}
+	if r.reserved[containerName(sandboxID, m)] {
+		r.mu.Unlock()
+		return "", isReserved("container", m.GetName(), "one that is being made")
 	}
 	c := &container{
 		id: r.id("c"), sandbox: sandboxID, config: proto.Clone(config).(*runtimev1.ContainerConfig), state: runtimev1.ContainerState_CONTAINER_CREATED,
@@ -74,9 +91,6 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config 
 	r.containers[c.id] = c
 	r.mu.Unlock()
 	r.publish(sandboxID, c.id, runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT)
-	if err := after(nil); err != nil {
-		return "", err
-	}
 	return c.id, nil
 }
 

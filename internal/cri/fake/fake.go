@@ -7,6 +7,7 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -36,19 +37,30 @@ type Runtime struct {
 	subs       map[chan *runtimev1.ContainerEventResponse]chan error
 	seq        int
 	calls      map[Op]int
+	reserved   map[string]bool // names of what is being made late
 }
 
 // Fault makes calls of one Op fail. Match nil is every subject (an image, a container name or an ID, what the call is about).
-// Times 0 is for ever. After says that the call happens all the same and only its answer is lost.
+// Times 0 is for ever. After says that the call happens all the same and only its answer is lost; Late, of calls that make something, that
+// it happens so much later than its answer is lost.
 type Fault struct {
 	Op    Op
 	Match func(subject string) bool
 	Err   error
 	Times int
 	After bool
+	Late  time.Duration
 	used  int
 	ended bool
 }
+
+// late is the error of a call that happens so much later all the same.
+type late struct {
+	error
+	by time.Duration
+}
+
+func (l *late) Unwrap() error { return l.error }
 
 type image struct {
 	name   string
@@ -64,6 +76,7 @@ func New() *Runtime {
 	return &Runtime{
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, images: map[string]*image{}, remote: map[string]*image{},
 		latency: map[Op]time.Duration{}, subs: map[chan *runtimev1.ContainerEventResponse]chan error{}, calls: map[Op]int{},
+		reserved: map[string]bool{},
 	}
 }
 
@@ -137,6 +150,9 @@ func (r *Runtime) enter(ctx context.Context, op Op, subject string) (after func(
 			continue
 		}
 		f.used++
+		if f.Late > 0 {
+			return nil, &late{f.Err, f.Late}
+		}
 		if !f.After {
 			return nil, f.Err
 		}
@@ -157,6 +173,31 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
 	}
+}
+
+// later does what a call would have done after so long, and keeps its name until then. err is the call's: a call that is on time is not done
+// here, and taken is false.
+func (r *Runtime) later(err error, name string, do func()) (taken bool) {
+	by := (*late)(nil)
+	if !errors.As(err, &by) {
+		return false
+	}
+	r.mu.Lock()
+	r.reserved[name] = true
+	r.mu.Unlock()
+	go func() {
+		time.Sleep(by.by)
+		r.mu.Lock()
+		delete(r.reserved, name)
+		r.mu.Unlock()
+		do()
+	}()
+	return true
+}
+
+// isReserved is what containerd says of a name that is another one's.
+func isReserved(kind, name, holder string) error {
+	return status.Errorf(codes.FailedPrecondition, "failed to reserve %s name %q: name %q is reserved for %q", kind, name, name, holder)
 }
 
 func notFound(what, id string) error {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -28,15 +26,27 @@ func sandboxName(m *runtimev1.PodSandboxMetadata) string {
 // RunPodSandbox makes a sandbox; its name with its attempt is reserved until it is removed.
 func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimev1.PodSandboxConfig, handler string) (string, error) {
 	after, err := r.enter(ctx, "RunPodSandbox", config.GetMetadata().GetName())
-	if err != nil {
+	if r.later(err, sandboxName(config.GetMetadata()), func() { r.runPodSandbox(config, handler) }) || err != nil { //nolint:errcheck // nobody listens
 		return "", err
 	}
+	id, err := r.runPodSandbox(config, handler)
+	if err := after(err); err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+func (r *Runtime) runPodSandbox(config *runtimev1.PodSandboxConfig, handler string) (string, error) {
 	r.mu.Lock()
 	name := sandboxName(config.GetMetadata())
+	if r.reserved[name] {
+		r.mu.Unlock()
+		return "", isReserved("sandbox", name, "one that is being made")
+	}
 	for _, s := range r.sandboxes {
 		if sandboxName(s.config.GetMetadata()) == name {
 			r.mu.Unlock()
-			return "", after(status.Errorf(codes.AlreadyExists, "failed to reserve sandbox name %q: name is reserved for %q", name, s.id))
+			return "", isReserved("sandbox", name, s.id)
 		}
 	}
 	s := &sandbox{id: r.id("sb"), config: config, handler: handler, ready: true, created: time.Now()}
@@ -50,9 +60,6 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimev1.PodSandbo
 	}
 	r.publish(s.id, s.id, runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT)
 	r.publish(s.id, s.id, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT)
-	if err := after(nil); err != nil {
-		return "", err
-	}
 	return s.id, nil
 }
 

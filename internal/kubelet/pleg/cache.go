@@ -23,8 +23,8 @@ func (g *Generator) seen(uid types.UID) bool {
 }
 
 // note takes into the cache what is now known of one sandbox. Should the pod have others that were never told of, the next relist
-// sees the difference.
-func (g *Generator) note(owner labels.Owner, part podlife.Observed) {
+// sees the difference. It tells whether one that is ready is known beside it.
+func (g *Generator) note(owner labels.Owner, part podlife.Observed) (beside bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := &known{owner: owner, at: time.Now()}
@@ -37,10 +37,12 @@ func (g *Generator) note(owner labels.Owner, part podlife.Observed) {
 			return slices.ContainsFunc(part.Sandboxes, func(n podlife.SandboxInfo) bool { return n.ID == c.SandboxID })
 		})
 	}
+	beside = slices.ContainsFunc(k.observed.Sandboxes, func(b podlife.SandboxInfo) bool { return b.Ready })
 	k.observed.Sandboxes = append(k.observed.Sandboxes, part.Sandboxes...)
 	k.observed.Containers = append(k.observed.Containers, part.Containers...)
 	k.print = printOf(k.observed)
 	g.cache[owner.UID] = k
+	return beside
 }
 
 // removed takes a container or a sandbox out of the cache; false when it was thought to run, or is not known: then something happened

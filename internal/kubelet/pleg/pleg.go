@@ -4,7 +4,8 @@
 //
 //	stream stands: a container ended ─► what the event says of it ─► cache ─► tell
 //	               a sandbox ended ─► inspect that pod ─► cache ─► tell
-//	               created, started, removed ─► cache: the worker knows from its own calls
+//	               created, started, removed ─► cache: the worker knows from its own calls,
+//	                   but that a sandbox starts beside another one: it may be of a call that the worker has given up
 //	               relist every MinRelist, doubling up to MaxRelist while it finds nothing, back to MinRelist when it does
 //	stream broken: relist every Fallback until it stands again; the moment it stands, once more
 package pleg
@@ -228,7 +229,9 @@ func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventRespon
 	box := e.GetPodSandboxStatus()
 	switch e.GetContainerEventType() {
 	case runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT:
-		g.note(owner, g.cfg.Read(ctx, e))
+		if g.note(owner, g.cfg.Read(ctx, e)) && box.GetId() == e.GetContainerId() {
+			g.ask(ctx, owner, nil)
+		}
 	case runtimev1.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		if box != nil && box.GetState() == runtimev1.PodSandboxState_SANDBOX_READY && box.GetId() != e.GetContainerId() && g.seen(owner.UID) {
 			g.ask(ctx, owner, e)

@@ -105,6 +105,29 @@ func (r *rig) next(d time.Duration) (pleg.Change, bool) {
 	}
 }
 
+// A sandbox that starts beside another one of its pod is told: it may be of a call that was given up. The first one of a pod is not.
+func TestASecondSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		uid := r.run("n", "p", "sleep inf")
+		if c, ok := r.next(5 * time.Second); ok {
+			t.Errorf("a pod's beginning is told: %+v", c)
+		}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: uid}}
+		config, err := kubelettest.Specs{Node: "n"}.Sandbox(pod, 1, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.rt.RunPodSandbox(t.Context(), config, ""); err != nil {
+			t.Fatal(err)
+		}
+		c, ok := r.next(time.Second)
+		if !ok || c.UID != uid || len(c.Observed.Sandboxes) != 2 || c.Observed.At.IsZero() {
+			t.Errorf("%v %+v", ok, c)
+		}
+	})
+}
+
 // An end is told at once, with all there is of the pod; another node's containers are nobody's business.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

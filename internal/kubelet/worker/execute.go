@@ -249,7 +249,7 @@ func failure(err error, reason string) *podlife.Failure {
 	code := status.Code(err)
 	return &podlife.Failure{
 		Reason: reason, Message: text(err),
-		Unsure: cri.IsUnavailable(err) || code == codes.AlreadyExists || code == codes.Canceled || code == codes.NotFound ||
+		Unsure: cri.IsUnavailable(err) || cri.IsTaken(err) || code == codes.Canceled || code == codes.NotFound ||
 			errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded),
 	}
 }
