@@ -33,6 +33,7 @@ type Result struct {
 	OK     bool
 	Output string // what to tell users when it failed
 	Warn   string // what to tell users although it succeeded
+	Began  bool   // with an error: an answer began and did not come to its end
 }
 
 // Checker runs a probe once. An error says that the probe itself could not be run: that is no result.

@@ -18,10 +18,12 @@ import (
 // Agent is how probes and hooks name themselves to servers.
 const Agent = "kube-probe/1.37"
 
-// transport opens a connection for each request, to whatever answers there, and closes it afterwards.
-func transport(timeout time.Duration) *http.Transport {
+// transport opens a connection for each request, to whatever answers there, and closes it afterwards. two says that servers over TLS may
+// choose HTTP/2.
+func transport(timeout time.Duration, two bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: timeout}
 	return &http.Transport{
+		ForceAttemptHTTP2:  two,
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a probe asks whether it answers, not who it is
 		DisableKeepAlives:  true,
 		DisableCompression: true, // one that has its own Accept-Encoding may still get one
@@ -37,9 +39,11 @@ func transport(timeout time.Duration) *http.Transport {
 
 // Client makes requests to whatever answers, by a connection of their own each, and follows redirects on the same host, up to
 // 10; one to another host is the answer. Timeout 0 leaves it to the request's context.
-func Client(timeout time.Duration) *http.Client {
+func Client(timeout time.Duration) *http.Client { return client(timeout, false) }
+
+func client(timeout time.Duration, two bool) *http.Client {
 	return &http.Client{
-		Transport: transport(timeout), Timeout: timeout,
+		Transport: transport(timeout, two), Timeout: timeout,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if req.URL.Hostname() != via[0].URL.Hostname() {
 				return http.ErrUseLastResponse
@@ -93,14 +97,17 @@ func get(ctx context.Context, h *v1.HTTPGetAction, t Target, timeout time.Durati
 	if err != nil {
 		return Result{}, err
 	}
-	res, err := Client(timeout).Do(req)
+	res, err := client(timeout, true).Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
 		return Result{Output: err.Error()}, nil
 	}
-	text := body(res)
+	text, err := body(res)
+	if err != nil {
+		return Result{Began: true}, err
+	}
 	switch code := res.StatusCode; {
 	case code < http.StatusOK, code >= http.StatusBadRequest:
 		return Result{Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", code)}, nil
@@ -110,8 +117,8 @@ func get(ctx context.Context, h *v1.HTTPGetAction, t Target, timeout time.Durati
 	return Result{OK: true, Output: text}, nil
 }
 
-func body(res *http.Response) string {
+func body(res *http.Response) (string, error) {
 	defer func() { _ = res.Body.Close() }()
-	b, _ := io.ReadAll(io.LimitReader(res.Body, maxOutput)) // what could be read of it
-	return string(b)
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxOutput)) // what is longer need not come to its end
+	return string(b), err
 }

@@ -199,7 +199,11 @@ func (m *Manager) once(ctx context.Context, i *instance, kind podlife.Probe, p *
 	}
 	switch {
 	case err != nil:
-		tell("Unhealthy", name+" probe errored and resulted in unknown state: "+err.Error())
+		state := "unknown"
+		if res.Began { // it counts as little
+			state = "failure"
+		}
+		tell("Unhealthy", name+" probe errored and resulted in "+state+" state: "+err.Error())
 		return false
 	case !res.OK:
 		tell("Unhealthy", name+" probe failed: "+res.Output)

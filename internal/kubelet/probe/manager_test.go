@@ -142,14 +142,20 @@ func TestProbeThatCannotRunIsNoResult(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := &v1.Container{Name: "a", ReadinessProbe: probe("ready", 10, 1)}
 		b.answer["ready"] = func(n int) (Result, error) {
-			if n < 3 || n > 3 && n < 7 {
+			switch {
+			case n < 3, n > 3 && n < 7:
 				return Result{}, errors.New("the runtime is away")
+			case n > 7 && n < 11:
+				return Result{Began: true}, errors.New("unexpected EOF")
 			}
 			return Result{OK: true, Warn: "elsewhere"}, nil
 		}
 		b.SetProbes(b.pod, c, "id", "ip", podlife.AllProbes)
-		settle(15 * time.Second)
-		want := "0s a ProbeWarning: Readiness probe warning: elsewhere\n0s u id readiness true\n10s a Unhealthy: Readiness probe errored and resulted in unknown state: the runtime is away"
+		settle(35 * time.Second)
+		want := "0s a ProbeWarning: Readiness probe warning: elsewhere\n0s u id readiness true\n" +
+			"10s a Unhealthy: Readiness probe errored and resulted in unknown state: the runtime is away\n" +
+			"20s a ProbeWarning: Readiness probe warning: elsewhere\n" +
+			"30s a Unhealthy: Readiness probe errored and resulted in failure state: unexpected EOF"
 		if got := b.told(); got != want {
 			t.Errorf("\n%s\nwant\n%s", got, want)
 		}
