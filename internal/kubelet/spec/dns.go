@@ -68,16 +68,17 @@ func parseResolvConf(text string) *runtimev1.DNSConfig {
 		switch {
 		case f[0] == "nameserver" && len(f) > 1:
 			out.Servers = append(out.Servers, f[1])
-		case f[0] == "search": // the last one counts, as with options
+		case f[0] == "search": // the last one counts
 			out.Searches = nil
 			for _, s := range f[1:] {
-				if s != "." {
-					s = strings.TrimSuffix(s, ".")
+				if s != "." { // that a name is tried as it is needs no saying, and resolvers of musl find nothing where it is said
+					out.Searches = append(out.Searches, strings.TrimSuffix(s, "."))
 				}
-				out.Searches = append(out.Searches, s)
 			}
 		case f[0] == "options":
-			out.Options = f[1:]
+			for _, o := range f[1:] { // they add up
+				out.Options = withOption(out.Options, o)
+			}
 		}
 	}
 	return out
@@ -155,14 +156,19 @@ func mergeOptions(have []string, more []v1.PodDNSConfigOption) []string {
 		if o.Value != nil && *o.Value != "" {
 			text += ":" + *o.Value
 		}
-		same := func(s string) bool { name, _, _ := strings.Cut(s, ":"); return name == o.Name }
-		if i := slices.IndexFunc(out, same); i >= 0 {
-			out[i] = text
-		} else {
-			out = append(out, text)
-		}
+		out = withOption(out, text)
 	}
 	return out
+}
+
+// withOption is a list with one more option; one of that name gives way to it.
+func withOption(list []string, option string) []string {
+	name := func(s string) string { name, _, _ := strings.Cut(s, ":"); return name }
+	if i := slices.IndexFunc(list, func(s string) bool { return name(s) == name(option) }); i >= 0 {
+		list[i] = option
+		return list
+	}
+	return append(list, option)
 }
 
 // fit leaves out what resolvers do not take.

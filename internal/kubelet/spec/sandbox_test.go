@@ -193,6 +193,22 @@ func TestDNS(t *testing.T) {
 	}
 }
 
+// What a host's file may hold, as its resolver reads it. kubernetes/kubernetes#112135: a lone dot is no domain to search.
+func TestResolvConf(t *testing.T) {
+	for text, want := range map[string]string{
+		"nameserver 10.0.0.1 # ours\n; search no\nnameserver\nnameserver fe80::1%eth0\n": "10.0.0.1 fe80::1%eth0||",
+		"search a.example. b.example\nsearch c.example.\n":                               "|c.example|",
+		"search .\n":           "||",
+		"search . a.example\n": "|a.example|",
+		"options ndots:1 rotate\n\toptions timeout:2 ndots:3\n": "||ndots:3 rotate timeout:2",
+	} {
+		c := parseResolvConf(text)
+		if got := strings.Join(c.Servers, " ") + "|" + strings.Join(c.Searches, " ") + "|" + strings.Join(c.Options, " "); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestDNSLimits(t *testing.T) {
 	n := newTest(t)
 	p := testPod(func(p *v1.Pod) {
