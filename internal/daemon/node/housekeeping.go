@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/containergc"
@@ -91,7 +92,11 @@ func (k *run) buildEviction() error {
 func (k *run) buildShutdown() (err error) {
 	k.down, err = shutdown.New(shutdown.Config{
 		Groups: shutdown.Groups(k.c.Kubelet), Connect: shutdown.ConnectSystem,
-		Pods: k.living, Signal: k.kubelet.Signal, AwaitEnds: k.kubelet.AwaitEnds,
+		Pods: k.living, Signal: k.kubelet.Signal,
+		AwaitEnds: func(ctx context.Context, uids []types.UID) {
+			k.kubelet.AwaitEnds(ctx, uids)
+			k.status.AwaitEnds(ctx, uids)
+		},
 		Changed: k.node.Poke, NodeEvent: k.nodeEvent, Log: k.log().of("shutdown"),
 		Began: k.counts.ShutdownBegan, Ended: k.counts.ShutdownEnded,
 	})

@@ -51,7 +51,8 @@ type Config struct {
 	Connect func() (Logind, error)
 	Pods    func() []*v1.Pod // that run or are about to
 	Signal  func(uid types.UID, ev podlife.Event)
-	// AwaitEnds returns when none of the pods runs any more, or ctx ends.
+	// AwaitEnds returns when none of the pods runs any more and the API knows that, or ctx ends: what it is not told before the machine is
+	// off, it does not know until that is back.
 	AwaitEnds func(ctx context.Context, uids []types.UID)
 	Changed   func() // Down is another than before: the node's status should say so. It must not block.
 	NodeEvent func(eventType, reason, message string)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +66,7 @@ type Reporter struct {
 
 	mu   sync.Mutex
 	pods map[types.UID]*entry
+	news chan struct{} // closed when the API knows more than before; nil while nobody waits for that
 	// queue holds the UIDs that have something to write; it never hands one UID to two workers. A new one is made for each Run.
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 }
@@ -113,6 +115,7 @@ func (r *Reporter) Finished(pod *v1.Pod) {
 	e.finished = true
 	if e.deleted {
 		delete(r.pods, pod.UID)
+		r.heard()
 		return
 	}
 	r.wake(pod.UID)
@@ -143,8 +146,44 @@ func (r *Reporter) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pods, uid)
+	r.heard()
 	if r.queue != nil {
 		r.queue.Forget(uid)
+	}
+}
+
+// AwaitEnds returns when the API knows that the pods have ended, or ctx ends. Of static pods nobody needs to know.
+func (r *Reporter) AwaitEnds(ctx context.Context, pods []types.UID) {
+	for {
+		r.mu.Lock()
+		known := !slices.ContainsFunc(pods, r.untold)
+		if r.news == nil {
+			r.news = make(chan struct{})
+		}
+		news := r.news
+		r.mu.Unlock()
+		if known {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// untold tells whether the API does not know yet that a pod has ended. Called with mu held.
+func (r *Reporter) untold(uid types.UID) bool {
+	e := r.pods[uid]
+	return e != nil && !e.deleted && !static(e.pod) && (e.told != e.version || !terminal(e.status.Phase))
+}
+
+// heard wakes who waits for what the API knows. Called with mu held.
+func (r *Reporter) heard() {
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
 	}
 }
 
@@ -265,6 +304,7 @@ func (r *Reporter) sync(ctx context.Context, uid types.UID) error {
 		if e.version == version {
 			e.changed = time.Time{}
 		}
+		r.heard()
 		r.mu.Unlock()
 		if r.cfg.Written != nil && !changed.IsZero() {
 			r.cfg.Written(time.Since(changed))
@@ -296,6 +336,7 @@ func (r *Reporter) drop(uid types.UID, e *entry) {
 	if e.finished && r.pods[uid] == e {
 		delete(r.pods, uid)
 	}
+	r.heard()
 }
 
 // errOther says that the name belongs to another pod now.

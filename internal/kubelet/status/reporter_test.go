@@ -253,3 +253,34 @@ func TestReporterRunsAgainAfterItsRunEnded(t *testing.T) {
 		}
 	})
 }
+
+// kubernetes/kubernetes#109531: who waits for pods' ends waits until the API knows of them, but not for longer than it wants to; what nobody
+// needs to know, or cannot know, is not waited for.
+func TestAwaitEnds(t *testing.T) {
+	static := pod("static")
+	static.Annotations = map[string]string{sourceAnnotation: "file", hashAnnotation: "h"}
+	api := newAPI(pod("a"))
+	api.latency = 2 * time.Second
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		wait := func(d time.Duration, pods ...types.UID) time.Duration {
+			ctx, cancel := context.WithTimeout(context.Background(), d)
+			defer cancel()
+			start := time.Now()
+			r.AwaitEnds(ctx, pods)
+			return time.Since(start)
+		}
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionTrue))
+		r.Report(static, phase(v1.PodRunning, v1.ConditionTrue))
+		if d := wait(10*time.Second, "uid-a"); d != 10*time.Second {
+			t.Errorf("it runs, and was waited for %v", d)
+		}
+		r.Report(pod("gone"), phase(v1.PodRunning, v1.ConditionTrue))
+		r.Report(pod("a"), phase(v1.PodFailed, v1.ConditionFalse))
+		if d := wait(time.Minute, "uid-a", "uid-gone", "uid-static", "unknown"); d == 0 || d > 5*time.Second || api.pod("a").Status.Phase != v1.PodFailed {
+			t.Errorf("after %v the API has it %s", d, api.pod("a").Status.Phase)
+		}
+		if d := wait(time.Minute, "uid-a"); d != 0 {
+			t.Errorf("it is known, and was waited for %v", d)
+		}
+	})
+}
