@@ -127,7 +127,7 @@ func (h *handlers) HandlePodCleanups() {
 }
 
 // sweep removes what pods that nobody knows hold: a kubelet that was killed may have made it, or not have removed it. What is listed
-// first and unknown afterwards is nobody's.
+// first and unknown afterwards is nobody's; a pod that comes for it meanwhile waits (Workers.Sweep).
 func (h *handlers) sweep(
 	busy *sync.Mutex, what string, list func() ([]types.UID, error), remove func(context.Context, types.UID) error, told func(removed, failed int),
 ) {
@@ -143,13 +143,19 @@ func (h *handlers) sweep(
 		}
 		removed, failed := 0, 0
 		for _, uid := range uids {
-			if h.r.ctx.Err() != nil || h.r.workers.Known(uid) || h.k.pods.Get(uid) != nil {
+			if h.r.ctx.Err() != nil {
+				break
+			}
+			var err error
+			wanted := func() bool { return h.k.pods.Get(uid) != nil }
+			if !h.r.workers.Sweep(uid, wanted, func() {
+				h.k.cfg.Log.Info("removing what a pod that nobody knows left behind", "what", what, "uid", uid)
+				ctx, cancel := context.WithTimeout(h.r.ctx, cmp.Or(h.k.cfg.CallTimeout, worker.CallTimeout))
+				defer cancel()
+				err = remove(ctx, uid)
+			}) {
 				continue
 			}
-			h.k.cfg.Log.Info("removing what a pod that nobody knows left behind", "what", what, "uid", uid)
-			ctx, cancel := context.WithTimeout(h.r.ctx, cmp.Or(h.k.cfg.CallTimeout, worker.CallTimeout))
-			err := remove(ctx, uid)
-			cancel()
 			if err != nil { // one that hangs keeps no other
 				failed++
 				h.k.cfg.Log.Warn("cannot remove what a pod that nobody knows left behind", "what", what, "uid", uid, "err", err)

@@ -63,6 +63,65 @@ func TestWhatPodsLeft(t *testing.T) {
 	}
 }
 
+// A pod that comes back under its UID while what it left is being removed begins when that has gone, and keeps what is made for it then: in
+// the form that its source has by then, and not at all when it went again.
+func TestAPodComesBackToWhatItLeft(t *testing.T) {
+	for _, went := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			goOn := make(chan struct{})
+			r := kubelettest.NewRig(t, nil)
+			defer r.Close()
+			hold := func(uid types.UID) {
+				if uid == "back" {
+					<-goOn
+				}
+			}
+			r.Volumes.Removing, r.Cgroups.Removing = hold, hold
+			r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+			p := newPod("p", "sleep inf")
+			p.UID = "back"
+			r.Cgroups.Leave(p.UID)
+			if err := r.Volumes.Mount(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(31 * time.Second) // a look has begun
+			var mounted []string
+			r.Volumes.Fail = func(p *v1.Pod) error {
+				mounted = append(mounted, p.Labels["form"])
+				return nil
+			}
+			r.API.Create(p)
+			time.Sleep(time.Second)
+			r.API.Edit("p", func(p *v1.Pod) { p.Labels = map[string]string{"form": "newest"} })
+			if went {
+				r.API.Delete("p", 0)
+			}
+			time.Sleep(time.Second)
+			if n := len(r.Kubelet.Workers()); n != 0 {
+				t.Errorf("%d workers while what they own is removed", n)
+			}
+			close(goOn)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if went {
+				if n := r.Volumes.Mounted() + r.Cgroups.Count() + len(r.Kubelet.Workers()); n != 0 {
+					t.Errorf("%d left of a pod that went", n)
+				}
+				return
+			}
+			if st := r.API.Pod("p").Status; st.Phase != v1.PodRunning {
+				t.Errorf("%+v", st)
+			}
+			if len(mounted) == 0 || mounted[0] != "newest" {
+				t.Errorf("mounted as %q", mounted)
+			}
+			if n := r.Volumes.Mounted(); n != 1 || r.Cgroups.Count() != 1 {
+				t.Errorf("%d with volumes, %d cgroups", n, r.Cgroups.Count())
+			}
+		})
+	}
+}
+
 // A resize for which there is no room waits, through a restart too, and is granted when a pod goes: at that moment, and to the one
 // whose turn it is.
 func TestDeferredResize(t *testing.T) {

@@ -27,6 +27,8 @@ type Volumes struct {
 	shown   map[types.UID]*v1.Pod // the form of each that its volumes show
 	// Fail, where set, is asked at every mount.
 	Fail func(pod *v1.Pod) error
+	// Removing, where set, is called before every unmount.
+	Removing func(uid types.UID)
 }
 
 // Mount implements worker.Volumes.
@@ -72,6 +74,9 @@ func (f *Volumes) Shown(uid types.UID) *v1.Pod {
 
 // Unmount implements worker.Volumes.
 func (f *Volumes) Unmount(_ context.Context, uid types.UID) error {
+	if f.Removing != nil {
+		f.Removing(uid)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.mounted, uid)
@@ -97,6 +102,8 @@ func (f *Volumes) Mounted() int {
 type Cgroups struct {
 	mu   sync.Mutex
 	have map[types.UID]bool
+	// Removing, where set, is called before every removal.
+	Removing func(uid types.UID)
 }
 
 // Ensure implements worker.Cgroups.
@@ -112,6 +119,9 @@ func (f *Cgroups) Ensure(_ context.Context, pod *v1.Pod, _ bool) (string, error)
 
 // Remove implements worker.Cgroups.
 func (f *Cgroups) Remove(_ context.Context, uid types.UID) error {
+	if f.Removing != nil {
+		f.Removing(uid)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.have, uid)
@@ -129,6 +139,9 @@ func (f *Cgroups) Pods() ([]types.UID, error) {
 func (f *Cgroups) Leave(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.have == nil {
+		f.have = map[types.UID]bool{}
+	}
 	f.have[uid] = true
 }
 

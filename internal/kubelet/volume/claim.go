@@ -168,9 +168,9 @@ func (m *Manager) take(uid types.UID, volume string, b bound) error {
 	return nil
 }
 
-// leave wakes those that wait for a volume which the pod had for itself alone.
-func (m *Manager) leave(e *entry) {
-	for _, b := range e.claims {
+// leave wakes those that wait for a volume which a pod had for itself alone.
+func (m *Manager) leave(claims map[string]bound) {
+	for _, b := range claims {
 		if !b.exclusive() || m.c.Wake == nil {
 			continue
 		}

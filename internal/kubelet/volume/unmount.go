@@ -70,6 +70,7 @@ func (m *Manager) tearDownFailed(uid types.UID, target string, err error) error 
 // unmount works with the turn held.
 func (m *Manager) unmount(ctx context.Context, uid types.UID, e *entry) error {
 	defer m.waitFor(e, "")
+	m.unmounting(e)
 	dir := m.layout.Pod(uid)
 	began, kinds := m.c.Now(), m.layout.kinds(uid)
 	err := m.unmountBelow(ctx, uid, e, dir)
@@ -80,8 +81,7 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID, e *entry) error {
 	if err != nil {
 		return err
 	}
-	m.forget(uid)
-	m.leave(e)
+	m.leave(m.forget(uid, e))
 	return nil
 }
 

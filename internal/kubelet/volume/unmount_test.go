@@ -43,7 +43,7 @@ func TestAnUnmountThatHangs(t *testing.T) {
 			n.mount(t, p)
 			n.mount(t, pod("b", vol("well", memory)))
 			if !known { // as for a kubelet that has begun anew
-				n.forget(p.UID)
+				n.forget(p.UID, n.pods[p.UID])
 			}
 			for range 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -77,6 +77,72 @@ func TestAnUnmountThatHangs(t *testing.T) {
 				t.Errorf("left mounted: %v", table)
 			}
 		})
+	}
+}
+
+// A pod that comes back while what it left is being unmounted has its volumes afterwards, and what they show is followed.
+func TestAMountWhileAnUnmountHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTest(t)
+		release := make(chan struct{})
+		n.c.Host = clinging{n.c.Host, "stuck", release}
+		n.api.set("c", map[string]string{"k": "v1"})
+		p := pod("a", configMap("v", "c"), vol("stuck", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}))
+		n.mount(t, p)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := n.Unmount(short, p.UID); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		const want = "Unable to attach or mount volumes: unmounted volumes=[stuck v], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
+		if err := n.Mount(short, p); err == nil || err.Error() != want {
+			t.Errorf("%v", err)
+		}
+		mounted := make(chan error)
+		go func() { mounted <- n.Mount(t.Context(), p) }()
+		synctest.Wait()
+		close(release)
+		if err := <-mounted; err != nil {
+			t.Fatal(err)
+		}
+		n.api.set("c", map[string]string{"k": "v2"})
+		if got := n.read(t, p, "v", "k"); got != "v2" {
+			t.Errorf("it shows %q", got)
+		}
+		if err := n.Unmount(t.Context(), p.UID); err != nil {
+			t.Fatal(err)
+		}
+		if uids, err := n.OnDisk(); err != nil || len(uids)+len(n.pods)+len(n.users) != 0 {
+			t.Errorf("left: %v %v, %d entries, %d objects followed", uids, err, len(n.pods), len(n.users))
+		}
+	})
+}
+
+// What was in memory is not written to where that was mounted, though other volumes of the pod are not gone yet.
+func TestNothingIsShownToAPodThatIsUnmounted(t *testing.T) {
+	n := newTest(t)
+	n.api.setSecret("s", map[string][]byte{"k": []byte("v1")})
+	memory := vol("stuck", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}})
+	n.mount(t, pod("a", memory))
+	p := pod("a", memory, vol("secret", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s"}})) // mounted last, it goes first
+	n.mount(t, p)
+	stuck, _, _ := n.Path(p, "stuck")
+	secret, _, _ := n.Path(p, "secret")
+	n.host.Fail("unmount", stuck, host.ErrBusy)
+	if err := n.Unmount(t.Context(), p.UID); !errors.Is(err, host.ErrBusy) {
+		t.Fatal(err)
+	}
+	if mounted, err := n.host.IsMount(secret); err != nil || mounted {
+		t.Fatalf("mounted: %v, %v", mounted, err)
+	}
+	n.api.setSecret("s", map[string][]byte{"k": []byte("v2")})
+	n.refreshAll(t.Context())
+	if b, err := os.ReadFile(filepath.Join(secret, "k")); err == nil && string(b) == "v2" {
+		t.Error("the secret is on the disk")
+	}
+	n.host.Fail("unmount", stuck, nil)
+	if err := n.Unmount(t.Context(), p.UID); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -83,9 +83,10 @@ type entry struct {
 
 	// guarded by Manager.mu
 	pod    *v1.Pod          // nil for what nobody knows any more
-	failed bool             // the last Mount did not succeed
+	coming int              // Mounts that wait for their turn: they have announced the pod
+	failed bool             // the last Mount did not succeed, or an Unmount came after it
 	stale  bool             // an object changed while someone worked
-	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up
+	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up; nil when an Unmount came after it
 	waits  string           // the mount that the Unmount under way waits for
 	claims map[string]bound // what claims lead to, by the volume's name
 }
@@ -157,7 +158,9 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
 	e := m.announce(pod)
 	select {
 	case <-e.turn:
+		m.came(e)
 	case <-ctx.Done():
+		m.came(e)
 		return m.late(ctx, e)
 	}
 	done := make(chan error)
@@ -208,6 +211,12 @@ func (m *Manager) late(ctx context.Context, e *entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	absent := slices.Sorted(maps.Keys(e.absent))
+	if e.absent == nil && e.pod != nil { // an Unmount has the turn
+		for _, v := range usedVolumes(e.pod) {
+			absent = append(absent, v.Name)
+		}
+		slices.Sort(absent)
+	}
 	return &podlife.Failure{Reason: "FailedMount", Unsure: true, Message: fmt.Sprintf(
 		"Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=[]: %v", absent, ctx.Err())}
 }
@@ -306,18 +315,26 @@ func containersOf(pod *v1.Pod) []*v1.Container {
 	return out
 }
 
-// announce registers a pod and the objects that its volumes show.
+// announce registers a pod that comes for its turn, and the objects that its volumes show.
 func (m *Manager) announce(pod *v1.Pod) *entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entryOf(pod.UID)
 	e.pod = pod
+	e.coming++
 	for _, v := range usedVolumes(pod) {
 		for _, r := range refs(pod, v) {
 			m.use(r, pod.UID)
 		}
 	}
 	return e
+}
+
+// came says that a Mount waits for its turn no longer.
+func (m *Manager) came(e *entry) {
+	m.mu.Lock()
+	e.coming--
+	m.mu.Unlock()
 }
 
 // entryOf is a pod's entry, known or not. Manager.mu is held.
@@ -359,9 +376,24 @@ func (m *Manager) finish(e *entry, failed, stop bool) bool {
 	return true
 }
 
-func (m *Manager) forget(uid types.UID) {
+// unmounting is called with the turn held, before anything of the pod is unmounted: until a Mount has succeeded again, who follows objects
+// writes nothing into the pod's folders. What is to be in memory alone would be where that was mounted.
+func (m *Manager) unmounting(e *entry) {
+	m.mu.Lock()
+	e.failed, e.absent = true, nil
+	m.mu.Unlock()
+}
+
+// forget is called with the turn held, when nothing of the pod is left. The entry stays as long as a Mount waits for its turn: another one
+// beside it would have a turn of its own. It returns what the pod's claims led to.
+func (m *Manager) forget(uid types.UID, e *entry) map[string]bound {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	claims := e.claims
+	e.claims = nil
+	if e.coming > 0 {
+		return claims
+	}
 	delete(m.pods, uid)
 	delete(m.again, uid)
 	for r, who := range m.users {
@@ -369,6 +401,7 @@ func (m *Manager) forget(uid types.UID) {
 			delete(m.users, r)
 		}
 	}
+	return claims
 }
 
 // OnDisk implements worker.Volumes.

@@ -105,6 +105,7 @@ type Workers struct {
 	pods    map[types.UID]*pod
 	names   map[string]types.UID // namespace/name of the pods that have not ended
 	waiting map[string]*v1.Pod   // created anew while one of the same name has not ended
+	sweeps  map[types.UID]*sweep // see sweep.go
 	resizes []*pod               // see allocate.go
 	open    bool                 // resizes are judged
 
@@ -122,7 +123,7 @@ func New(ctx context.Context, cfg Config) (*Workers, error) {
 	}
 	return &Workers{
 		cfg: cfg, ctx: ctx, slots: make(chan struct{}, cfg.Parallel), pods: map[types.UID]*pod{}, names: map[string]types.UID{},
-		waiting: map[string]*v1.Pod{},
+		waiting: map[string]*v1.Pod{}, sweeps: map[types.UID]*sweep{},
 	}, nil
 }
 
@@ -150,25 +151,27 @@ func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 // whose name another pod still uses waits for the end of that.
 func (w *Workers) Update(p *v1.Pod) {
 	seen := time.Now()
-	w.mu.Lock()
+	w.give(p, true, func(p *v1.Pod) func() { return w.updated(p, seen) })
+}
+
+// updated is called with mu held, and what it returns without.
+func (w *Workers) updated(p *v1.Pod, seen time.Time) func() {
 	if old := w.pods[p.UID]; old != nil {
 		if w.waiting[fullName(p)] != nil && old.removed {
 			w.waiting[fullName(p)] = p
 		}
-		w.mu.Unlock()
-		old.send(podlife.Desired{Pod: p})
-		return
+		return func() { old.send(podlife.Desired{Pod: p}) }
 	}
 	if _, taken := w.names[fullName(p)]; taken {
 		w.waiting[fullName(p)] = p
-		w.mu.Unlock()
-		return
+		return func() {}
 	}
 	n := w.add(p, podlife.Begin(w.cfg.Life, p, time.Now()))
-	w.mu.Unlock()
-	w.cfg.Metrics.Taken(p, seen)
-	w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Taken))
-	n.begin(podlife.Desired{Pod: p})
+	return func() {
+		w.cfg.Metrics.Taken(p, seen)
+		w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Taken))
+		n.begin(podlife.Desired{Pod: p})
+	}
 }
 
 // Again takes a pod that its source has anew, and tells whether it has a worker. Should that be ending it because it had been removed (a
@@ -203,26 +206,30 @@ func (w *Workers) again(n *pod) {
 // Restore brings back a worker of a pod that a process before this one had. p is the pod as its source has it, or what is
 // known of it when no source has it any more (gone): that one is ended.
 func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) {
-	w.mu.Lock()
+	w.give(p, !gone, func(p *v1.Pod) func() { return w.restored(p, saved, o, gone) })
+}
+
+// restored is called with mu held, and what it returns without.
+func (w *Workers) restored(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) func() {
 	if w.pods[p.UID] != nil {
-		w.mu.Unlock()
-		return
+		return func() {}
 	}
 	s := podlife.Restore(w.cfg.Life, p, saved, o, time.Now())
 	n := w.add(p, s)
 	n.removed = gone
-	w.mu.Unlock()
-	if s.Stage != podlife.New {
-		w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Restored).Move("", s.Stage.String()))
-	}
-	if gone {
-		if runs(o) {
-			w.cfg.Metrics.Orphan()
+	return func() {
+		if s.Stage != podlife.New {
+			w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Restored).Move("", s.Stage.String()))
 		}
-		n.begin(podlife.SourceRemoved{})
-		return
+		if gone {
+			if runs(o) {
+				w.cfg.Metrics.Orphan()
+			}
+			n.begin(podlife.SourceRemoved{})
+			return
+		}
+		n.begin(podlife.Desired{Pod: p})
 	}
-	n.begin(podlife.Desired{Pod: p})
 }
 
 // runs tells whether anything of a pod does.
@@ -247,6 +254,9 @@ func (w *Workers) Remove(p *v1.Pod) {
 	w.mu.Lock()
 	if q := w.waiting[fullName(p)]; q != nil && q.UID == p.UID {
 		delete(w.waiting, fullName(p))
+	}
+	if s := w.sweeps[p.UID]; s != nil {
+		s.begin = nil
 	}
 	n := w.pods[p.UID]
 	if n != nil {

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// sweep is the removal of what a pod left that has no worker. What is a pod's is its worker's to make and to remove, so that for its time the
+// pod gets none: one that comes back under its UID, as a static pod does, begins when the sweep has ended.
+type sweep struct {
+	under int                  // removals under way
+	pod   *v1.Pod              // as its source wants it now
+	begin func(*v1.Pod) func() // how it came first; nil while nobody wants it
+}
+
+// give hands on a pod, unless what it left is being removed: then its newest form is handed on afterwards. What runs and is not wanted is not:
+// whoever looks for that finds it again. begin is called with mu held, and what it returns without.
+func (w *Workers) give(p *v1.Pod, wanted bool, begin func(*v1.Pod) func()) {
+	w.mu.Lock()
+	if s := w.sweeps[p.UID]; s != nil {
+		if wanted {
+			s.wait(p, begin)
+		}
+		w.mu.Unlock()
+		return
+	}
+	then := begin(p)
+	w.mu.Unlock()
+	then()
+}
+
+func (s *sweep) wait(p *v1.Pod, begin func(*v1.Pod) func()) {
+	s.pod = p
+	if s.begin == nil {
+		s.begin = begin
+	}
+}
+
+// Sweep removes something that a pod left, unless the pod has a worker or, asked when it can get none any more, is wanted. It tells whether
+// remove was called.
+func (w *Workers) Sweep(uid types.UID, wanted func() bool, remove func()) bool {
+	w.mu.Lock()
+	if w.pods[uid] != nil {
+		w.mu.Unlock()
+		return false
+	}
+	s := w.sweeps[uid]
+	if s == nil {
+		s = &sweep{}
+		w.sweeps[uid] = s
+	}
+	s.under++
+	w.mu.Unlock()
+	defer w.swept(uid, s)
+	if wanted() {
+		return false
+	}
+	remove()
+	return true
+}
+
+func (w *Workers) swept(uid types.UID, s *sweep) {
+	then := func() {}
+	w.mu.Lock()
+	s.under--
+	if s.under == 0 {
+		delete(w.sweeps, uid)
+		if s.begin != nil && w.ctx.Err() == nil {
+			then = s.begin(s.pod)
+		}
+	}
+	w.mu.Unlock()
+	then()
+}
