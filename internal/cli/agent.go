@@ -46,7 +46,7 @@ them too, ` + "`podo reset`" + ` forgets the cluster. Every flag can stand in a 
 				return joinInBackground(cmd, cfg, wait)
 			}
 			os.Unsetenv(tokenEnv) // no child of ours needs it
-			report, err := bootReport()
+			report, err := begin()
 			if err != nil {
 				return err
 			}

@@ -38,12 +38,10 @@ on the command line wins.`,
 			if err := cfg.Complete(); err != nil {
 				return err
 			}
-			report, err := bootReport()
+			report, err := begin()
 			if err != nil {
 				return err
 			}
-			gcroom.Keep()
-			gcroom.UnmapAtRest()
 			return daemon.Run(cmd.Context(), cfg, Version, report, cmd.ErrOrStderr())
 		},
 	}
@@ -164,6 +162,13 @@ func told(flags *pflag.FlagSet) map[string]string {
 		}
 	})
 	return out
+}
+
+// begin is the start of a process that stays, a server or an agent: at rest it holds little.
+func begin() (*daemon.BootReport, error) {
+	gcroom.Keep()
+	gcroom.UnmapAtRest()
+	return bootReport()
 }
 
 func bootReport() (*daemon.BootReport, error) {
