@@ -153,7 +153,11 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	r.cluster.Assume(item.Pod, n.Name)
 	r.unclaimed(item, n.Name, now)
 	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
-	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held), by: r.extenders.who(pod, (*extender.Extender).Binds)})
+	before := preBinders(held)
+	if len(before) > 0 {
+		r.out.report(report{pod: pod, nominate: n.Name}) // it may take long until it is bound: others are to know where it will be
+	}
+	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: before, by: r.extenders.who(pod, (*extender.Extender).Binds)})
 }
 
 // settle takes in how binds ended.
@@ -176,14 +180,9 @@ func (r *run) settleOne(res bindResult) {
 	}
 	r.config.Metrics.attempt(res.job.pod, failed, now.Sub(res.job.since))
 	pod := res.job.pod
-	was := r.cluster.PlacedAs(pod.UID)
-	freed := r.cluster.Forget(pod.UID)
 	if item := r.queue.Item(pod.UID); item != nil {
 		r.out.report(report{pod: pod, reason: v1.PodReasonSchedulerError, message: res.err.Error()})
 		r.queue.Retry(item, "bind failed", now)
 	}
-	if freed != nil {
-		r.wake("bind of "+pod.Name+" failed", freed, now)
-		r.wakeRelated("bind of "+pod.Name+" failed", was, nil, now)
-	}
+	r.vacate(pod.UID, "bind of "+pod.Name+" failed", r.cluster.Forget, now)
 }

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +10,7 @@ import (
 
 	"podo.dev/podo/internal/scheduler/framework"
 	"podo.dev/podo/internal/scheduler/plan"
+	"podo.dev/podo/internal/scheduler/plugins"
 	"podo.dev/podo/internal/scheduler/queue"
 	"podo.dev/podo/internal/view"
 )
@@ -15,16 +18,60 @@ import (
 func (r *run) nodeChanged(c view.Change, now time.Time) {
 	r.event = "Node" + verb(c)
 	defer r.config.Metrics.took(r.event, time.Now())
+	var was, is *v1.Node
+	if c.Old != nil {
+		was = c.Old.Object.(*v1.Node)
+	}
 	if c.New == nil {
-		r.cluster.RemoveNode(c.Old.Key.Name)
-		r.wakeSpread("node "+c.Old.Key.Name+" left", now)
+		r.nodeLeft(was, now)
 		return
 	}
-	node := c.New.Object.(*v1.Node)
-	if r.cluster.SetNode(node) {
-		r.wake("node "+node.Name+" changed", r.cluster.Node(node.Name), now)
-		r.wakeSpread("node "+node.Name+" changed", now)
+	is = c.New.Object.(*v1.Node)
+	why := "node " + is.Name + " changed"
+	changed := r.cluster.SetNode(is)
+	if changed {
+		on := r.cluster.Node(is.Name)
+		r.wake(why, on, now)
+		r.wakeRejected(why, spread, now)
+		if was == nil && len(on.Pods) > 0 || was != nil && !maps.Equal(was.Labels, is.Labels) {
+			r.wakeRejected(why, kin, now) // its pods are in other domains than before
+		}
 	}
+	if changed || was != nil && differ(was, is) {
+		r.wakeRejected(why, extended, now)
+	}
+}
+
+// differ tells of two states of a node that are the same to all plug-ins whether an extender may see a difference.
+func differ(was, is *v1.Node) bool {
+	return !maps.Equal(was.Annotations, is.Annotations) || !slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, func(a, b v1.NodeCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status
+	})
+}
+
+// nodeLeft takes in that there is a node no more. Who waits for room there looks elsewhere.
+func (r *run) nodeLeft(node *v1.Node, now time.Time) {
+	why := "node " + node.Name + " left"
+	var waiting []*framework.Pod
+	if n := r.cluster.Node(node.Name); n != nil {
+		waiting = slices.Clone(n.Nominated)
+	}
+	r.cluster.RemoveNode(node.Name)
+	for _, w := range waiting {
+		r.queue.WakeOne(w.Object.UID, why, now)
+	}
+	r.wakeRejected(why, spread, now)
+	r.wakeRejected(why, kin, now)
+}
+
+// Whose rejections what is elsewhere can end. What an extender goes by nobody knows: whatever happens may change its mind.
+var spread, kin = plugins.PodTopologySpread{}.Name(), plugins.InterPodAffinity{}.Name()
+
+const extended = "Extender"
+
+// wakeRejected moves the pods that a plug-in has rejected.
+func (r *run) wakeRejected(why, plugin string, now time.Time) {
+	r.queue.WakeRejected(why, plugin, anyItem, now)
 }
 
 // verb is upstream's word for a change.
@@ -45,7 +92,7 @@ func (r *run) namespaceChanged(c view.Change, now time.Time) {
 		return
 	}
 	if name := c.New.Key.Name; r.cluster.SetNamespace(name, c.New.Meta.GetLabels()) {
-		r.queue.Wake("namespace "+name+" changed", related, now)
+		r.wakeRejected("namespace "+name+" changed", kin, now)
 	}
 }
 
@@ -85,14 +132,41 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 			r.wakeRelated("pod "+pod.Name+" placed", was, is, now)
 		}
 	case pod.DeletionTimestamp != nil:
-		// Never bound from here on: if it is assumed, its bind is under way and the API server decides.
+		// Never bound from here on: if it is assumed, the API server refuses the bind that is under way, which may take long to begin.
 		r.forgetWaiting(pod, now)
+		r.vacate(pod.UID, "pod "+pod.Name+" is being deleted", r.cluster.Forget, now)
 	case r.planner[pod.Spec.SchedulerName] != nil:
-		known := r.queue.Item(pod.UID) != nil
-		r.queue.Set(pod, r.cluster.Shape, now)
-		if item := r.queue.Item(pod.UID); !known && pod.Status.NominatedNodeName != "" {
-			r.cluster.Nominate(item.Pod, pod.Status.NominatedNodeName)
-		}
+		r.setWaiting(pod, now)
+	}
+}
+
+// setWaiting takes in a pod that waits for a node, or its change.
+func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
+	was, shape := &v1.Pod{}, (*framework.Shape)(nil)
+	if i := r.queue.Item(pod.UID); i != nil {
+		was, shape = i.Pod.Object, i.Pod.Shape
+	}
+	r.queue.Set(pod, r.cluster.Shape, now)
+	i := r.queue.Item(pod.UID)
+	if !maps.Equal(was.Labels, pod.Labels) && (slices.Contains(i.RejectedBy, kin) || slices.Contains(i.RejectedBy, spread)) {
+		r.queue.WakeOne(pod.UID, "its labels changed", now)
+	}
+	if node := pod.Status.NominatedNodeName; node != was.Status.NominatedNodeName {
+		r.nominated(i, node, now)
+	} else if n := r.cluster.NominatedTo(pod.UID); n != nil && shape != i.Pod.Shape {
+		r.cluster.Nominate(i.Pod, n.Name) // it may want something else there now
+	}
+}
+
+// nominated takes in where the API says that a pod is to wait for room: what the scheduler wrote there, or what somebody else suggests.
+func (r *run) nominated(i *queue.Item, node string, now time.Time) {
+	uid := i.Pod.Object.UID
+	if _, placed := r.cluster.Placed(uid); placed || node == r.waitsOn(uid) {
+		return
+	}
+	r.denominate(uid, now)
+	if node != "" {
+		r.cluster.Nominate(i.Pod, node)
 	}
 }
 
@@ -126,11 +200,19 @@ func (r *run) unclaimed(i *queue.Item, took string, now time.Time) {
 
 func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
 	r.forgetWaiting(pod, now)
-	was := r.cluster.PlacedAs(pod.UID)
-	if freed := r.cluster.RemovePod(pod.UID); freed != nil {
-		r.wake("pod "+pod.Name+" "+how, freed, now)
-		r.wakeRelated("pod "+pod.Name+" "+how, was, nil, now)
+	r.vacate(pod.UID, "pod "+pod.Name+" "+how, r.cluster.RemovePod, now)
+}
+
+// vacate takes a pod off its node, in one of the ways that there are, and wakes whom that helps, there and elsewhere.
+func (r *run) vacate(uid types.UID, why string, remove func(types.UID) *framework.Node, now time.Time) {
+	was := r.cluster.PlacedAs(uid)
+	freed := remove(uid)
+	if freed == nil {
+		return
 	}
+	r.wake(why, freed, now)
+	r.wakeRelated(why, was, nil, now)
+	r.hint(why, pods, was.Object, nil, now)
 }
 
 // wake moves the pods that an event on one node helps: those for whom room is made there if it is there, as many of the others as would
@@ -145,23 +227,46 @@ func (r *run) wake(why string, on *framework.Node, now time.Time) {
 		if i == nil || i.State != queue.Unschedulable {
 			continue
 		}
-		if r.planner[w.Shape.SchedulerName].Helps(r.cluster, i.Pod, on) == plan.Room || !plan.Leaving(w, on) {
+		if help, _ := r.planner[w.Shape.SchedulerName].Helps(r.cluster, i.Pod, on); help == plan.Room || !plan.Leaving(w, on) {
 			r.queue.WakeOne(w.Object.UID, why, now)
 		}
 	}
+	var blocked []*queue.Item
 	r.queue.Wake(why, func(s *framework.Shape) queue.Help {
 		planner := r.planner[s.SchedulerName]
-		switch planner.Helps(r.cluster, &framework.Pod{Shape: s}, on) {
-		case plan.Room:
+		help, by := planner.Helps(r.cluster, &framework.Pod{Shape: s}, on)
+		of := func(i *queue.Item, help plan.Help, by string) bool {
+			switch unaware := by != "" && !slices.Contains(i.RejectedBy, by); {
+			case unaware && help == plan.Blocked:
+				blocked = append(blocked, i)
+			case unaware:
+				r.alsoRejectedBy(i, by)
+			}
+			return help >= plan.Victims
+		}
+		switch {
+		case help == plan.Room:
 			if most := planner.Rooms(s, on); most > 0 && !r.extenders.judge() {
-				return queue.Help{Of: func(i *queue.Item) bool { return planner.Helps(r.cluster, i.Pod, on) != plan.NoHelp }, Most: most, For: on.Name}
+				return queue.Help{Most: most, For: on.Name, Of: func(i *queue.Item) bool {
+					help, by := planner.Helps(r.cluster, i.Pod, on)
+					return of(i, help, by)
+				}}
 			}
 			return queue.Help{Of: anyItem}
-		case plan.Victims:
+		case help == plan.Victims:
 			return queue.Help{Of: r.waitsForNoRoom}
+		case by != "":
+			return queue.Help{Of: func(i *queue.Item) bool { return of(i, help, by) }}
 		}
 		return queue.Help{}
 	}, now)
+	r.queue.WakeThese(blocked, why, now) // for nothing, but they say then what it is that they wait for by now
+}
+
+// alsoRejectedBy notes a plug-in that would keep a pod from a node: what that waits for wakes the pod too.
+func (r *run) alsoRejectedBy(i *queue.Item, plugin string) {
+	r.queue.AlsoRejectedBy(i, plugin)
+	r.config.Metrics.rejectedBy(i.Pod.Object, []string{plugin}, 1)
 }
 
 func anyItem(*queue.Item) bool { return true }

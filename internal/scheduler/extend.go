@@ -131,7 +131,7 @@ func (r *run) opinion(who []*extender.Extender, pod *v1.Pod, nodes []*v1.Node) (
 	reject := func(node, text string, hopeless bool) {
 		key := fmt.Sprint(hopeless, text)
 		if words[key] == nil {
-			words[key] = &framework.Rejection{Plugin: "Extender", Reasons: []string{text}, Unresolvable: hopeless}
+			words[key] = &framework.Rejection{Plugin: extended, Reasons: []string{text}, Unresolvable: hopeless}
 		}
 		out.Rejected[node] = words[key]
 	}

@@ -16,8 +16,14 @@ import (
 )
 
 // wakeRelated moves the pods to which it matters, wherever they may go, that a pod was placed, has left (is is nil), or is another one
-// than it was: those whose own terms mean it, and those that its terms kept away.
+// than it was: those whose own terms mean it, those that its terms kept away, those that are spread by default, and whom extenders rejected.
 func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
+	r.wakeRejected(why, extended, now)
+	for _, p := range []*framework.Pod{was, is} {
+		if p != nil {
+			r.queue.WakeRejected(why, spread, func(i *queue.Item) bool { return byDefault(i) && i.Pod.Object.Namespace == p.Object.Namespace }, now)
+		}
+	}
 	keptAway := was != nil && was.Shape.Relations != nil && len(was.Shape.Relations.AntiAffinity) > 0
 	if !keptAway && !r.queue.Related() {
 		return // for nearly every pod
@@ -37,21 +43,10 @@ func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
 	}, now)
 }
 
-// wakeSpread moves the pods that are to be spread: there are other domains than before, perhaps.
-func (r *run) wakeSpread(why string, now time.Time) {
-	r.queue.Wake(why, func(s *framework.Shape) queue.Help {
-		if s.Relations == nil || len(s.Relations.Hard) == 0 {
-			return queue.Help{}
-		}
-		return queue.Help{Of: anyItem}
-	}, now)
-}
-
-func related(s *framework.Shape) queue.Help {
-	if s.Relations == nil {
-		return queue.Help{}
-	}
-	return queue.Help{Of: anyItem}
+// byDefault tells whether a pod is spread as its profile says, since it says nothing itself: what that counts is not in its shape.
+func byDefault(i *queue.Item) bool {
+	r := i.Pod.Shape.Relations
+	return r == nil || !r.OwnConstraints
 }
 
 var (

@@ -83,6 +83,9 @@ func newHints(c Config, rev int64) (*hints, error) {
 		}
 	}
 	for kind := range h.plugins {
+		if kind == pods {
+			continue // their leaving is told when the cluster has taken it in
+		}
 		w, err := c.View.Watch(kind, rev)
 		if err != nil {
 			h.close()
@@ -132,13 +135,20 @@ func (r *run) heard(t told, now time.Time) {
 		if c.New != nil {
 			is, key = c.New.Object, c.New.Key
 		}
-		for _, p := range r.hints.plugins[t.kind] {
-			r.queue.WakeRejected(t.kind.String()+" "+key.Name+" changed", p.Name(), func(i *queue.Item) bool {
-				began := time.Now()
-				helps := p.Helps(i.Pod.Object, t.kind, was, is)
-				r.config.Metrics.hinted(p.Name(), r.event, helps, time.Since(began))
-				return helps
-			}, now)
-		}
+		why := t.kind.String() + " " + key.Name + " changed"
+		r.hint(why, t.kind, was, is, now)
+		r.wakeRejected(why, extended, now)
+	}
+}
+
+// hint wakes the pods of which a plug-in that rejected them says that a change may help.
+func (r *run) hint(why string, kind schema.GroupResource, was, is runtime.Object, now time.Time) {
+	for _, p := range r.hints.plugins[kind] {
+		r.queue.WakeRejected(why, p.Name(), func(i *queue.Item) bool {
+			began := time.Now()
+			helps := p.Helps(i.Pod.Object, kind, was, is)
+			r.config.Metrics.hinted(p.Name(), r.event, helps, time.Since(began))
+			return helps
+		}, now)
 	}
 }

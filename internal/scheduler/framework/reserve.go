@@ -43,7 +43,8 @@ type Reservation interface {
 // Hinting is a plug-in whose rejections can be ended by other objects than pods and nodes (upstream's EnqueueExtensions).
 type Hinting interface {
 	Plugin
-	// Kinds are the resources whose changes Helps wants to be told. The plug-in sees them in the view by then.
+	// Kinds are the resources whose changes Helps wants to be told. The plug-in sees them in the view by then. Of pods it is told that they
+	// have left their nodes; nodes' changes wake whom they help by themselves.
 	Kinds() []schema.GroupResource
 	// Helps tells whether a change may help a pod that the plug-in rejected. was is nil for a new object, is for one that is gone.
 	Helps(pod *v1.Pod, kind schema.GroupResource, was, is runtime.Object) bool

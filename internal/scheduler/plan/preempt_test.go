@@ -155,7 +155,7 @@ func TestNominatedPodsHoldTheirRoom(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", x.name, got, x.want)
 		}
 	}
-	if help := p.Helps(c, waiting, c.Node("n1")); help != plan.Room {
+	if help, _ := p.Helps(c, waiting, c.Node("n1")); help != plan.Room {
 		t.Errorf("who waits is not helped by its room: %v", help)
 	}
 	c.Denominate(waiting.Object.UID)

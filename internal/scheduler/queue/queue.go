@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"container/list"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -81,22 +82,23 @@ type Config struct {
 
 // Queue is described at State.
 type Queue struct {
-	config Config
-	seq    uint64
-	items  map[types.UID]*Item
-	active itemHeap
-	back   itemHeap                        // helped, but not yet ready
-	errs   itemHeap                        // failed by an error
-	parked *list.List                      // unschedulable ones by the time of coming
-	groups map[*framework.Shape]*list.List // the same in the same order, by shape: an event helps pods of a shape alike
-	counts map[State]int
+	config    Config
+	seq       uint64
+	items     map[types.UID]*Item
+	active    itemHeap
+	back      itemHeap                        // helped, but not yet ready
+	errs      itemHeap                        // failed by an error
+	parked    *list.List                      // unschedulable ones by the time of coming
+	groups    map[*framework.Shape]*list.List // the same in the same order, by shape: an event helps pods of a shape alike
+	counts    map[State]int
+	rejecting map[string]int // how many unschedulable ones each plug-in rejected
 	// related counts the groups whose pods say something about other pods.
 	related int
 }
 
 // New makes an empty Queue.
 func New(c Config) *Queue {
-	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]*list.List{}, counts: map[State]int{}}
+	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]*list.List{}, counts: map[State]int{}, rejecting: map[string]int{}}
 	if q.config.FirstBackoff == 0 {
 		q.config.FirstBackoff, q.config.MaxBackoff = FirstBackoff, MaxBackoff
 	}
@@ -157,7 +159,7 @@ func (q *Queue) Set(object *v1.Pod, shape func(*v1.Pod) *framework.Pod, now time
 		return
 	}
 	pod := &framework.Pod{Object: object, Shape: i.Pod.Shape}
-	changed := old.Generation == 0 || old.Generation != object.Generation
+	changed := old.Generation == 0 || old.Generation != object.Generation || !maps.Equal(old.Labels, object.Labels)
 	if changed {
 		pod = shape(object)
 	}
@@ -312,6 +314,9 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	}
 	i.member = q.groups[g].PushBack(i)
 	i.For = ""
+	for _, plugin := range i.RejectedBy {
+		q.rejecting[plugin]++
+	}
 	q.move(i, Unschedulable, "", now)
 }
 
@@ -362,8 +367,17 @@ func (q *Queue) Wake(why string, helped func(*framework.Shape) Help, now time.Ti
 	}
 }
 
+// AlsoRejectedBy adds to the plug-ins that keep an unschedulable pod from a node.
+func (q *Queue) AlsoRejectedBy(i *Item, plugin string) {
+	i.RejectedBy = append(i.RejectedBy, plugin)
+	q.rejecting[plugin]++
+}
+
 // WakeRejected moves the unschedulable pods that a plug-in rejected and that something helps.
 func (q *Queue) WakeRejected(why, plugin string, helped func(*Item) bool, now time.Time) {
+	if q.rejecting[plugin] == 0 {
+		return // for nearly everything that happens
+	}
 	var moved []*Item
 	for e := q.parked.Front(); e != nil; e = e.Next() {
 		if i := e.Value.(*Item); slices.Contains(i.RejectedBy, plugin) && helped(i) {
@@ -372,6 +386,16 @@ func (q *Queue) WakeRejected(why, plugin string, helped func(*Item) bool, now ti
 	}
 	for _, i := range moved {
 		q.wakeParked(i, why, now)
+	}
+}
+
+// WakeThese moves those of some pods that are unschedulable.
+func (q *Queue) WakeThese(items []*Item, why string, now time.Time) {
+	sortItems(items)
+	for _, i := range items {
+		if i.State == Unschedulable {
+			q.wakeParked(i, why, now)
+		}
 	}
 }
 
@@ -402,6 +426,11 @@ func (q *Queue) wake(i *Item, why string, now time.Time) {
 func (q *Queue) unpark(i *Item) {
 	q.parked.Remove(i.parked)
 	i.parked = nil
+	for _, plugin := range i.RejectedBy {
+		if q.rejecting[plugin]--; q.rejecting[plugin] == 0 {
+			delete(q.rejecting, plugin)
+		}
+	}
 	g := i.Pod.Shape
 	q.groups[g].Remove(i.member)
 	i.member = nil

@@ -9,9 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"podo.dev/podo/internal/registry"
 )
 
-// What may help the pods that each plug-in has rejected. Nodes' and pods' changes wake them anyway.
+// What may help the pods that each plug-in has rejected. Nodes' changes, and those of their pods, wake whom they help on these nodes anyway.
 
 // Kinds are those whose changes can help.
 func (*Binding) Kinds() []schema.GroupResource {
@@ -44,11 +46,20 @@ func (*Binding) Helps(pod *v1.Pod, kind schema.GroupResource, was, is runtime.Ob
 }
 
 // Kinds are those whose changes can help.
-func (*Restrictions) Kinds() []schema.GroupResource { return []schema.GroupResource{claims} }
+func (*Restrictions) Kinds() []schema.GroupResource { return []schema.GroupResource{claims, pods} }
 
-// Helps: a claim of the pod's that there is now.
-func (*Restrictions) Helps(pod *v1.Pod, _ schema.GroupResource, was, is runtime.Object) bool {
+// Helps: a claim of the pod's that there is now, or that another pod, wherever it was, does not have any more.
+func (*Restrictions) Helps(pod *v1.Pod, kind schema.GroupResource, was, is runtime.Object) bool {
+	if kind == pods {
+		return is == nil && share(pod, was.(*v1.Pod))
+	}
 	return was == nil && is != nil && uses(pod, is)
+}
+
+// share tells whether two pods have a claim in common.
+func share(a, b *v1.Pod) bool {
+	has := registry.ClaimsOf(b)
+	return a.Namespace == b.Namespace && slices.ContainsFunc(registry.ClaimsOf(a), func(c string) bool { return slices.Contains(has, c) })
 }
 
 // Kinds are those whose changes can help.
