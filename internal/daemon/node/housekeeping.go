@@ -23,7 +23,7 @@ func (k *run) buildHousekeeping() (err error) {
 	linking := k.linking()
 	k.gc, err = containergc.New(containergc.Config{
 		Runtime: linking, SweepLinks: linking.links.Sweep, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
-		LogRoot: k.c.OwnLogs, Policy: containergc.DefaultPolicy(),
+		LogRoot: k.c.OwnLogs, Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
 	})
 	if err != nil {
 		return err

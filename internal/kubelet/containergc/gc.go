@@ -1,5 +1,5 @@
 // Package containergc owns what dead containers leave behind: it removes them beyond a limit, sandboxes that nothing needs, and
-// the logs of pods that have gone. It keeps the last dead one of each container for `logs --previous`.
+// the logs of pods and of containers that have gone. It keeps the last dead one of each container for `logs --previous`.
 package containergc
 
 import (
@@ -38,6 +38,9 @@ type Config struct {
 	Pods func() (pods map[types.UID]bool, complete bool)
 	// LogRoot holds a directory namespace_name_uid for each pod and belongs to this node alone; "" leaves logs alone.
 	LogRoot string
+	// Messages is the folder with the last messages of a container's instances, each in a file named by its number, in hexadecimal. nil: there
+	// are none.
+	Messages func(uid types.UID, container string) string
 	// SweepLinks removes links to logs that have gone; nil: there are none.
 	SweepLinks func() error
 	Policy     Policy
@@ -127,6 +130,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, c.sweepFiles(s)...)
 	if c.cfg.SweepLinks != nil {
 		errs = append(errs, c.cfg.SweepLinks())
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,5 +199,61 @@ func TestCollect(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(root, "*"))
 	if len(left) != 3 {
 		t.Errorf("%v", left)
+	}
+}
+
+// kubernetes/kubernetes#91765, #106735: what instances of a container left that are gone goes too, not what the ones that are there have, nor
+// what the next one may have already; of a container of which there is none, all stays.
+func TestFilesOfGoneInstances(t *testing.T) {
+	root := t.TempDir()
+	put := func(names ...string) {
+		for _, name := range names {
+			path := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stay := []string{
+		"logs/ns_p_p/a/9.log", "logs/ns_p_p/a/9.log.20260102-030405", "logs/ns_p_p/a/11.log", "logs/ns_p_p/a/12.log", "logs/ns_p_p/a/notes",
+		"logs/ns_p_p/b/0.log", "logs/ns_p_p/new/3.log", "messages/p/a/00000009", "messages/p/a/0000000b", "messages/p/a/0000000c",
+	}
+	put(stay...)
+	put("logs/ns_p_p/a/8.log", "logs/ns_p_p/a/0.log.20260102-030405.gz", "logs/ns_p_p/a/10.log", "messages/p/a/00000008", "messages/p/a/00000000")
+	instance := func(id, name string, n uint32, state runtimev1.ContainerState) *runtimev1.Container {
+		c := container(id, "p", name, "s1", state, int64(n))
+		c.Metadata = &runtimev1.ContainerMetadata{Name: name, Attempt: n}
+		return c
+	}
+	rt := &fakeRuntime{seen: seen{
+		containers: []*runtimev1.Container{instance("a9", "a", 9, exited), instance("a11", "a", 11, running), instance("b0", "b", 0, running)},
+		sandboxes:  []*runtimev1.PodSandbox{sandbox("s1", "p", true, 1)},
+	}}
+	c, err := New(Config{
+		Runtime: rt, Log: slog.New(slog.DiscardHandler), Node: "n", LogRoot: filepath.Join(root, "logs"), Policy: DefaultPolicy(),
+		Pods:     func() (map[types.UID]bool, bool) { return map[types.UID]bool{"p": false}, true },
+		Messages: func(uid types.UID, container string) string { return filepath.Join(root, "messages", string(uid), container) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, pattern := range []string{"logs/*/*/*", "messages/*/*/*"} {
+		found, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, f := range found {
+			name, _ := filepath.Rel(root, f)
+			left = append(left, name)
+		}
+	}
+	slices.Sort(left)
+	slices.Sort(stay)
+	if !slices.Equal(left, stay) {
+		t.Errorf("left\n%s\nwant\n%s", strings.Join(left, "\n"), strings.Join(stay, "\n"))
 	}
 }

@@ -98,10 +98,9 @@ func (r *Rotator) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// Rotate looks once at all running containers' logs and rotates those that are too big. One log's failure does not keep the others.
+// Rotate looks once at all running containers' logs and rotates those that are too big. One log's failure does not keep the others. It has no
+// time limit of its own: to compress what was written in a hurry takes long, and what comes after it would fail. Calls of the runtime have theirs.
 func (r *Rotator) Rotate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	running, err := r.cfg.Runtime.ListContainers(ctx, &runtimev1.ContainerFilter{
 		State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
 	})

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -20,6 +22,7 @@ type fakeRuntime struct {
 	fail     error
 	reopened int
 	asked    int
+	takes    time.Duration // to tell the path
 }
 
 func (f *fakeRuntime) ListContainers(_ context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error) {
@@ -31,15 +34,34 @@ func (f *fakeRuntime) ListContainers(_ context.Context, filter *runtimev1.Contai
 
 func (f *fakeRuntime) ContainerStatus(context.Context, string) (*runtimev1.ContainerStatus, error) {
 	f.asked++
+	time.Sleep(f.takes)
 	return &runtimev1.ContainerStatus{LogPath: f.path}, nil
 }
 
-func (f *fakeRuntime) ReopenContainerLog(context.Context, string) error {
+func (f *fakeRuntime) ReopenContainerLog(ctx context.Context, _ string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if f.fail != nil {
 		return f.fail
 	}
 	f.reopened++
 	return os.WriteFile(f.path, nil, 0o640)
+}
+
+// kubernetes/kubernetes#134324: what takes minutes before a log's turn comes does not keep it from being rotated.
+func TestRotationAfterLongWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fakeRuntime{path: filepath.Join(t.TempDir(), "0.log"), takes: time.Hour}
+		r, err := NewRotator(RotatorConfig{Runtime: rt, Log: slog.New(slog.DiscardHandler), MaxSize: 10, MaxFiles: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, rt.path, strings.Repeat("a", 10))
+		if err := r.Rotate(t.Context()); err != nil || rt.reopened != 1 {
+			t.Errorf("%v, reopened %d times", err, rt.reopened)
+		}
+	})
 }
 
 func TestRotation(t *testing.T) {

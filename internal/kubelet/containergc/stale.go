@@ -1,0 +1,81 @@
+package containergc
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/kubelet/labels"
+)
+
+// instances are what the runtime has of one container of one pod: their numbers, and the highest one.
+type instances struct {
+	there  map[uint64]bool
+	newest uint64
+}
+
+// restarted are the containers of which there has been more than one instance.
+func restarted(containers []*runtimev1.Container) map[unit]*instances {
+	out := map[unit]*instances{}
+	for _, c := range containers {
+		u := unit{types.UID(c.Labels[labels.PodUID]), c.Labels[labels.ContainerName]}
+		if out[u] == nil {
+			out[u] = &instances{there: map[uint64]bool{}}
+		}
+		n := uint64(c.GetMetadata().GetAttempt())
+		out[u].there[n] = true
+		out[u].newest = max(out[u].newest, n)
+	}
+	for u, i := range out {
+		if i.newest == 0 {
+			delete(out, u)
+		}
+	}
+	return out
+}
+
+// left tells whether a file of instance n is of one that is gone. What is newer than all that are there may be of one that is being made, and
+// where none is there the newest tells how many there were.
+func (i *instances) left(n uint64) bool { return n < i.newest && !i.there[n] }
+
+// sweepFiles removes what instances that are gone left: their logs, rotated ones too, and their last messages. A container that crashes for
+// weeks would fill the disk with them.
+func (c *Collector) sweepFiles(s seen) (errs []error) {
+	for u, i := range restarted(s.containers) {
+		if dir := s.logDirs[u.uid]; dir != "" {
+			errs = append(errs, i.sweep(filepath.Join(c.cfg.LogRoot, dir, u.name), logNumber)...)
+		}
+		if c.cfg.Messages != nil {
+			errs = append(errs, i.sweep(c.cfg.Messages(u.uid, u.name), messageNumber)...)
+		}
+	}
+	return errs
+}
+
+func (i *instances) sweep(dir string, number func(string) (uint64, error)) (errs []error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // it has none
+	}
+	for _, e := range entries {
+		if n, err := number(e.Name()); err == nil && e.Type().IsRegular() && i.left(n) {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errs
+}
+
+// logNumber is the number of the instance that a log, or what it was rotated to, is of.
+func logNumber(name string) (uint64, error) {
+	n, _, ok := strings.Cut(name, ".log")
+	if !ok {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseUint(n, 10, 32)
+}
+
+func messageNumber(name string) (uint64, error) { return strconv.ParseUint(name, 16, 32) }
