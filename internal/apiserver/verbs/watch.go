@@ -27,8 +27,11 @@ type Event struct {
 	Type watch.EventType
 	// Object is read-only and may be shared.
 	Object runtime.Object
-	// Entry is set when Object is exactly a published one, so that its cached encodings can be used.
+	// Entry is set when Object is exactly a published one, or with Ended, so that its cached encodings can be used.
 	Entry *view.Entry
+	// Ended says that Object is the published one of Entry at the revision that ended it for this watch. That is one for all watches: whatever
+	// becomes of an object, one write comes next.
+	Ended bool
 }
 
 // Stream turns the view's changes of a resource into the events of one watch.
@@ -159,7 +162,7 @@ func (s *Stream) event(c *view.Change) (Event, bool) {
 	case is:
 		return Event{Type: watch.Added, Object: c.New.Object, Entry: c.New}, true
 	case was:
-		return Event{Type: watch.Deleted, Object: withRev(c.Old.Object, formatRev(c.Rev))}, true
+		return Event{Type: watch.Deleted, Object: withRev(c.Old.Object, formatRev(c.Rev)), Entry: c.Old, Ended: true}, true
 	}
 	return Event{}, false
 }

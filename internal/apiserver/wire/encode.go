@@ -20,6 +20,9 @@ import (
 const (
 	cachedJSON  view.Form = "json"     // whole, kind and apiVersion first, no newline
 	cachedProto view.Form = "protobuf" // the message alone, without the k8s envelope
+	// What watches are told of an object that has ended, which is its last form at the revision of its end.
+	endedJSON  view.Form = "json, ended"
+	endedProto view.Form = "protobuf, ended"
 )
 
 type marshaler interface{ Marshal() ([]byte, error) }
@@ -32,6 +35,15 @@ func encodeProto(obj runtime.Object) ([]byte, error) {
 		return nil, fmt.Errorf("%T has no protobuf form", obj)
 	}
 	return m.Marshal()
+}
+
+// endedBytes is what objectBytes would be of an object whose entry has ended.
+func endedBytes(media string, obj runtime.Object, e *view.Entry) ([]byte, error) {
+	name, encode := endedJSON, encodeJSON
+	if media == protoType {
+		name, encode = endedProto, encodeProto
+	}
+	return e.Encoded(name, func(runtime.Object) ([]byte, error) { return encode(obj) })
 }
 
 // objectBytes is the object in the media type's bare form, from the cache when it is a published one.

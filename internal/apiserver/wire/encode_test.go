@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,8 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
+	"podo.dev/podo/internal/view/viewtest"
 )
 
 // What is spliced together is byte for byte what the library makes of the whole list.
@@ -150,5 +153,49 @@ func TestNegotiate(t *testing.T) {
 	r.Header.Set("Accept", tableAccept+",application/json")
 	if got, err := negotiate(r, false); err != nil || got != (form{media: jsonType}) {
 		t.Errorf("a table, or else JSON: %+v %v", got, err)
+	}
+}
+
+// What watches are told of a deletion is encoded once for all of them, beside what they were told of the object before, and goes with that.
+func TestADeletionIsEncodedOnce(t *testing.T) {
+	vw, s := viewtest.New(t, defaultNamespace(), viewtest.Account("default"))
+	w := serve(t, vw, s)
+	admin := w.http(pki.Admin)
+	const path = "/api/v1/namespaces/default/configmaps"
+	_, made := w.do(admin, "POST", path, `{"metadata":{"name":"c"},"data":{"k":"v"}}`)
+	_, gone := w.do(admin, "DELETE", path+"/c", "")
+	rev := func(text string, in ...string) (rv string) {
+		t.Helper()
+		var at any
+		if err := json.Unmarshal([]byte(text), &at); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		for _, name := range in {
+			at = at.(map[string]any)[name]
+		}
+		return at.(string)
+	}
+	before := rev(made, "metadata", "resourceVersion")
+	if !strings.Contains(gone, `"Success"`) {
+		t.Fatal(gone)
+	}
+	for _, media := range []string{jsonType, protoType} {
+		var told [2]string
+		held := [3]int64{vw.EncodingBytes()}
+		for i := range told {
+			_, told[i] = w.do(admin, "GET", path+"?watch=1&timeoutSeconds=1&resourceVersion="+before, "", "Accept", media)
+			held[i+1] = vw.EncodingBytes()
+		}
+		if told[0] != told[1] || !strings.Contains(told[0], "DELETED") {
+			t.Errorf("%s: told %q, and %q", media, told[0], told[1])
+		}
+		if held[1] <= held[0] || held[2] != held[1] {
+			t.Errorf("%s: %d bytes of encodings are held, then %d, then %d", media, held[0], held[1], held[2])
+		}
+		if media == jsonType {
+			if after := rev(told[0], "object", "metadata", "resourceVersion"); after == before {
+				t.Errorf("it ended at %s, after %s", after, before)
+			}
+		}
 	}
 }

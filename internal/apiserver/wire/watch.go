@@ -253,7 +253,11 @@ func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
 	case partial:
 		obj, entry, gvk = partialOf(obj), nil, partialGVK
 	}
-	raw, err := objectBytes(f.form.media, obj, entry)
+	bytesOf := objectBytes
+	if e.Ended && entry != nil {
+		bytesOf = endedBytes
+	}
+	raw, err := bytesOf(f.form.media, obj, entry)
 	if err != nil {
 		return buf, err
 	}
