@@ -59,7 +59,8 @@ type aging struct {
 
 const (
 	lookEvery = time.Minute
-	// Encodings that nobody has used from one of so many looks to the next go.
+	// Encodings that nobody has used since the last of so many looks go, also those that were made since: nothing is to be held for who reads
+	// everything once, and who comes again makes one anew.
 	looksUnused = 5
 )
 

@@ -186,7 +186,7 @@ func (q *encodingCache) add(s *encoding, n int) {
 	}
 }
 
-// age evicts what has not been used since it was called before.
+// age evicts what has not been used since it was called before, or since it was made.
 func (q *encodingCache) age() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
