@@ -139,7 +139,7 @@ func FuzzRequest(f *testing.F) {
 		if i.Verb == "" && known || strings.Contains(i.Resource+i.Name+i.Subresource+i.Namespace, "/") {
 			t.Errorf("%q is %+v", path, i)
 		}
-		i.long(r)
+		i.long()
 		i.scope()
 		if form, err := negotiate(r, true); err == nil && form.media != jsonType && form.media != yamlType && form.media != protoType {
 			t.Errorf("%q is %+v", accept, form)

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,26 @@ func TestIdleWatchStays(t *testing.T) {
 		case e := <-events.ResultChan():
 			t.Fatalf("an idle watch told %+v", e)
 		case <-time.After(4 * watchWrite):
+		}
+	}
+}
+
+// What lasts as long as its client wants, and what has an end that it was given. A log has all the time that it takes to read it.
+func TestWhatLasts(t *testing.T) {
+	for line, want := range map[string]bool{
+		"GET /api/v1/pods":                                   false,
+		"GET /api/v1/pods?watch=1":                           true,
+		"GET /api/v1/namespaces/n/pods/p":                    false,
+		"GET /api/v1/namespaces/n/pods/p/log":                true,
+		"GET /api/v1/namespaces/n/pods/p/log?follow=true":    true,
+		"POST /api/v1/namespaces/n/pods/p/exec":              true,
+		"GET /api/v1/namespaces/n/services/s/proxy/x":        true,
+		"POST /api/v1/namespaces/n/pods/p/eviction":          false,
+		"PUT /apis/apps/v1/namespaces/n/deployments/d/scale": false,
+	} {
+		method, target, _ := strings.Cut(line, " ")
+		if i := parse(httptest.NewRequest(method, target, nil)); i.long() != want {
+			t.Errorf("%s: %v", line, !want)
 		}
 	}
 }

@@ -122,16 +122,13 @@ func (i *info) effect() string {
 }
 
 // long says that a request lasts as long as its client wants.
-func (i *info) long(r *http.Request) bool {
+func (i *info) long() bool {
 	if i.Verb == "watch" {
 		return true
 	}
 	switch i.Subresource {
-	case "exec", "attach", "portforward", "proxy":
-		return true
-	case "log":
-		f := r.URL.Query().Get("follow")
-		return f == "true" || f == "1"
+	case "exec", "attach", "portforward", "proxy", "log":
+		return true // a log too that is not followed: it may be long, and the way to who reads it slow
 	}
 	return false
 }

@@ -259,7 +259,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	c := &call{s: s, w: w, r: r, info: parse(r)}
 	start := s.c.Now()
 	ours := c.info.Resource == "" && s.long(r)
-	long := ours || c.info.long(r)
+	long := ours || c.info.long()
 	defer s.metrics.observe(c, long, start, s.c.Now)
 	if long {
 		c.kind = s.c.Verbs.Kind(c.info.ref().Resource) // what is counted is what is served
