@@ -23,6 +23,7 @@ func namespaceKind() *Kind {
 		ShortNames:       []string{"ns"},
 		Dir:              "namespaces",
 		Verbs:            noCollectionVerbs,
+		ReturnsDeleted:   true,
 		New:              func() runtime.Object { return &v1.Namespace{} },
 		NewList:          func() runtime.Object { return &v1.NamespaceList{} },
 		ValidName:        apivalidation.ValidateNamespaceName,

@@ -107,12 +107,11 @@ func (v *Verbs) binding(u user.Info, b *v1.Binding, o Options) (*write, error) {
 	ref.Subresource = "binding"
 	return &write{guard: guard{rules: bindRules, owns: kept, Options: o}, user: u, kind: k, ref: ref, change: func(cur runtime.Object) (runtime.Object, error) {
 		pod := cur.(*v1.Pod)
-		err := sameObject(pod, b)
-		if err == nil {
-			pod = pod.DeepCopy()
-			err = podobject.Bind(pod, b, metav1.NewTime(v.c.Now()).Rfc3339Copy())
+		if err := sameObject(pod, b); err != nil {
+			return nil, unmet(k, ref, err)
 		}
-		if err != nil {
+		pod = pod.DeepCopy()
+		if err := podobject.Bind(pod, b, metav1.NewTime(v.c.Now()).Rfc3339Copy()); err != nil {
 			return nil, apierrors.NewConflict(podsBinding, b.Name, err)
 		}
 		return pod, nil
@@ -128,7 +127,7 @@ func sameObject(pod *v1.Pod, b *v1.Binding) error {
 		return otherUID(b.UID, pod.UID)
 	case b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion:
 		//lint:ignore ST1005 upstream's text
-		return fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, pod.ResourceVersion)
+		return fmt.Errorf(otherVersionText, b.ResourceVersion, pod.ResourceVersion)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,9 +85,6 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	if generate {
 		m.SetName(generateName(m.GetGenerateName()))
 	}
-	if m.GetResourceVersion() != "" {
-		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
-	}
 	ref.Name = m.GetName()
 	m.SetUID("")
 	m.SetCreationTimestamp(metav1.Time{})
@@ -166,6 +164,10 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 		obj.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
 		return obj, nil
 	}
+	if rv, err := strconv.ParseUint(m.GetResourceVersion(), 10, 64); err == nil && rv != 0 {
+		return nil, errVersioned
+	}
+	m.SetResourceVersion("") // what is no version says nothing
 	op := store.Op{Key: key}
 	if k.TTL != nil {
 		op.TTL = k.TTL(obj)

@@ -15,6 +15,8 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/admit"
@@ -34,7 +36,7 @@ const collectionWorkers = 64
 //	  └─ neither ────────────────────────────────────────────────────────────────────┘
 //
 // A terminating object's grace can only get shorter. deleted says that the object is gone; out is its last state, or the state
-// in which it now waits.
+// in which it now waits; nil for one that could not be read.
 func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, o Options) (out runtime.Object, deleted bool, err error) {
 	k, err := v.kind(ref)
 	if err != nil {
@@ -47,6 +49,10 @@ func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *meta
 		return nil, false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	if unread(d) {
+		err := v.deleteUnreadable(ctx, u, k, ref, o)
+		return nil, err == nil, err
+	}
 	o.warnOfOrphans(k, d)
 	return v.delete(ctx, u, k, ref, nil, d, o)
 }
@@ -114,9 +120,14 @@ func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref cli
 	w := wanted{obj: cur.Object.DeepCopyObject(), stage: timeline.Deleting}
 	m := accessor(w.obj)
 	if ns, ok := w.obj.(*v1.Namespace); ok {
-		if end := v.endNamespace(ns); end != ended {
-			w.same = end == pending
+		switch v.endNamespace(ns) {
+		case starting:
+			collect(k.Dependents, m, ofNamespace(d))
 			return w, w.finish(k, cur)
+		case pending:
+			w.same = true
+			return w, nil
+		case ended:
 		}
 	}
 	graceful, waits := v.graceful(k, w.obj, d)
@@ -151,12 +162,17 @@ func preconditions(k *registry.Kind, m metav1.Object, p *metav1.Preconditions) e
 	if p == nil {
 		return nil
 	}
-	kind := schema.GroupResource{Group: k.GVK.Group, Resource: k.GVK.Kind}
+	of := schema.GroupResource{Group: k.GVK.Group, Resource: k.GVK.Kind}
+	uid := "the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated"
+	version := "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified"
+	if k.GroupResource() == namespaces { // which has words of its own
+		of, uid, version = namespaces, otherUIDText, otherVersionText
+	}
 	if p.UID != nil && *p.UID != m.GetUID() {
-		return apierrors.NewConflict(kind, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, m.GetUID()))
+		return apierrors.NewConflict(of, m.GetName(), fmt.Errorf(uid, *p.UID, m.GetUID()))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
-		return apierrors.NewConflict(kind, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, m.GetResourceVersion()))
+		return apierrors.NewConflict(of, m.GetName(), fmt.Errorf(version, *p.ResourceVersion, m.GetResourceVersion()))
 	}
 	return nil
 }
@@ -250,7 +266,9 @@ func collect(byDefault registry.Dependents, m metav1.Object, d *metav1.DeleteOpt
 	if foreground {
 		keep = append(keep, metav1.FinalizerDeleteDependents)
 	}
-	m.SetFinalizers(keep)
+	if had := sets.New(m.GetFinalizers()...); !had.Equal(sets.New(keep...)) {
+		m.SetFinalizers(keep)
+	}
 }
 
 // held says that finalizers keep the object; a namespace has some of its own.
@@ -293,6 +311,15 @@ func (v *Verbs) endNamespace(ns *v1.Namespace) namespaceEnd {
 	return ended
 }
 
+// ofNamespace are the options as a namespace takes them: not to leave its dependents alone is to wait for them.
+func ofNamespace(d *metav1.DeleteOptions) *metav1.DeleteOptions {
+	//lint:ignore SA1019 old clients send it
+	if orphan := d.OrphanDependents; orphan == nil || *orphan {
+		return d
+	}
+	return &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}
+}
+
 // DeleteCollection deletes every object that List with the same options gives, and answers with what was there.
 func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, l *internalversion.ListOptions, o Options) (*List, error) {
 	k, err := v.kind(ref)
@@ -304,6 +331,11 @@ func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Re
 	}
 	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	if unread(d) {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", field.ErrorList{
+			field.Invalid(unreadField, true, "is not allowed with DELETECOLLECTION, try again after removing the option"),
+		})
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
 	o.warnOfOrphans(k, d)

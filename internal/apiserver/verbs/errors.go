@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
 )
@@ -75,8 +77,31 @@ func viewError(err error) error {
 	return storeError(err)
 }
 
-// otherUID is the refusal to write to another object than the one meant, which had the same name.
+// errVersioned is what a creator hears whose object says which version it is of. Upstream has no reason for it either.
+var errVersioned = errors.New("resourceVersion should not be set on objects to be created")
+
+// sameUID refuses to write to another object than the one meant, which had the same name, before anything else is looked at. have is empty
+// when there is none.
+func sameUID(k *registry.Kind, ref client.Ref, want, have types.UID) error {
+	if want == "" || want == have {
+		return nil
+	}
+	return unmet(k, ref, otherUID(want, have))
+}
+
+// What upstream's store says of another object, or another version of it, than the one meant.
+const (
+	otherUIDText     = "Precondition failed: UID in precondition: %v, UID in object meta: %v"
+	otherVersionText = "Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v"
+)
+
 func otherUID(want, have types.UID) error {
 	//lint:ignore ST1005 upstream's text
-	return fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", want, have)
+	return fmt.Errorf(otherUIDText, want, have)
+}
+
+// unmet is the refusal of what does not hold of the stored object, in the words of upstream's store.
+func unmet(k *registry.Kind, ref client.Ref, err error) error {
+	err = fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w", k.Key(ref.Namespace, ref.Name), err)
+	return apierrors.NewConflict(k.GroupResource(), ref.Name, err)
 }

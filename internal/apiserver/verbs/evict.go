@@ -7,10 +7,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/budget"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
@@ -38,6 +41,9 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 		return err
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	if err := v.admitEviction(ctx, u, k, ref, d, o); err != nil {
+		return err
+	}
 	for range writeTries {
 		var judged bool
 		if judged, err = v.evict(ctx, u, k, ref, d, o); !judged || !apierrors.IsConflict(err) {
@@ -45,6 +51,30 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 		}
 	}
 	return err
+}
+
+// admitEviction asks the rules about the eviction itself, which is created where the pod is; what it comes to, they are asked as it is done.
+func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) error {
+	kind := schema.GroupKind{Group: policyv1.GroupName, Kind: "Eviction"}
+	if unread(d) {
+		at := field.NewPath("deleteOptions").Child(unreadField.String())
+		return apierrors.NewInvalid(kind, ref.Name, field.ErrorList{field.Invalid(at, true, "can not be set for pod eviction, try after removing the option")})
+	}
+	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	a := &admit.Attributes{
+		Op: admit.Create, User: u, Kind: k, Ref: ref.Sub("eviction"), DryRun: o.DryRun, Warn: o.warning,
+		Object: &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}, DeleteOptions: d},
+	}
+	// Nothing is written on the conditions of these rules: what they see has to be so now.
+	if _, err := v.c.View.Fresh(ctx); err != nil {
+		return viewError(err)
+	}
+	if err := v.chain.Mutate(ctx, a); err != nil {
+		return err
+	}
+	return v.chain.Validate(ctx, a)
 }
 
 // evict tries once. judged says that the pod may go only as it has been judged, though the client did not ask for it as it is: a conflict

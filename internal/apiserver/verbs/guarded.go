@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/client"
@@ -19,7 +20,8 @@ import (
 type guard struct {
 	Options
 	rules    registry.Update
-	revision int64 // > 0: the object must be at this revision
+	revision int64     // > 0: the object must be at this revision
+	uid      types.UID // not "": it must be this one
 	owns     ownership
 	// beside, when set, tells what is written together with the object, which is given as it was, and on what condition. Its refusal counts
 	// as change's does.
@@ -87,6 +89,9 @@ func (v *Verbs) next(ctx context.Context, w *write) (txn *store.Request, err err
 	}
 	for ; w.tries < writeTries; w.tries++ {
 		if w.revision > 0 && w.cur.Rev != w.revision {
+			if err := sameUID(w.kind, w.ref, w.uid, w.cur.Meta.GetUID()); err != nil {
+				return nil, err
+			}
 			break
 		}
 		w.wanted, err = v.prepare(ctx, w.user, w.kind, w.ref, w.cur, w.guard, w.change)

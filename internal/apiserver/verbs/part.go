@@ -87,6 +87,9 @@ func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, r
 		}
 	}
 	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
+			return nil, err
+		}
 		obj := obj.DeepCopyObject()
 		owns.Updated(cur, obj, o.Manager)
 		return obj, nil

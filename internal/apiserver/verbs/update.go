@@ -53,16 +53,19 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		return nil, false, err
 	}
 	dedupOwners(m, o.warning, false)
-	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, uid: m.GetUID(), Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+		if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
+			return nil, err
+		}
 		if want == 0 && !rules.AllowUnconditional {
 			return nil, noRevision(k, ref.Name)
-		}
-		if uid := m.GetUID(); uid != "" && uid != accessor(cur).GetUID() {
-			return nil, apierrors.NewConflict(k.GroupResource(), ref.Name, otherUID(uid, accessor(cur).GetUID()))
 		}
 		return obj.DeepCopyObject(), nil
 	})
 	if rules.AllowCreate && ref.Subresource == "" && apierrors.IsNotFound(err) {
+		if err := sameUID(k, ref, m.GetUID(), ""); err != nil { // who has seen an object there does not make another
+			return nil, false, err
+		}
 		if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
 			return nil, false, err
 		}

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func TestCreate(t *testing.T) {
 	refused(pod("b"), client.Pods.At("other", ""), apierrors.IsBadRequest, "the namespace of the provided object does not match the namespace sent on the request")
 	versioned := configMap("v")
 	versioned.ResourceVersion = "5"
-	refused(versioned, client.ConfigMaps.At("default", ""), apierrors.IsBadRequest, "resourceVersion should not be set on objects to be created")
+	refused(versioned, client.ConfigMaps.At("default", ""), func(err error) bool { return errors.Is(err, errVersioned) }, "resourceVersion should not be set on objects to be created")
 	refused(configMap("Not_A_Name"), client.ConfigMaps.At("default", ""), apierrors.IsInvalid, "metadata.name: Invalid value")
 	refused(configMap(""), client.ConfigMaps.At("default", ""), apierrors.IsInvalid, "metadata.name: Required value: name or generateName is required")
 }

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -95,7 +96,8 @@ func (c *call) evict(u user.Info) error {
 		return err
 	}
 	e := &policyv1.Eviction{}
-	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, create.FieldValidation); err != nil {
+	// The version before says the same in the same fields, and clients still send it.
+	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, create.FieldValidation, policyv1beta1.SchemeGroupVersion); err != nil {
 		return err
 	}
 	if e.Name != c.info.Name {

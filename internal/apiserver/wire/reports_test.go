@@ -22,6 +22,9 @@ const (
 	teamPods   = "/api/v1/namespaces/team/pods"
 	applies    = "Content-Type: application/apply-patch+yaml"
 	accountOf  = "/api/v1/namespaces/team/serviceaccounts/default"
+
+	teamLeases      = "/apis/coordination.k8s.io/v1/namespaces/team/leases"
+	teamControllers = "/api/v1/namespaces/team/replicationcontrollers"
 )
 
 // TestWhatOthersReported asks what has once gone wrong on servers of this API, as people have reported it, and wants the answers that were
@@ -130,6 +133,63 @@ func TestWhatOthersReported(t *testing.T) {
 			{everything, "DELETE " + teamMaps + "/held", "", `{"preconditions":{"resourceVersion":"1"}}`, 409, []string{"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ("}},
 			{everything, "PUT " + teamMaps + "/held", "", `{"metadata":{"name":"held","resourceVersion":"1"}}`, 409, []string{"the object has been modified; please apply your changes to the latest version and try again"}},
 			{everything, "PUT " + teamMaps + "/held", "", `{"metadata":{"name":"held","uid":"other"}}`, 409, []string{"Precondition failed: UID in precondition: other, UID in object meta: "}},
+		},
+		"who has seen an object makes no other in its place, and learns first that there is another": {
+			{everything, "PUT " + teamLeases + "/free", "", `{"metadata":{"name":"free","uid":"seen"}}`, 409, []string{`leases.coordination.k8s.io \"free\": StorageError: invalid object, Code: 4, Key: /registry/leases/team/free, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: seen, UID in object meta: "`}},
+			{everything, "GET " + teamLeases + "/free", "", "", 404, nil},
+			{everything, "PUT " + teamLeases + "/free", "", `{"metadata":{"name":"free","resourceVersion":"5"}}`, 201, nil},
+			{everything, "PUT " + teamLeases + "/free", "", `{"metadata":{"name":"free","uid":"seen","resourceVersion":"1"}}`, 409, []string{`StorageError: invalid object, Code: 4, Key: /registry/leases/team/free, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: seen, UID in object meta: `}},
+			{everything, "POST " + teamPods + "/p2/binding", "", `{"metadata":{"name":"p2","uid":"seen"},"target":{"name":"n1"}}`, 409, []string{`cannot be fulfilled on pods \"p2\": StorageError: invalid object, Code: 4, Key: /registry/pods/team/p2, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: seen, UID in object meta: uid-x`}},
+			{everything, "POST " + teamPods + "/p2/binding", "", `{"metadata":{"name":"p2"},"target":{"name":"n1"}}`, 409, []string{`cannot be fulfilled on pods/binding \"p2\": pod p2 is already assigned to node \"n2\"`}},
+			{everything, "POST " + teamControllers, "", `{"metadata":{"name":"rc"},"spec":{"selector":{"a":"b"},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 201, nil},
+			{everything, "PUT " + teamControllers + "/rc/scale", "", `{"metadata":{"name":"rc","uid":"seen"},"spec":{"replicas":-1}}`, 409, []string{`replicationcontrollers \"rc\": StorageError: invalid object, Code: 4, Key: /registry/controllers/team/rc,`}},
+			{everything, "PATCH " + teamControllers + "/rc/scale", "Content-Type: application/merge-patch+json", `{"metadata":{"uid":"seen"}}`, 409, []string{`replicationcontrollers/scale \"rc\": Precondition failed: UID in precondition: seen`}},
+		},
+		"what is created says no version of its own": {
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"of-a-version","resourceVersion":"7"}}`, 500, []string{`"message":"resourceVersion should not be set on objects to be created"`, "!reason"}},
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"Of_A","resourceVersion":"7"}}`, 422, nil},
+			{everything, "GET " + teamMaps + "/of-a-version", "", "", 404, nil},
+			{everything, "POST " + teamMaps + "?dryRun=All", "", `{"metadata":{"name":"of-a-version","resourceVersion":"7"}}`, 201, nil},
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"of-none","resourceVersion":"-1"}}`, 201, []string{"!\"resourceVersion\":\"-1\""}},
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"of-zero","resourceVersion":"0"}}`, 201, []string{"!\"resourceVersion\":\"0\""}},
+		},
+		"evictions": {
+			{everything, "POST " + teamPods + "/p1/eviction", "", `{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"p1"},"deleteOptions":{"dryRun":["All"]}}`, 201, nil},
+			{everything, "POST " + teamPods + "/p1/eviction", "", `{"apiVersion":"apps/v1","kind":"Eviction","metadata":{"name":"p1"}}`, 400, []string{"(apps/v1) does not match the expected API version (policy/v1)"}},
+			{everything, "POST " + teamPods + "/p1/eviction", "", `{"metadata":{"name":"p1"},"deleteOptions":{"orphanDependents":true,"propagationPolicy":"Orphan"}}`, 422, []string{"DeleteOptions.meta.k8s.io"}},
+			{everything, "POST " + teamPods + "/p1/eviction", "", `{"metadata":{"name":"p1"},"deleteOptions":{"ignoreStoreReadErrorWithClusterBreakingPotential":true}}`, 422, []string{`Eviction.policy \"p1\" is invalid: deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: can not be set for pod eviction, try after removing the option`}},
+			{nodeOne, "POST " + teamPods + "/p2/eviction", "", `{"metadata":{"name":"p2"}}`, 403, []string{"node n1 can only evict pods with spec.nodeName set to itself"}},
+			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"leaving"}}`, 201, nil},
+			{everything, "POST /api/v1/namespaces/leaving/serviceaccounts", "", `{"metadata":{"name":"default"}}`, 201, nil},
+			{everything, "POST /api/v1/namespaces/leaving/pods", "", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, nil},
+			{everything, "DELETE /api/v1/namespaces/leaving", "", "", 200, []string{"Terminating"}},
+			{everything, "POST /api/v1/namespaces/leaving/pods/p/eviction", "", `{"metadata":{"name":"p"}}`, 403, []string{`pods \"p\" is forbidden: unable to create new content in namespace leaving because it is being terminated`, `"reason":"NamespaceTerminating"`}},
+			{everything, "GET /api/v1/namespaces/leaving/pods/p", "", "", 200, []string{"!deletionTimestamp"}},
+		},
+		"namespaces on their way out": {
+			{everything, "DELETE /api/v1/namespaces/vault", "", `{"preconditions":{"uid":"other"}}`, 409, []string{`on namespaces \"vault\": Precondition failed: UID in precondition: other, UID in object meta: u-x`}},
+			{everything, "DELETE /api/v1/namespaces/vault", "", `{"preconditions":{"resourceVersion":"other"}}`, 409, []string{`on namespaces \"vault\": Precondition failed: ResourceVersion in precondition: other, ResourceVersion in object meta: `}},
+			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"first"}}`, 201, nil},
+			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"second"}}`, 201, nil},
+			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"third"}}`, 201, nil},
+			{everything, "DELETE /api/v1/namespaces/first", "", `{"propagationPolicy":"Foreground"}`, 200, []string{`"finalizers":["foregroundDeletion"]`, `"phase":"Terminating"`}},
+			{everything, "DELETE /api/v1/namespaces/second", "", `{"orphanDependents":false}`, 202, []string{`"finalizers":["foregroundDeletion"]`}},
+			{everything, "DELETE /api/v1/namespaces/third", "", `{"propagationPolicy":"Background"}`, 200, []string{"!foregroundDeletion"}},
+			{everything, "PUT /api/v1/namespaces/third/finalize", "", `{"metadata":{"name":"third"},"spec":{"finalizers":[]}}`, 200, []string{`"kind":"Namespace"`}},
+			{everything, "GET /api/v1/namespaces/third", "", "", 404, nil},
+		},
+		"who deletes again changes nothing": {
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"held","finalizers":["orphan","x.io/y"]}}`, 201, nil},
+			{everything, "DELETE " + teamMaps + "/held", "", "", 200, []string{`"finalizers":["orphan","x.io/y"]`, "deletionTimestamp"}},
+			{everything, "DELETE " + teamMaps + "/held", "", "", 200, []string{`"resourceVersion":"$RV"`}},
+			{everything, "DELETE " + teamMaps + "/held", "", `{"propagationPolicy":"Background"}`, 200, []string{`"finalizers":["x.io/y"]`}},
+		},
+		"only what cannot be read is deleted unread": {
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"readable"}}`, 201, nil},
+			{everything, "DELETE " + teamMaps + "/readable", "", `{"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, 409, []string{`AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage`}},
+			{everything, "DELETE " + teamMaps + "/none", "", `{"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, 404, nil},
+			{everything, "DELETE " + teamMaps, "", `{"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, 422, []string{"is not allowed with DELETECOLLECTION, try again after removing the option"}},
+			{"jane", "DELETE " + teamMaps + "/readable", "", `{"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, 403, []string{`configmaps \"readable\" is forbidden: not permitted to do \"unsafe-delete-ignore-read-errors\", reason: `}},
 		},
 		"fields that there are not, or twice": {
 			{everything, "POST " + teamMaps + "?fieldValidation=Strict", "", `{"metadata":{"name":"strict"},"dota":{},"data":{"a":"1","a":"2"}}`, 400, []string{`strict decoding error: `, `duplicate field \"data.a\"`, `unknown field \"dota\"`}},

@@ -201,8 +201,8 @@ func params[T runtime.Object](q url.Values, into T, check func(T) field.ErrorLis
 	return nil
 }
 
-// decode reads the body as an object of the kind that the URL stands for.
-func (c *call) decode(want schema.GroupVersionKind, obj runtime.Object, directive string) error {
+// decode reads the body as an object of the kind that the URL stands for, in its version or another of those accepted.
+func (c *call) decode(want schema.GroupVersionKind, obj runtime.Object, directive string, accepts ...schema.GroupVersion) error {
 	media, err := bodyMedia(c.r)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (c *call) decode(want schema.GroupVersionKind, obj runtime.Object, directiv
 	if err != nil {
 		return err
 	}
-	strict, err := decodeInto(media, data, want, obj)
+	strict, err := decodeInto(media, data, want, obj, accepts...)
 	if err != nil {
 		return err
 	}
@@ -326,7 +326,14 @@ func (c *call) delete(u user.Info) error {
 	if cascade := o.OrphanDependents; !deleted && cascade != nil && !*cascade {
 		code = http.StatusAccepted
 	}
-	if deleted && !c.kind.ReturnsDeleted {
+	switch {
+	case out == nil: // nobody could read it
+		c.status(code, &metav1.Status{
+			Status: metav1.StatusSuccess, Code: int32(code),
+			Details: &metav1.StatusDetails{Name: c.info.Name, Kind: c.kind.GVK.Kind},
+		})
+		return nil
+	case deleted && !c.kind.ReturnsDeleted:
 		c.status(code, deletedStatus(c, out))
 		return nil
 	}
