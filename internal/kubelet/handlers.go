@@ -77,6 +77,7 @@ func (h *handlers) HandlePodUpdates(pods []*v1.Pod) {
 		}
 		h.r.workers.Update(p)
 		h.k.cfg.Reporter.Refresh(p)
+		h.k.mirror(p)
 	}
 }
 

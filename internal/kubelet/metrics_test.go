@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/cri/fake"
 	"podo.dev/podo/internal/kubelet"
@@ -113,6 +115,26 @@ func TestTheSamePodAgainWhileItEnds(t *testing.T) {
 		defer m.mu.Unlock()
 		if len(cs) != 1 || !cs[0].Running || cs[0].ID == first || m.again != 1 {
 			t.Errorf("%+v, begun anew %d times", cs, m.again)
+		}
+	})
+}
+
+// Whoever keeps a static pod's mirror hears of each form of it, also where that is no other pod.
+func TestAStaticPodsFormsAreHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard atomic.Int64
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) { c.Mirror = func(types.NamespacedName) { heard.Add(1) } })
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		p := newPod("p", "sleep inf")
+		p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		r.API.Create(p)
+		time.Sleep(time.Minute)
+		before := heard.Load()
+		r.API.Edit("p", func(p *v1.Pod) { p.Annotations["kubernetes.io/config.hash"] = "another" })
+		time.Sleep(time.Second)
+		if n := heard.Load(); n == before {
+			t.Errorf("heard %d times before and after", n)
 		}
 	})
 }

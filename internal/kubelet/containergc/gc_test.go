@@ -234,8 +234,10 @@ func TestFilesOfGoneInstances(t *testing.T) {
 	}}
 	c, err := New(Config{
 		Runtime: rt, Log: slog.New(slog.DiscardHandler), Node: "n", LogRoot: filepath.Join(root, "logs"), Policy: DefaultPolicy(),
-		Pods:     func() (map[types.UID]bool, bool) { return map[types.UID]bool{"p": false}, true },
-		Messages: func(uid types.UID, container string) string { return filepath.Join(root, "messages", string(uid), container) },
+		Pods: func() (map[types.UID]bool, bool) { return map[types.UID]bool{"p": false}, true },
+		Messages: func(uid types.UID, container string) string {
+			return filepath.Join(root, "messages", string(uid), container)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -100,18 +100,20 @@ func oneDocument(text []byte) ([]byte, error) {
 }
 
 // finish makes a pod this node's: named for it, bound to it, known by a UID that is the hash of what is written and where, so
-// that the same manifest is the same pod after a restart, and a changed one is another.
+// that the same manifest is the same pod after a restart, and a changed one is another. One with a UID of its own stays the same, and its mirror
+// knows by the hash that it shows an older form.
 func (m manifest) finish(pod *v1.Pod) error {
 	if pod.Name == "" {
 		return errors.New("invalid pod: name is needed for the pod")
 	}
+	written, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(fmt.Appendf(written, "host:%s %s:%s", m.Node, m.Source, m.Origin))
+	hash := hex.EncodeToString(sum[:16])
 	if pod.UID == "" {
-		written, err := json.Marshal(pod)
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(fmt.Appendf(written, "host:%s %s:%s", m.Node, m.Source, m.Origin))
-		pod.UID = types.UID(hex.EncodeToString(sum[:16]))
+		pod.UID = types.UID(hash)
 	}
 	pod.Name += "-" + strings.ToLower(m.Node)
 	if pod.Namespace == "" {
@@ -121,7 +123,7 @@ func (m manifest) finish(pod *v1.Pod) error {
 	pod.Spec.NodeName = m.Node
 	pod.Annotations = maps.Clone(pod.Annotations)
 	for key, value := range map[string]string{
-		sourceAnnotation: m.Source, hashAnnotation: string(pod.UID), seenAnnotation: m.Now.Format(time.RFC3339Nano),
+		sourceAnnotation: m.Source, hashAnnotation: hash, seenAnnotation: m.Now.Format(time.RFC3339Nano),
 	} {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}

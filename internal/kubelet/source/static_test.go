@@ -144,6 +144,24 @@ func TestFile(t *testing.T) {
 	s.expect("REMOVE web-n1")
 }
 
+// kubernetes/kubernetes#103374: a manifest that names its UID is the same pod when it changes, with another hash, by which its mirror is known.
+func TestFileWithAUID(t *testing.T) {
+	dir := t.TempDir()
+	fixed := strings.ReplaceAll(web, "name: web", "name: web, uid: u-1")
+	put(t, dir, "web.yaml", fixed)
+	s := follow(t, func(ctx context.Context, out chan<- source.Change, problem func(string, error)) error {
+		return source.File{Path: dir, Node: "n1", Every: time.Hour, Problem: problem, Log: slog.New(slog.DiscardHandler)}.Run(ctx, out)
+	})
+	s.expect("ADD web-n1", "SYNCED")
+	before := s.pods["web-n1"]
+	put(t, dir, "web.yaml", strings.ReplaceAll(fixed, "image: i", "image: j"))
+	s.expect("UPDATE web-n1")
+	const hash = "kubernetes.io/config.hash"
+	if now := s.pods["web-n1"]; before.UID != "u-1" || now.UID != "u-1" || now.Annotations[hash] == before.Annotations[hash] || now.Annotations[hash] == "" {
+		t.Errorf("%s %s, %s %s", before.UID, before.Annotations[hash], now.UID, now.Annotations[hash])
+	}
+}
+
 // A web server's pods: one or a list; while it answers nonsense they stay.
 func TestURL(t *testing.T) {
 	var answer atomic.Value
