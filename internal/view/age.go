@@ -38,12 +38,12 @@ func (a *ages) reached(rev int64, now time.Time) {
 	}
 }
 
-// expired tells whether a newer revision than rev has been there for longer than the age.
-func (a *ages) expired(rev int64, now time.Time) bool {
+// expired tells whether a newer revision than rev has been there for longer than age, which is at most max.
+func (a *ages) expired(rev int64, now time.Time, age time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := len(a.marks) - 1; i >= 0; i-- {
-		if m := a.marks[i]; now.Sub(m.at) >= a.max {
+		if m := a.marks[i]; now.Sub(m.at) >= age {
 			return rev < m.rev
 		}
 	}
@@ -79,7 +79,11 @@ func (v *View) lookAtAge() {
 	for _, t := range v.tables {
 		left = t.hist.age(now) || left
 	}
-	v.retained.expire(func(rev int64) bool { return v.ages.expired(rev, now) })
+	// Those that somebody goes through are kept for as long as he may; the others can be read from the store, as what happened between them.
+	left = v.retained.expire(
+		func(rev int64) bool { return v.ages.expired(rev, now, min(v.c.HistoryAge, v.c.PastAge)) },
+		func(rev int64) bool { return v.ages.expired(rev, now, v.c.PastAge) },
+	) || left
 	if unused {
 		v.encCache.age()
 	}

@@ -20,7 +20,7 @@ func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snaps
 	if t == nil {
 		return Snapshot{}, fmt.Errorf("view: no such resource: %s", r)
 	}
-	if v.ages.expired(rev, v.c.Now()) {
+	if v.ages.expired(rev, v.c.Now(), v.c.PastAge) {
 		return Snapshot{}, ErrGone
 	}
 	if !t.kind.NotCached {
@@ -89,16 +89,20 @@ func (r *retained) bound(l []*state) []*state {
 	return l
 }
 
-// expire drops the states that are too old to be asked for.
-func (r *retained) expire(old func(rev int64) bool) {
+// expire drops the states that are too old, and tells whether any is left.
+func (r *retained) expire(newest, kept func(rev int64) bool) (left bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range []*[]*state{&r.newest, &r.kept} {
-		for len(*l) > 0 && old((*l)[0].rev) {
-			(*l)[0] = nil
-			*l = (*l)[1:]
-		}
+	r.newest, r.kept = younger(r.newest, newest), younger(r.kept, kept)
+	return len(r.newest)+len(r.kept) > 0
+}
+
+func younger(l []*state, old func(rev int64) bool) []*state {
+	for len(l) > 0 && old(l[0].rev) {
+		l[0] = nil
+		l = l[1:]
 	}
+	return l
 }
 
 func (r *retained) clear() {

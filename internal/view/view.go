@@ -48,13 +48,13 @@ type Config struct {
 	CheckMutation bool
 	Mutated       func(k *registry.Kind, e *Entry)
 
-	// HistoryChanges (4096), HistoryBytes (8 MiB, of encoded size) and HistoryAge (5 min) bound the changes remembered per kind.
-	// Watches from further back are read from the store.
+	// HistoryChanges (4096), HistoryBytes (8 MiB, of encoded size) and HistoryAge (75 s: who lost a watch is back by then, at the bookmark of a
+	// minute ago at worst) bound the changes remembered per kind. Watches from further back are read from the store.
 	HistoryChanges int
 	HistoryBytes   int64
 	HistoryAge     time.Duration
-	// Retained bounds the past snapshots from which At answers: the newest (64, of the last HistoryChanges revisions) and as many kept by
-	// Snapshot.Retain.
+	// Retained bounds the past snapshots from which At answers: the newest (64, of the last HistoryChanges revisions and HistoryAge) and as many
+	// kept by Snapshot.Retain.
 	Retained int
 	// PastAge (5 min) is for how long a revision that is no longer the newest can be read by At.
 	PastAge time.Duration
@@ -70,7 +70,7 @@ func (c *Config) setDefaults() error {
 	}
 	def(&c.HistoryChanges, 4096)
 	def(&c.HistoryBytes, 8<<20)
-	def(&c.HistoryAge, 5*time.Minute)
+	def(&c.HistoryAge, 75*time.Second)
 	def(&c.Retained, 64)
 	def(&c.PastAge, 5*time.Minute)
 	def(&c.EncodingBytes, 48<<20)

@@ -270,18 +270,20 @@ func TestAQuietKindHoldsItsObjectsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		behind := watch(t, v, pods, start)
-		time.Sleep(2 * time.Minute)
-		viewtest.Put(t, s, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}) // something always happens
+		time.Sleep(time.Minute)
+		wait(t, v, viewtest.Put(t, s, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})) // something always happens
 		goruntime.GC()
 		if old.Value() == nil || v.EncodingBytes() == 0 {
 			t.Error("it is forgotten at once")
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(150 * time.Second)
 		synctest.Wait()
 		goruntime.GC()
 		if old.Value() != nil {
-			t.Error("the version before the last one is held")
+			t.Error("three and a half minutes later the version before the last one is held")
 		}
+		time.Sleep(7 * time.Minute)
+		synctest.Wait()
 		if n := v.EncodingBytes(); n != 0 {
 			t.Errorf("%d bytes of encodings are held", n)
 		}
@@ -371,6 +373,40 @@ func TestAtHoldsNoMoreThanTheHistory(t *testing.T) {
 			if at, err := v.At(t.Context(), pods, revs[i]); err != nil || at.Len(pods) != i+1 || int(lists.Load()) != want {
 				t.Errorf("at the %dth write: %d pods, %v; %d lists of the store, want %d", i, at.Len(pods), err, lists.Load(), want)
 			}
+		}
+	})
+}
+
+// What is past is soon read from the store, but for those who go through its pages.
+func TestPagesAreKeptForLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		var lists atomic.Int64
+		v := viewtest.Start(t, view.Config{Store: listCounter{s, &lists}, HistoryAge: time.Minute, PastAge: 10 * time.Minute})
+		var revs []int64
+		for i := range 3 {
+			revs = append(revs, viewtest.Put(t, s, pod("a", fmt.Sprint(i), "")))
+			if snap := wait(t, v, revs[i]); i == 1 {
+				snap.Retain()
+			}
+		}
+		read := func(i int) int64 {
+			t.Helper()
+			lists.Store(0)
+			if at, err := v.At(t.Context(), pods, revs[i]); err != nil || at.Len(pods) != i+1 {
+				t.Errorf("at write %d: %d pods, %v", i, at.Len(pods), err)
+			}
+			return lists.Load()
+		}
+		if read(0) != 0 || read(1) != 0 {
+			t.Error("what is just past is read from the store")
+		}
+		for i := range 4 {
+			time.Sleep(time.Minute)
+			wait(t, v, viewtest.Put(t, s, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"i": fmt.Sprint(i)}}}))
+		}
+		if one, kept := read(0), read(1); one != 1 || kept != 0 {
+			t.Errorf("four minutes later the store is read %d times for one, and %d times for one whose pages somebody reads", one, kept)
 		}
 	})
 }
