@@ -152,7 +152,7 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 		c: v3client.New(member.Server), kv: adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(member.Server)),
 		lease:  adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(member.Server)),
 		leases: newLeases(),
-		local:  newMember(member.Server.KV(), func() error { return gcroom.Unmapping(member.Server.Backend().Defrag) }), // the client's way needs a gRPC server
+		local:  newMember(member.Server),
 	}
 	e.conn.Store(c)
 	e.c.Logger.Info("etcd is ready", "dir", e.c.Dir, "revision", c.local.revision(), "took", e.boot.Round(time.Millisecond))

@@ -78,7 +78,8 @@ func (k *keeper) local() *conn {
 	return nil
 }
 
-// look defragments a database of which half is free, while nobody writes: it stops the store for as long as copying takes.
+// look, while nobody writes, has the database forget what it has buffered, and defragments one of which half is free: that stops the store for
+// as long as copying takes.
 func (k *keeper) look(ctx context.Context) {
 	c := k.local()
 	if c == nil {
@@ -91,6 +92,9 @@ func (k *keeper) look(ctx context.Context) {
 	if err == nil && full(st) {
 		k.makeSpace(ctx) // someone may have deleted something meanwhile
 		return
+	}
+	if quiet {
+		c.local.forget(ctx)
 	}
 	if err != nil || !quiet || st.DbSize < k.least || st.DbSizeInUse > st.DbSize/2 {
 		return

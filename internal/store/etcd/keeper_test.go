@@ -3,13 +3,15 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"podo.dev/podo/internal/store"
 )
 
-// TestDefragment: free pages are given back when the database is quiet, and not before.
-func TestDefragment(t *testing.T) {
+// startOne is a member until the test ends.
+func startOne(t *testing.T) *Embedded {
+	t.Helper()
 	e, err := NewEmbedded(EmbeddedConfig{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -17,17 +19,24 @@ func TestDefragment(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- e.Run(ctx, func() { close(ready) }) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	select {
 	case <-ready:
 	case err := <-done:
+		done <- nil
 		t.Fatal(err)
 	}
+	return e
+}
+
+// TestDefragment: free pages are given back when the database is quiet, and not before.
+func TestDefragment(t *testing.T) {
+	e, ctx := startOne(t), t.Context()
 	c := e.conn.Load()
 	size := func() (all, inUse int64) {
 		t.Helper()
@@ -67,5 +76,38 @@ func TestDefragment(t *testing.T) {
 	}
 	if kv, err := e.Get(ctx, "k"); err != nil || kv.ModRevision != rev {
 		t.Errorf("after it: %v, %v", kv.ModRevision, err)
+	}
+}
+
+// What was written at once is not held for as long as little is written: etcd's buffers keep it.
+func TestWhatWasWrittenIsLetGo(t *testing.T) {
+	e, ctx := startOne(t), t.Context()
+	const many, size = 100, 8 << 10
+	ops := make([]store.Op, many)
+	for i := range ops {
+		ops[i] = store.Op{Key: fmt.Sprint(i), Value: make([]byte, size)}
+	}
+	if _, err := e.Txn(ctx, nil, ops); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Get(ctx, "0"); err != nil { // a reader's copy
+		t.Fatal(err)
+	}
+	e.conn.Load().local.flush()
+	if _, err := e.Txn(ctx, nil, []store.Op{{Key: "small"}}); err != nil {
+		t.Fatal(err)
+	}
+	live := func() uint64 {
+		var m runtime.MemStats
+		for range 2 { // what has a finalizer goes with the second
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := live()
+	newKeeper(&e.Client, e.c).look(ctx) // two writes are quiet
+	if after := live(); after+many*size/2 > before {
+		t.Errorf("%d kB are live before, %d kB after: %d kB were written at once", before>>10, after>>10, many*size>>10)
 	}
 }

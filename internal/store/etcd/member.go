@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
+	"podo.dev/podo/internal/gcroom"
 	"podo.dev/podo/internal/store"
 )
 
@@ -18,6 +20,8 @@ type member struct {
 	db mvcc.WatchableKV
 	// defragment rewrites the database without its free pages; nothing else is answered meanwhile.
 	defragment func() error
+	// flush brings what has been written to the database's file, as happens twice a second.
+	flush func()
 	// seen is the newest revision that a watch was told of: no read may be older.
 	seen atomic.Int64
 
@@ -27,8 +31,20 @@ type member struct {
 	running sync.WaitGroup
 }
 
-func newMember(db mvcc.WatchableKV, defragment func() error) *member {
-	return &member{db: db, defragment: defragment, gone: make(chan struct{})}
+func newMember(s *etcdserver.EtcdServer) *member {
+	return &member{
+		db: s.KV(), gone: make(chan struct{}), flush: s.Backend().ForceCommit,
+		defragment: func() error { return gcroom.Unmapping(s.Backend().Defrag) }, // the client's way needs a gRPC server
+	}
+}
+
+// forget lets go of what the database has buffered. Its buffers are as long as the most that was ever written between two flushes, and what they
+// held stays in them until as much is written again; but a flush drops one that was not used since the flush before. A reader keeps a copy until
+// the next one comes after a write.
+func (m *member) forget(ctx context.Context) {
+	_, _ = m.db.Range(ctx, []byte{0}, nil, mvcc.RangeOptions{}) // nobody's key
+	m.flush()
+	m.flush()
 }
 
 // enter lets a watch read the database until done is called.
