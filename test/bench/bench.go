@@ -49,6 +49,7 @@ var groups = []struct {
 	{"shapes", shaped},
 	{"rollout", rollout},
 	{"namespace", namespace},
+	{"holding", holding},
 	{"rest", rest},
 }
 
