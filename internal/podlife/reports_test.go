@@ -1,6 +1,7 @@
 package podlife
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -583,5 +584,48 @@ func TestRestartsAreCountedByLogs(t *testing.T) {
 	w.until(time.Minute)
 	if i, m := w.cstatus("i"), w.cstatus("m"); i.RestartCount != 1 || m.RestartCount != 5 || m.State.Running == nil {
 		t.Errorf("%+v\n%+v\n%s", i, m, w.tail())
+	}
+}
+
+// #69060: what the runtime does not know the state of may run. It is stopped, once, before it runs anew, whatever the policy, and a pod that is
+// deleted goes; also when the kubelet comes back to it, and when the runtime does not know any better afterwards.
+func TestAContainerOfUnknownState(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+		for _, back := range []bool{false, true} {
+			for _, end := range []string{"", "deleted", "still unknown"} {
+				w, deleted := newWorld(t, newPod(policy, "m")), end == "deleted"
+				w.unsure = end == "still unknown"
+				w.step(Tick{})
+				w.until(10 * time.Second)
+				in := *w.cons["m-0"]
+				in.State, in.StartedAt, in.ExitCode, in.Reason = InstanceUnknown, time.Time{}, 255, "Unknown"
+				w.cons["m-0"] = &in
+				if back {
+					w.restart(nil)
+				} else {
+					w.step(Observation{Observed: w.observe()})
+				}
+				if deleted {
+					w.step(Desired{Pod: deleting(w.state.Pod, w.now, 30)})
+				}
+				w.until(2 * time.Minute)
+				st := w.cstatus("m")
+				what := fmt.Sprintf("%s, restarted %v, %s", policy, back, end)
+				stops := 0
+				for _, l := range w.trace {
+					if strings.Contains(l, "do stop/m-0") {
+						stops++
+					}
+				}
+				switch {
+				case stops != 1:
+					t.Errorf("%s: stopped %d times\n%s", what, stops, w.tail())
+				case deleted && w.state.Stage != Finished:
+					t.Errorf("%s: %s\n%s", what, w.state.Stage, w.tail())
+				case !deleted && (st.State.Running == nil || st.RestartCount != 1 || toldOf(w, "Killing") != 1):
+					t.Errorf("%s: %+v\n%s", what, st, w.tail())
+				}
+			}
+		}
 	}
 }

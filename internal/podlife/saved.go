@@ -276,8 +276,8 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		case !begun && c.Stage != BackOff:
 			c.Stage = Exited
 		}
-	default:
-		c.Stage = Unsure
+	default: // whatever was decided, it may run
+		c.Stage, c.Attempt = Unsure, c.Cur.Attempt
 	}
 }
 

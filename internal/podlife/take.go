@@ -166,6 +166,8 @@ func (m *mover) takeStopped(e ContainerStopped) {
 	switch {
 	case e.Instance != nil && e.Instance.State == InstanceExited:
 		m.exited(c, e.Instance)
+	case e.Instance != nil && e.Instance.State == InstanceUnknown && e.Fail == nil: // it was stopped, that is known
+		m.vanished(c)
 	case e.Fail != nil && e.Grace != c.askedGrace: // a shorter one is under way
 	case e.Fail != nil: // asked again when due, with what is left of the grace
 		m.tellStuck(e.Fail)
@@ -261,6 +263,25 @@ func (m *mover) apply(c *Container, inst *Instance) {
 		if c.Stage == Unsure {
 			c.Cur, c.Stage = inst, Created
 		}
+	case InstanceUnknown:
+		if (c.Stage == Unsure || c.Stage == Hooking || c.Stage == Up) && c.Attempt == inst.Attempt {
+			m.doubt(c, inst)
+		}
+	}
+}
+
+// doubt takes in that the runtime does not know what has become of an instance, as when it could not read what it had written down of it. It
+// may run: it is stopped, so that there are never two, and then runs anew whatever the policy.
+func (m *mover) doubt(c *Container, inst *Instance) {
+	cp := *inst
+	cp.State = InstanceRunning
+	if cp.StartedAt.IsZero() {
+		cp.StartedAt = c.Cur.StartedAt
+	}
+	c.Cur, c.Stage = &cp, Up
+	if m.Stage <= Running {
+		c.Again = true
+		m.stopOne(c, m.ownGrace(), `Container is in "unknown" state, try killing it before restart`)
 	}
 }
 

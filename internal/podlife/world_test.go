@@ -31,6 +31,7 @@ type world struct {
 	events []Tell
 	done   map[string]bool // sandbox/name that ended well
 	term0  bool            // TERM ends containers with 0
+	unsure bool            // what the runtime does not know the state of stays so when it is stopped
 	after  func()          // called after each step, when set
 	pulled map[string]bool // containers whose image was there when the kubelet ended: it is asked for once more
 
@@ -357,7 +358,7 @@ func (w *world) execute(e Effect) Event {
 		if in == nil {
 			return ContainerStopped{Container: x.Container, ID: x.ID, Grace: x.Grace, Fail: f}
 		}
-		if in.State == InstanceRunning && happens {
+		if (in.State == InstanceRunning || in.State == InstanceUnknown && !w.unsure) && happens {
 			b := w.run(in.Name, in.Attempt)
 			w.exit(x.ID, either(b.deaf, int32(137), either(w.term0, int32(0), 143)), "")
 		}
