@@ -259,7 +259,7 @@ func (k *Kubelet) withStatus(p *v1.Pod) *v1.Pod {
 		return p
 	}
 	cp := *p
-	cp.Status = s.Status
+	cp.Status = s.Status()
 	return &cp
 }
 

@@ -83,11 +83,12 @@ func (m *Metrics) count(out chan<- prometheus.Metric) {
 		if p.Stage > podlife.Admitting && p.Stage < podlife.Releasing {
 			active[w.static]++
 		}
-		if p.Status.PodIP != "" && p.Stage < podlife.Releasing {
+		st := p.Status()
+		if st.PodIP != "" && p.Stage < podlife.Releasing {
 			sandboxes++
 		}
 		debugging += float64(len(p.Pod.Spec.EphemeralContainers))
-		for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+		for _, list := range [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 			for i := range list {
 				switch s := list[i].State; {
 				case s.Running != nil:
@@ -99,7 +100,7 @@ func (m *Metrics) count(out chan<- prometheus.Metric) {
 				}
 			}
 		}
-		for _, c := range p.Status.Conditions {
+		for _, c := range st.Conditions {
 			switch c.Type {
 			case v1.PodResizePending:
 				pending[[2]string{strings.ToLower(c.Reason), bucket(p.Pod)}]++

@@ -64,7 +64,8 @@ func (m *Metrics) look(out chan<- prometheus.Metric) {
 
 // inRun are a pod's containers that run.
 func inRun(p *worker.Snapshot) (names []string) {
-	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	st := p.Status()
+	for _, list := range [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].State.Running != nil {
 				names = append(names, list[i].Name)

@@ -28,10 +28,10 @@ func TestWhatIsAskedWhenSomebodyLooks(t *testing.T) {
 	p.Namespace = "ns"
 	running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
 	m.Pods = func() []worker.Snapshot {
-		return []worker.Snapshot{{Pod: p, Status: v1.PodStatus{
+		return []worker.Snapshot{{Pod: p, Status: says(v1.PodStatus{
 			InitContainerStatuses: []v1.ContainerStatus{{Name: "side", State: running}, {Name: "init"}},
 			ContainerStatuses:     []v1.ContainerStatus{{Name: "a", State: running}},
-		}}}
+		})}}
 	}
 	same(t, m, `
 		volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="desired_state_of_world"} 2

@@ -116,6 +116,8 @@ func value(t *testing.T, c prometheus.Collector, name string) (sum float64, coun
 	return sum, count
 }
 
+func says(s v1.PodStatus) func() v1.PodStatus { return func() v1.PodStatus { return s } }
+
 // A pod's start counts what pulls and init containers take to its whole, and not to the service level.
 func TestStartOfAPod(t *testing.T) {
 	m := New(false)
@@ -339,14 +341,14 @@ func TestHowManyThereAre(t *testing.T) {
 	m.Mirrors = func() int { return 1 }
 	m.Pods = func() []worker.Snapshot {
 		return []worker.Snapshot{
-			{Pod: static, Stage: podlife.Running, Status: v1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []v1.ContainerStatus{
+			{Pod: static, Stage: podlife.Running, Status: says(v1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []v1.ContainerStatus{
 				{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}, {State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}},
-			}}},
-			{Pod: waits, Stage: podlife.Running, Status: v1.PodStatus{Conditions: []v1.PodCondition{
+			}})},
+			{Pod: waits, Stage: podlife.Running, Status: says(v1.PodStatus{Conditions: []v1.PodCondition{
 				{Type: v1.PodResizePending, Reason: "Deferred"}, {Type: v1.PodResizeInProgress},
-			}}},
-			{Pod: waits, Stage: podlife.Stopping, Removed: true},
-			{Pod: pod("ghost"), Stage: podlife.Releasing, Removed: true},
+			}})},
+			{Pod: waits, Stage: podlife.Stopping, Removed: true, Status: says(v1.PodStatus{})},
+			{Pod: pod("ghost"), Stage: podlife.Releasing, Removed: true, Status: says(v1.PodStatus{})},
 		}
 	}
 	same(t, m, `

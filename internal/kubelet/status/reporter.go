@@ -74,12 +74,12 @@ type Reporter struct {
 // entry is what is known about one pod. Guarded by Reporter.mu; the objects in it are not changed once they are there.
 type entry struct {
 	pod      *v1.Pod
-	status   v1.PodStatus // as reported; the zero value until version 1
-	changed  time.Time    // when it first became another than the API has; zero while it is not
-	version  uint64       // grows with each report that differs
-	told     uint64       // newest version that the API has
-	finished bool         // the pod has ended and holds nothing
-	deleted  bool         // the API object has gone, or is another pod's
+	status   *v1.PodStatus // as reported, or the API's own, see settle; the zero value until version 1
+	changed  time.Time     // when it first became another than the API has; zero while it is not
+	version  uint64        // grows with each report that differs
+	told     uint64        // newest version that the API has
+	finished bool          // the pod has ended and holds nothing
+	deleted  bool          // the API object has gone, or is another pod's
 }
 
 // New makes a Reporter. It collects reports at once and writes them while Run runs.
@@ -95,10 +95,10 @@ func (r *Reporter) Report(pod *v1.Pod, status v1.PodStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entry(pod)
-	if e.version > 0 && equality.Semantic.DeepEqual(e.status, status) && e.told == e.version {
+	if e.version > 0 && equality.Semantic.DeepEqual(*e.status, status) && e.told == e.version {
 		return
 	}
-	e.status = status
+	e.status = &status
 	e.version++
 	if e.changed.IsZero() {
 		e.changed = time.Now()
@@ -132,8 +132,10 @@ func (r *Reporter) Refresh(pod *v1.Pod) {
 	}
 	e.pod = pod
 	if e.version > 0 && e.told == e.version && !e.deleted {
-		if _, differs := merge(&pod.Status, e.status, pod, metav1.Now()); differs {
+		if _, differs := merge(&pod.Status, *e.status, pod, metav1.Now()); differs {
 			e.told = 0
+		} else {
+			e.settle()
 		}
 	}
 	if e.told != e.version || e.finished {
@@ -195,7 +197,7 @@ func (r *Reporter) Status(uid types.UID) (v1.PodStatus, bool) {
 	if e == nil || e.version == 0 {
 		return v1.PodStatus{}, false
 	}
-	return e.status, true
+	return *e.status, true
 }
 
 // Pending returns how many pods have something that the API has not been told yet.
@@ -214,11 +216,19 @@ func (r *Reporter) Pending() int {
 func (r *Reporter) entry(pod *v1.Pod) *entry {
 	e := r.pods[pod.UID]
 	if e == nil {
-		e = &entry{}
+		e = &entry{status: &v1.PodStatus{}}
 		r.pods[pod.UID] = e
 	}
 	e.pod = pod
 	return e
+}
+
+// settle is called when the API says of the pod what was reported: its own status is held anyway, and stands for that from then on. What gates
+// are to turn is judged by what was reported.
+func (e *entry) settle() {
+	if len(e.pod.Spec.ReadinessGates) == 0 {
+		e.status = &e.pod.Status
+	}
 }
 
 func (r *Reporter) wake(uid types.UID) {
@@ -282,7 +292,7 @@ func (r *Reporter) sync(ctx context.Context, uid types.UID) error {
 		r.mu.Unlock()
 		return nil
 	}
-	pod, status, version, finished, changed := e.pod, e.status, e.version, e.finished, e.changed
+	pod, status, version, finished, changed := e.pod, *e.status, e.version, e.finished, e.changed
 	write := e.told != version
 	r.mu.Unlock()
 

@@ -206,6 +206,53 @@ func TestSomeoneElsesChangeIsRepaired(t *testing.T) {
 	})
 }
 
+// What the API says already is held once, with its pod, and what comes after is judged as if it were held twice.
+func TestASettledStatusIsTheAPIs(t *testing.T) {
+	gated := pod("b")
+	gated.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "gate"}}
+	api := newAPI(pod("a"), gated)
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		change := func(name string, f func(*v1.PodStatus)) {
+			api.mu.Lock()
+			changed := api.pods[name].DeepCopy()
+			f(&changed.Status)
+			api.pods[name] = changed
+			api.mu.Unlock()
+			r.Refresh(changed)
+			synctest.Wait()
+		}
+		r.Report(pod("a"), phase(v1.PodRunning, v1.ConditionTrue))
+		r.Report(gated, phase(v1.PodRunning, v1.ConditionTrue))
+		synctest.Wait()
+		for _, name := range []string{"a", "b"} {
+			r.Refresh(api.pod(name))
+		}
+		synctest.Wait()
+		r.mu.Lock()
+		if e := r.pods["uid-a"]; e.status != &e.pod.Status {
+			t.Error("a status is held beside the API's")
+		}
+		r.mu.Unlock()
+		since := find(api.pod("a").Status.Conditions, v1.PodReady).LastTransitionTime
+		for range 2 {
+			settle(time.Minute)
+			change("a", func(s *v1.PodStatus) { s.PodIP, s.Conditions = "6.6.6.6", nil })
+			if s := api.pod("a").Status; s.PodIP != "" || !find(s.Conditions, v1.PodReady).LastTransitionTime.Equal(&since) {
+				t.Errorf("someone else's change became %+v", s)
+			}
+		}
+		if c := find(api.pod("b").Status.Conditions, v1.PodReady); c.Status != v1.ConditionFalse {
+			t.Errorf("with a gate that nobody turned: %+v", c)
+		}
+		change("b", func(s *v1.PodStatus) {
+			s.Conditions = append(s.Conditions, v1.PodCondition{Type: "gate", Status: v1.ConditionTrue})
+		})
+		if c := find(api.pod("b").Status.Conditions, v1.PodReady); c.Status != v1.ConditionTrue {
+			t.Errorf("once its gate was turned: %+v", c)
+		}
+	})
+}
+
 func TestStaticPodWritesItsMirror(t *testing.T) {
 	mirror := pod("a")
 	mirror.UID, mirror.Annotations = "mirror", map[string]string{mirrorAnnotation: "h1"}

@@ -100,7 +100,7 @@ func (w *Workers) active(n *pod) []*v1.Pod {
 		p := o.granted()
 		if s.Resizing {
 			cp := *p
-			cp.Status = s.Status
+			cp.Status = s.Status()
 			p = &cp
 		}
 		out = append(out, p)
@@ -122,7 +122,7 @@ func waiting(n *pod) wish {
 	if p := n.desired.Spec.Priority; p != nil {
 		out.priority = *p
 	}
-	for _, c := range n.snapshot().Status.Conditions {
+	for _, c := range n.snapshot().Status().Conditions {
 		if c.Type == v1.PodResizePending {
 			out.since = c.LastTransitionTime.Time
 		}

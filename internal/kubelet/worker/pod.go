@@ -32,16 +32,16 @@ type pod struct {
 
 	mu     sync.Mutex
 	inbox  []podlife.Event
-	under  int  // effects under way, or whose results are not in the inbox yet
-	atWork bool // somebody steps the state, and will look into the inbox
-	shown  Snapshot
+	under  int            // effects under way, or whose results are not in the inbox yet
+	atWork bool           // somebody steps the state, and will look into the inbox
 	box    *sandboxConfig // nil at rest
+	state  podlife.State  // changed by who is at work, who reads it without mu
 
 	// Owned by who is at work.
-	state    podlife.State
-	timer    *time.Timer // nil before the first WakeAt
-	due      time.Time   // of the last WakeAt
-	unsaved  unsaved
+	status   *v1.PodStatus // as last reported; nil at rest, when it follows from the state
+	timer    *time.Timer   // nil before the first WakeAt
+	due      time.Time     // of the last WakeAt
+	unsaved  *unsaved      // nil while everything is saved
 	work     work
 	reported bool
 	told     *v1.Pod // the form of the pod that the reporter was last told has ended
@@ -54,7 +54,7 @@ type pod struct {
 type unsaved struct {
 	save podlife.Save
 	wait time.Duration
-	at   time.Time // when it is tried again; zero while everything is saved
+	at   time.Time // when it is tried again
 }
 
 const firstSaveWait, maxSaveWait = time.Second, time.Minute
@@ -68,7 +68,6 @@ type work struct {
 func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
 	n := &pod{w: w, uid: p.UID, desired: p, state: s, atWork: true, work: work{on: Create}}
 	n.early, n.cancelEarly = context.WithCancel(w.ctx)
-	n.shown = Snapshot{Pod: p, Stage: s.Stage, Status: p.Status, Given: s.Given(), Resizing: s.Progress != nil, Removed: s.Removed}
 	return n
 }
 
@@ -141,6 +140,7 @@ func (n *pod) rest() {
 		return // its first work is to come
 	}
 	n.work = work{}
+	n.status = nil
 }
 
 // operation is what an event that makes a worker work is called. Whatever makes it work once the pod's source has removed it, the work
@@ -207,7 +207,15 @@ func (n *pod) take() []podlife.Event {
 func (n *pod) snapshot() Snapshot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.shown
+	s := &n.state
+	return Snapshot{Pod: s.Pod, Stage: s.Stage, Removed: s.Removed, Given: s.Given(), Resizing: s.Progress != nil, Status: n.says}
+}
+
+func (n *pod) says() v1.PodStatus {
+	n.mu.Lock()
+	s := n.state
+	n.mu.Unlock()
+	return podlife.Status(s)
 }
 
 // step takes one event in and begins what follows from it.
@@ -218,7 +226,9 @@ func (n *pod) step(ev podlife.Event) {
 	now := time.Now()
 	old := n.state
 	next, fx := podlife.Step(old, ev, now)
+	n.mu.Lock()
 	n.state = next
+	n.mu.Unlock()
 	switch e := ev.(type) {
 	case podlife.Desired:
 		n.w.mu.Lock()
@@ -254,7 +264,7 @@ func (n *pod) step(ev podlife.Event) {
 			verdict = v
 		}
 	}
-	n.report()
+	n.report(&old)
 	if verdict != nil {
 		n.step(verdict)
 	}
@@ -274,31 +284,22 @@ func (n *pod) record(old, next podlife.State, now time.Time) {
 	}
 }
 
-// report hands the status on when it is another than before, and says when the pod holds nothing any more.
-func (n *pod) report() {
-	status := podlife.Status(n.state)
-	n.mu.Lock()
-	same := n.reported && equality.Semantic.DeepEqual(n.shown.Status, status)
-	old := n.shown
-	if same {
-		status = old.Status // the reporter has that one: it is not held twice
-	}
-	n.shown = Snapshot{
-		Pod: n.state.Pod, Stage: n.state.Stage, Status: status, Given: n.state.Given(), Resizing: n.state.Progress != nil, Removed: n.state.Removed,
-	}
-	ended := old.Stage < podlife.Releasing && n.shown.Stage >= podlife.Releasing
-	resized := old.Resizing && !n.shown.Resizing
-	n.mu.Unlock()
+// report hands the status on when it is another than in old, the state before, and says when the pod holds nothing any more.
+func (n *pod) report(old *podlife.State) {
 	switch {
-	case ended:
+	case old.Stage < podlife.Releasing && n.state.Stage >= podlife.Releasing:
 		n.w.RetryResizes(PodTerminated)
 		n.w.haveEnded()
-	case resized:
+	case old.Progress != nil && n.state.Progress == nil:
 		n.w.RetryResizes(PodResized)
 	}
-	if !same {
-		n.reported = true
-		n.w.cfg.Reporter.Report(n.state.Pod, status)
+	if n.status == nil && n.reported {
+		was := podlife.Status(*old)
+		n.status = &was
+	}
+	if now := podlife.Status(n.state); n.status == nil || !equality.Semantic.DeepEqual(*n.status, now) {
+		n.reported, n.status = true, &now
+		n.w.cfg.Reporter.Report(n.state.Pod, now)
 	}
 	if n.state.Stage < podlife.Finished || n.told == n.state.Pod {
 		return
@@ -375,21 +376,24 @@ func (n *pod) wakeAt(at time.Time) {
 func (n *pod) save(x podlife.Save) {
 	err := n.w.cfg.Checkpoints.Save(x.Saved, x.Durable)
 	if err == nil {
-		n.unsaved = unsaved{}
+		n.unsaved = nil
 		return
 	}
-	wait := min(max(2*n.unsaved.wait, firstSaveWait), maxSaveWait)
-	// A newer state that may be written as it pleases stands for an older one that must be on the disk.
-	x.Durable = x.Durable || n.unsaved.save.Durable
-	n.unsaved = unsaved{save: x, wait: wait, at: time.Now().Add(wait)}
+	wait := firstSaveWait
+	if u := n.unsaved; u != nil {
+		wait = min(2*u.wait, maxSaveWait)
+		// A newer state that may be written as it pleases stands for an older one that must be on the disk.
+		x.Durable = x.Durable || u.save.Durable
+	}
+	n.unsaved = &unsaved{save: x, wait: wait, at: time.Now().Add(wait)}
 	time.AfterFunc(wait, func() { n.send(podlife.Tick{}) })
 	n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done; it is tried again", "pod", fullName(n.state.Pod), "after", wait, "err", err)
 }
 
 // saveAgain saves what could not be saved, when it is time for that.
 func (n *pod) saveAgain() {
-	if at := n.unsaved.at; n.state.Stage != podlife.Gone && !at.IsZero() && !time.Now().Before(at) {
-		n.save(n.unsaved.save)
+	if u := n.unsaved; u != nil && n.state.Stage != podlife.Gone && !time.Now().Before(u.at) {
+		n.save(u.save)
 	}
 }
 

@@ -299,11 +299,11 @@ type Snapshot struct {
 	Pod     *v1.Pod // shared, not to be changed
 	Stage   podlife.Stage
 	Removed bool // no source has it any more
-	// Status is what was last reported; shared, not to be changed.
-	Status v1.PodStatus
 	// Given is the pod with what it was granted, Resizing says that not all of it runs with that yet.
 	Given    *v1.Pod
 	Resizing bool
+	// Status is what the worker says of it by now, which follows from its state. What it leads to is shared, not to be changed.
+	Status func() v1.PodStatus
 }
 
 // All is every pod that has a worker.
