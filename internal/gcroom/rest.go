@@ -1,6 +1,8 @@
 package gcroom
 
 import (
+	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,16 +16,23 @@ const (
 	restUse   = lookEvery / 20 // of a processor
 )
 
+// What a collection frees the heap keeps for what is allocated next, half as much as is in use. At rest that is filled so slowly that it is better
+// given back. That takes another collection, so that at rest there are twice as many, and they are some minutes apart.
+const keptFree = 1 << 20
+
 // UnmapAtRest begins to do so, for this process.
 func UnmapAtRest() {
-	r := &rester{free: unmapFiles}
+	r := &rester{free: unmapFiles, heap: freeOfHeap, shrink: debug.FreeOSMemory}
 	go r.run()
 }
 
 // rester watches for times in which the process does little.
 type rester struct {
-	used time.Duration // of processors, at the last look
-	free func()
+	used   time.Duration // of processors, at the last look
+	free   func()
+	heap   func() (free, collections uint64)
+	shrink func()
+	shrunk uint64 // collections by then
 }
 
 func (r *rester) run() {
@@ -35,9 +44,21 @@ func (r *rester) run() {
 func (r *rester) look(used time.Duration) {
 	before := r.used
 	r.used = used
-	if used-before < restUse {
-		r.free()
+	if used-before >= restUse {
+		return
 	}
+	r.free()
+	if free, n := r.heap(); free > keptFree && n > r.shrunk {
+		r.shrink()
+		_, r.shrunk = r.heap()
+	}
+}
+
+// freeOfHeap is what the heap keeps and does not use, and how often it has been collected.
+func freeOfHeap() (free, collections uint64) {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64(), s[1].Value.Uint64()
 }
 
 func processorTime() time.Duration {
