@@ -87,7 +87,6 @@ func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	errs = append(errs, reservations("kubeReserved", c.KubeReserved)...)
 	errs = append(errs, reservations("systemReserved", c.SystemReserved)...)
 	check(c.EvictionPressureTransitionPeriod.Duration >= 0, "evictionPressureTransitionPeriod must not be negative")
-	check(c.EvictionMaxPodGracePeriod >= 0, "evictionMaxPodGracePeriod: %d must not be a negative number", c.EvictionMaxPodGracePeriod)
 	if _, err := eviction.Thresholds(c); err != nil {
 		errs = append(errs, err)
 	}

@@ -32,7 +32,7 @@ type Gauge interface {
 type Config struct {
 	Thresholds []Threshold
 	Transition time.Duration // how long a condition stays after it was last seen
-	MaxGrace   time.Duration // the most that a soft threshold gives a pod
+	MaxGrace   time.Duration // the most that a soft threshold gives a pod; negative: what the pod itself asks for
 	Gauge      Gauge
 	// Active are the pods that run or are about to. Ended tells whether nothing of a pod runs any more.
 	Active func() []*v1.Pod
@@ -183,11 +183,14 @@ func (m *Manager) graceOf(p *v1.Pod, t *Threshold) time.Duration {
 	if !t.Soft {
 		return grace
 	}
-	own := m.cfg.MaxGrace
+	own := time.Duration(v1.DefaultTerminationGracePeriodSeconds) * time.Second
 	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
-		own = min(own, time.Duration(*s)*time.Second)
+		own = time.Duration(*s) * time.Second
 	}
-	return own
+	if m.cfg.MaxGrace < 0 {
+		return own
+	}
+	return min(own, m.cfg.MaxGrace)
 }
 
 func (m *Manager) evict(p *v1.Pod, signal Signal, limited bool, why string, grace time.Duration) {

@@ -118,6 +118,35 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
+// kubernetes/kubernetes#118172: how long a pod has that goes for a soft threshold: what it asks for, up to the most; a negative most is none.
+func TestGraceOfSoftThresholds(t *testing.T) {
+	for most, want := range map[time.Duration]time.Duration{-time.Second: 20 * time.Second, 0: 0, 10 * time.Second: 10 * time.Second, time.Minute: 20 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			asks, got := int64(20), time.Duration(-1)
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: v1.PodSpec{TerminationGracePeriodSeconds: &asks}}
+			m, err := eviction.New(eviction.Config{
+				Thresholds: []eviction.Threshold{{Signal: eviction.Memory, Soft: true, Value: eviction.Value{Quantity: resource.MustParse("100Mi")}}},
+				Transition: time.Minute, MaxGrace: most, Gauge: &node{free: "50Mi"}, Log: slog.New(slog.DiscardHandler),
+				Active: func() []*v1.Pod { return []*v1.Pod{p} }, Ended: func(types.UID) bool { return false },
+				Evict:     func(_ *v1.Pod, _ bool, _ string, grace time.Duration) { got = grace },
+				Event:     func(*v1.Pod, string, string, string, string) {},
+				NodeEvent: func(string, string, string) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error)
+			go func() { done <- m.Run(ctx, func() {}) }()
+			time.Sleep(11 * time.Second)
+			cancel()
+			if err := <-done; err != nil || got != want {
+				t.Errorf("at most %v: %v, want %v; %v", most, got, want, err)
+			}
+		})
+	}
+}
+
 type stats struct{}
 
 func (stats) ListContainerStats(context.Context, *runtimev1.ContainerStatsFilter) ([]*runtimev1.ContainerStats, error) {
