@@ -52,11 +52,8 @@ func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj run
 			draft = obj.DeepCopyObject() // the next try starts from what the client sent
 		}
 		out, err := v.create(ctx, u, k, ref, draft, generate, o)
-		if !generate || !apierrors.IsAlreadyExists(err) {
+		if !generate || try == nameTries || !apierrors.IsAlreadyExists(err) {
 			return out, err
-		}
-		if try == nameTries {
-			return nil, apierrors.NewGenerateNameConflict(ref.Resource, accessor(draft).GetName(), 1)
 		}
 	}
 }
@@ -155,9 +152,9 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	m := accessor(obj)
 	key := k.Key(m.GetNamespace(), m.GetName())
 	if o.DryRun {
-		switch _, err := v.store.Get(ctx, key); {
+		switch kv, err := v.store.Get(ctx, key); {
 		case err == nil:
-			return nil, apierrors.NewAlreadyExists(k.GroupResource(), m.GetName())
+			return nil, exists(k, m, kv)
 		case !isNotFound(err):
 			return nil, storeError(err)
 		}
@@ -188,7 +185,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 			return obj, nil
 		}
 		if res.Found[0].ModRevision != 0 {
-			return nil, exists(k, m.GetName(), res.Found[0])
+			return nil, exists(k, m, res.Found[0])
 		}
 		// What admission read has changed: let it look again at what is there now.
 		if a, err = v.readmit(ctx, a, res); err != nil {
@@ -212,9 +209,13 @@ func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnR
 	return next, v.chain.Validate(ctx, next)
 }
 
-// exists is the refusal of a taken name; it says so when the name is only still taken.
-func exists(k *registry.Kind, name string, kv store.KV) error {
-	e := apierrors.NewAlreadyExists(k.GroupResource(), name)
+// exists is the refusal of a taken name, to be tried again where it may have been made from another, whoever made it; it says so when the
+// name is only still taken.
+func exists(k *registry.Kind, m metav1.Object, kv store.KV) error {
+	e := apierrors.NewAlreadyExists(k.GroupResource(), m.GetName())
+	if m.GetGenerateName() != "" {
+		e = apierrors.NewGenerateNameConflict(k.GroupResource(), m.GetName(), 1)
+	}
 	if old, err := decode(k, kv); err == nil && accessor(old).GetDeletionTimestamp() != nil {
 		e.ErrStatus.Message = "object is being deleted: " + e.ErrStatus.Message
 	}

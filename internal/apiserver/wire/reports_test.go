@@ -145,6 +145,14 @@ func TestWhatOthersReported(t *testing.T) {
 			{everything, "PUT " + teamControllers + "/rc/scale", "", `{"metadata":{"name":"rc","uid":"seen"},"spec":{"replicas":-1}}`, 409, []string{`replicationcontrollers \"rc\": StorageError: invalid object, Code: 4, Key: /registry/controllers/team/rc,`}},
 			{everything, "PATCH " + teamControllers + "/rc/scale", "Content-Type: application/merge-patch+json", `{"metadata":{"uid":"seen"}}`, 409, []string{`replicationcontrollers/scale \"rc\": Precondition failed: UID in precondition: seen`}},
 		},
+		"a taken name is to be tried again where it may have been made": {
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"taken","finalizers":["x.io/y"]}}`, 201, nil},
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"taken"}}`, 409, []string{`"message":"configmaps \"taken\" already exists"`, "!retryAfterSeconds"}},
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"taken","generateName":"tak"}}`, 409, []string{`"message":"configmaps \"taken\" already exists, the server was not able to generate a unique name for the object","reason":"AlreadyExists"`, `"retryAfterSeconds":1`}},
+			{everything, "DELETE " + teamMaps + "/taken", "", "", 200, nil},
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"taken","generateName":"tak"}}`, 409, []string{`"message":"object is being deleted: configmaps \"taken\" already exists, the server`}},
+			{everything, "POST " + teamMaps + "?dryRun=All", "", `{"metadata":{"name":"taken"}}`, 409, []string{`"message":"object is being deleted: configmaps \"taken\" already exists"`}},
+		},
 		"what is created says no version of its own": {
 			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"of-a-version","resourceVersion":"7"}}`, 500, []string{`"message":"resourceVersion should not be set on objects to be created"`, "!reason"}},
 			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"Of_A","resourceVersion":"7"}}`, 422, nil},
