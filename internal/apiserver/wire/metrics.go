@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"podo.dev/podo/internal/about"
 	"podo.dev/podo/internal/apiserver/authn"
 )
 
@@ -35,6 +36,7 @@ type metrics struct {
 	handshakes  prometheus.Counter
 	who         *prometheus.CounterVec
 	known       map[string]known // authentication, by its result
+	checks      *about.Checks
 }
 
 // known counts and times how it was found out who a request is from.
@@ -49,6 +51,7 @@ var whatLabels = []string{"verb", "group", "version", "resource", "subresource",
 // newMetrics has r tell what the server counts, what more counts, and of which program they are.
 func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.Collector) (*metrics, error) {
 	m := &metrics{
+		checks: about.NewChecks(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
 			Help: "Requests served, by verb, group, version, resource, scope, component and HTTP code.",
@@ -83,7 +86,8 @@ func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.
 			Help: "Requests that panicked.",
 		}),
 	}
-	more = append(more, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(program))
+	more = append(more, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), about.VersionInfo(program))
+	more = append(more, about.Metrics(program, r)...)
 	more = append(more, m.total, m.duration, m.sizes, m.longRunning, m.inFlight, m.watchEvents, m.watchSizes, m.panics)
 	for _, c := range append(more, m.further()...) {
 		if err := r.Register(c); err != nil {
@@ -91,17 +95,6 @@ func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.
 		}
 	}
 	return m, nil
-}
-
-func buildInfo(program version.Info) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kubernetes_build_info", Help: "Always 1: its labels say which version runs, and what it was built with.",
-		ConstLabels: prometheus.Labels{
-			"major": program.Major, "minor": program.Minor, "git_version": program.GitVersion, "git_commit": program.GitCommit,
-			"git_tree_state": program.GitTreeState, "build_date": program.BuildDate, "go_version": program.GoVersion,
-			"compiler": program.Compiler, "platform": program.Platform,
-		},
-	}, func() float64 { return 1 })
 }
 
 // further makes the metrics of requests that go wrong, of who they are from, and of how long those took that were served.

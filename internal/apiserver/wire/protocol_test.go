@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -175,9 +176,41 @@ func TestMetricsUnderUpstreamsNames(t *testing.T) {
 		`etcd_requests_total{group="",operation="create",resource="configmaps"} 1`,
 		`etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"} 1`,
 		`go_memstats_alloc_bytes `, `process_start_time_seconds `, fmt.Sprintf(`go_version=%q`, runtime.Version()), "\nkubernetes_build_info{",
+		`kubernetes_feature_enabled{name="ContextualLogging",stage="BETA"} 1`, "\nversion_info{", "\nregistered_metrics_total{",
+		"# HELP apiserver_request_total [STABLE] ",
 	} {
 		if !strings.Contains(b, want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+// /metrics/slis tells how the checks of each endpoint went; one that is asked for alone, or left out, is not counted.
+func TestHealthChecksAreCounted(t *testing.T) {
+	w := newWorld(t)
+	admin := w.http(pki.Admin)
+	for _, path := range []string{"/readyz", "/readyz?exclude=node", "/livez", "/livez/store", "/healthz?exclude=ping&exclude=store"} {
+		w.do(admin, "GET", path, "")
+	}
+	_, b := w.do(admin, "GET", "/metrics/slis", "")
+	var got []string
+	for line := range strings.Lines(b) {
+		if strings.HasPrefix(line, "kubernetes_health") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	want := []string{
+		`kubernetes_healthcheck{name="node",type="readyz"} 0`, `kubernetes_healthcheck{name="ping",type="livez"} 1`,
+		`kubernetes_healthcheck{name="ping",type="readyz"} 1`, `kubernetes_healthcheck{name="store",type="livez"} 1`,
+		`kubernetes_healthcheck{name="store",type="readyz"} 1`,
+		`kubernetes_healthchecks_total{name="node",status="error",type="readyz"} 1`, `kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1`,
+		`kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2`, `kubernetes_healthchecks_total{name="store",status="success",type="livez"} 1`,
+		`kubernetes_healthchecks_total{name="store",status="success",type="readyz"} 2`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if _, b := w.do(admin, "GET", "/healthz?verbose&exclude=ping", ""); !strings.HasPrefix(b, "[+]ping excluded: ok\n") {
+		t.Error(b)
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/apimachinery/pkg/version"
+
+	"podo.dev/podo/internal/about"
 )
 
 // DefaultVersion is the version of Kubernetes that is spoken, with Podo's name behind it, where clients allow one.
@@ -26,7 +25,8 @@ func (s *Server) route() error {
 		return err
 	}
 	s.routes["/version"], s.routes["/version/"] = v, v
-	s.routes["/metrics"] = promhttp.HandlerFor(prometheus.Gatherers{s.c.Metrics, auditMetrics()}, promhttp.HandlerOpts{})
+	s.routes["/metrics"] = promhttp.HandlerFor(about.Gatherer(s.c.Metrics, auditMetrics()), promhttp.HandlerOpts{})
+	s.routes["/metrics/slis"] = s.metrics.checks
 	for _, name := range []string{"healthz", "livez", "readyz"} {
 		s.routes["/"+name] = s.health(name)
 		s.below = append(s.below, Handler{Path: "/" + name + "/", Handler: s.health(name)})
@@ -91,16 +91,8 @@ func (s *Server) long(r *http.Request) bool {
 	return false
 }
 
-// build is what the server says it is; gitVersion is Kubernetes', as in v1.37.2.
-func build(gitVersion string) version.Info {
-	return version.Info{
-		Major: "1", Minor: "37", GitVersion: gitVersion, GitTreeState: "clean",
-		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
-}
-
 func (s *Server) version() (http.Handler, error) {
-	b, err := json.MarshalIndent(build(s.c.Version), "", "  ")
+	b, err := json.MarshalIndent(about.Program(s.c.Version), "", "  ")
 	if err != nil {
 		return nil, err
 	}
@@ -114,30 +106,37 @@ func static(contentType string, b []byte) http.Handler {
 	})
 }
 
+// ping is what an answer says.
+var ping = Check{Name: "ping", Live: true, Check: func() error { return nil }}
+
 // health serves /healthz, /livez or /readyz, and each check below it. What failed is named; why stays in the log, since anyone
 // may ask.
 func (s *Server) health(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		only := strings.Trim(strings.TrimPrefix(r.URL.Path, "/"+name), "/")
 		exclude := r.URL.Query()["exclude"]
-		unknown := slices.DeleteFunc(slices.Clone(exclude), func(e string) bool { return e == "ping" })
+		unknown := slices.Clone(exclude)
 		var out strings.Builder
-		failed, found := false, only == "" || only == "ping"
-		fmt.Fprint(&out, "[+]ping ok\n")
-		for _, c := range s.checks() {
+		failed, found := false, false
+		for _, c := range append([]Check{ping}, s.checks()...) {
 			if !c.Live && name != "readyz" || only != "" && c.Name != only {
 				continue
 			}
 			found = true
 			unknown = slices.DeleteFunc(unknown, func(e string) bool { return e == c.Name })
-			switch err := c.Check(); {
-			case slices.Contains(exclude, c.Name):
+			if slices.Contains(exclude, c.Name) {
 				fmt.Fprintf(&out, "[+]%s excluded: ok\n", c.Name)
-			case err != nil:
+				continue
+			}
+			err := c.Check()
+			if only == "" {
+				s.metrics.checks.Went(c.Name, name, err)
+			}
+			if err != nil {
 				failed = true
 				s.c.Logger.Info("a health check failed", "endpoint", name, "check", c.Name, "err", err)
 				fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", c.Name)
-			default:
+			} else {
 				fmt.Fprintf(&out, "[+]%s ok\n", c.Name)
 			}
 		}

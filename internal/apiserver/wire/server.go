@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"podo.dev/podo/internal/about"
 	"podo.dev/podo/internal/apiserver/audit"
 	"podo.dev/podo/internal/apiserver/authn"
 	"podo.dev/podo/internal/apiserver/authz"
@@ -154,7 +155,7 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}
-	m, err := newMetrics(c.Metrics, build(c.Version), c.Verbs.Metrics())
+	m, err := newMetrics(c.Metrics, about.Program(c.Version), c.Verbs.Metrics())
 	if err != nil {
 		return nil, err
 	}

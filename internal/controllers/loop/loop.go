@@ -6,6 +6,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 func (l *Loop) newQueue() workqueue.TypedRateLimitingInterface[view.Key] {
 	limits, config := workqueue.NewTypedItemExponentialFailureRateLimiter[view.Key](firstRetry, lastRetry), workqueue.TypedRateLimitingQueueConfig[view.Key]{}
 	if l.metrics != nil {
-		config.Name, config.MetricsProvider = l.c.Name, l.metrics
+		config.Name, config.MetricsProvider = cmp.Or(queues[l.c.Name], l.c.Name), l.metrics
 	}
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limits, config)
 }

@@ -5,7 +5,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queueMetrics are what upstream tells of its work queues, under its names. The queue's name is the controller's.
+// queueMetrics are what upstream tells of its work queues, under its names, the queues' too.
 type queueMetrics struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"podo.dev/podo/internal/about"
 )
 
 // check is one thing that a healthy kubelet has.
@@ -19,8 +19,7 @@ type check struct {
 // health answers /healthz and all below it, and counts for /metrics/slis how the checks went.
 type health struct {
 	checks []check
-	last   *prometheus.GaugeVec
-	total  *prometheus.CounterVec
+	went   *about.Checks
 }
 
 func newHealth(syncloop func() error) *health {
@@ -28,12 +27,7 @@ func newHealth(syncloop func() error) *health {
 	return &health{
 		// That this is answered is what "ping" says; a logger here never blocks.
 		checks: []check{{"ping", fine}, {"log", fine}, {"syncloop", syncloop}},
-		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubernetes_healthcheck", Help: "[STABLE] This metric records the result of a single healthcheck.",
-		}, []string{"name", "type"}),
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",
-		}, []string{"name", "type", "status"}),
+		went:   about.NewChecks(),
 	}
 }
 
@@ -67,15 +61,14 @@ func (h *health) all(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(&out, "[+]%s excluded: ok\n", c.name)
 			continue
 		}
-		value, status := 1.0, "success"
-		if err := c.test(); err != nil {
-			value, status, failed = 0, "error", true
+		err := c.test()
+		h.went.Went(c.name, "healthz", err)
+		if err != nil {
+			failed = true
 			fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", c.name)
 		} else {
 			fmt.Fprintf(&out, "[+]%s ok\n", c.name)
 		}
-		h.last.WithLabelValues(c.name, "healthz").Set(value)
-		h.total.WithLabelValues(c.name, "healthz", status).Inc()
 	}
 	if len(excluded) > 0 {
 		var names []string

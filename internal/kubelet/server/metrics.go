@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"podo.dev/podo/internal/about"
 )
 
 // requests are the server's own metrics, under upstream's names.
@@ -66,17 +68,7 @@ func (s *Server) metrics(mux *router) {
 	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		s.requests.total, s.requests.took, s.requests.inflight, s.requests.streams)
 	own.MustRegister(s.cfg.Metrics...)
-	mux.Handle("/metrics", promhttp.HandlerFor(own, promhttp.HandlerOpts{}))
-	slis := prometheus.NewRegistry()
-	slis.MustRegister(s.health.last, s.health.total)
-	serve := promhttp.HandlerFor(slis, promhttp.HandlerOpts{})
-	mux.HandleFunc("/metrics/slis", func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete {
-			s.health.last.Reset()
-			s.health.total.Reset()
-			writeText(w, "metrics reset\n")
-			return
-		}
-		serve.ServeHTTP(w, r)
-	})
+	own.MustRegister(about.Metrics(about.Program(s.cfg.Version), own)...)
+	mux.Handle("/metrics", promhttp.HandlerFor(about.Gatherer(own), promhttp.HandlerOpts{}))
+	mux.Handle("/metrics/slis", s.health.went)
 }

@@ -78,6 +78,9 @@ func TestHealthIsToldCheckByCheck(t *testing.T) {
 			t.Errorf("%s is missing in\n%s", want, slis)
 		}
 	}
+	if _, all, _ := g.ask("GET", "/metrics", "", ""); !strings.Contains(all, "\nkubernetes_build_info{") || !strings.Contains(all, "\nkubernetes_feature_enabled{") {
+		t.Errorf("it tells nothing of itself:\n%s", all)
+	}
 	if code, body, _ := g.ask("DELETE", "/metrics/slis", "", ""); code != 200 || body != "metrics reset\n" {
 		t.Errorf("%d %s", code, body)
 	}

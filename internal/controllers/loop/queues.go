@@ -1,0 +1,40 @@
+package loop
+
+// queues are what upstream calls the queues of controllers whose metrics there are. Of those that have several there it is the one of the
+// objects that the controller is about. Where upstream has one name for the queues of several controllers, they have their own here, as those
+// that upstream has not: each is to be told from the others.
+var queues = map[string]string{
+	"cluster-role-aggregation":      "ClusterRoleAggregator",
+	"cronjob-controller":            "cronjob",
+	"daemonset-controller":          "daemonset",
+	"deployment-controller":         "deployment",
+	"disruption":                    "disruption",
+	"endpoint-slice-mirroring":      "endpoint_slice_mirroring",
+	"endpoint-slices":               "endpoint_slice",
+	"endpoints":                     "endpoint",
+	"ephemeral-volume":              "ephemeral_volume",
+	"garbage-collector":             "garbage_collector_attempt_to_delete",
+	"horizontal-pod-autoscaler":     "horizontalpodautoscaler",
+	"job-controller":                "job",
+	"job-orphans":                   "job_orphan_pod",
+	"namespaces":                    "namespace",
+	"node-ipam":                     "cidrallocator_node",
+	"node-lifecycle":                "node_lifecycle_controller",
+	"node-ttl":                      "ttlcontroller",
+	"persistent-volume-binder":      "claims",
+	"pod-gc":                        "orphaned_pods_nodes",
+	"pv-protection":                 "pvprotection",
+	"pvc-protection":                "pvcprotection",
+	"replicaset-controller":         "replicaset",
+	"replication-controller":        "replicationmanager",
+	"resource-quotas":               "resourcequota_primary",
+	"root-ca":                       "root_ca_cert_publisher",
+	"service-accounts":              "serviceaccount",
+	"stale-disruption":              "stale_pod_disruption",
+	"statefulset-controller":        "statefulset",
+	"taint-eviction":                "noexec_taint_pod",
+	"token-cleaner":                 "token_cleaner",
+	"trust-bundle":                  "ca_cert_publisher_cluster_trust_bundles",
+	"ttl-after-finished-controller": "ttl_jobs_to_delete",
+	"vac-protection":                "vacprotection",
+}
