@@ -30,23 +30,32 @@ func (f Facts) terminating() Finding {
 	}
 	n := f.node(p.Spec.NodeName)
 	left := p.DeletionTimestamp.Sub(f.Now)
+	over := p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded // no kubelet has anything to do with it any more
+	lost := p.Spec.NodeName != "" && n == nil && f.Nodes != nil
 	switch {
-	case p.Spec.NodeName != "" && n == nil && f.Nodes != nil:
+	case len(p.Finalizers) > 0 && p.Spec.NodeName == "":
+		f.kept(&out, "has never run")
+	case len(p.Finalizers) > 0 && over:
+		f.kept(&out, "has ended")
+	case len(p.Finalizers) > 0 && lost:
+		f.kept(&out, "was on node "+p.Spec.NodeName+", which does not exist any more")
+	case lost:
 		out.Why += "Its node " + p.Spec.NodeName + " does not exist any more, so that nobody can end it"
 		out.Do = "It is removed when the node has been missing for 40 s"
 	case n != nil && !isReady(n):
 		_, words := ready(n)
 		out.Why += fmt.Sprintf("The kubelet of its node %s, which must end it, is not there (%s)", n.Name, words)
 		out.Do = fmt.Sprintf("Bring the node back. Only if it never comes back: `podo kubectl delete pod -n %s %s --grace-period=0 --force`", p.Namespace, p.Name)
+		if len(p.Finalizers) > 0 {
+			out.Do = joined(out.Do, "Its finalizers keep it even then: "+strings.Join(p.Finalizers, ", "))
+		}
 	case len(alive) > 0 && left > 0:
 		out.Why += fmt.Sprintf("It still runs %s and has %d s of its grace of %d s left", strings.Join(alive, ", "), int(left.Seconds())+1, int(grace.Seconds()))
 	case len(alive) > 0:
 		out.Why += fmt.Sprintf("Its grace of %d s is over, but %s still run", int(grace.Seconds()), strings.Join(alive, ", "))
 		out.Do = "The runtime does not end them: see `podo status` and the node's log; a process that waits for a dead disk or mount cannot be killed"
 	case len(p.Finalizers) > 0:
-		out.State = "has ended, and is kept by its finalizers"
-		out.Why += "Whoever set them must remove them: " + strings.Join(p.Finalizers, ", ")
-		out.Do = fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch pod -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", p.Namespace, p.Name)
+		f.kept(&out, "has ended")
 	default:
 		if _, released := f.last(timeline.Released, nil); !released {
 			out.Why += "No container runs any more; its volumes, sandbox or network are still being given back"
@@ -59,6 +68,13 @@ func (f Facts) terminating() Finding {
 		}
 	}
 	return out
+}
+
+// kept explains a pod that only its finalizers keep.
+func (f Facts) kept(out *Finding, state string) {
+	out.State = state + ", and is kept by its finalizers"
+	out.Why += "Whoever set them must remove them: " + strings.Join(f.Pod.Finalizers, ", ")
+	out.Do = fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch pod -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", f.Pod.Namespace, f.Pod.Name)
 }
 
 // keeps is what could not be given back when that was last tried.

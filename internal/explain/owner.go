@@ -159,7 +159,7 @@ func (own Owner) standing() (stand, bool) {
 	case *batchv1.Job:
 		return job(o), true
 	case *batchv1.CronJob:
-		return cronJob(o), true
+		return cronJob(o, own.newest() == nil), true
 	}
 	return own.others()
 }
@@ -304,8 +304,9 @@ func job(o *batchv1.Job) stand {
 	return out
 }
 
-func cronJob(o *batchv1.CronJob) stand {
-	out := stand{fine: true}
+// cronJob reads one; quiet says that nobody has warned of it lately.
+func cronJob(o *batchv1.CronJob, quiet bool) stand {
+	out := stand{fine: quiet}
 	out.State = fmt.Sprintf("has %s active", count(int32(len(o.Status.Active)), "job"))
 	switch {
 	case o.Spec.Suspend != nil && *o.Spec.Suspend:
@@ -315,6 +316,9 @@ func cronJob(o *batchv1.CronJob) stand {
 		out.Why = fmt.Sprintf("It has not started one yet; its schedule is %q", o.Spec.Schedule)
 	default:
 		out.Why = fmt.Sprintf("It started the last one at %s; its schedule is %q", o.Status.LastScheduleTime.UTC().Format(time.RFC3339), o.Spec.Schedule)
+	}
+	if out.Do == "" && len(o.Status.Active) > 0 && o.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent {
+		out.Why = joined(out.Why, "It starts no other before "+o.Status.Active[0].Name+" has ended (concurrencyPolicy Forbid)")
 	}
 	return out
 }

@@ -26,7 +26,14 @@ func (f Facts) unscheduled() Finding {
 		out.Why = "Whoever set them must remove them: " + strings.Join(names, ", ")
 		return out
 	}
-	attempt, tried := f.last(timeline.Attempt, func(r timeline.Record) bool { return r.To == "unschedulable" })
+	attempt, tried := f.last(timeline.Attempt, nil)
+	if tried && attempt.To != "unschedulable" && f.node(attempt.To) != nil && p.Status.NominatedNodeName == attempt.To {
+		out.State, out.Since = "is to go to node "+attempt.To, attempt.At
+		out.Why = "What it needs there first, its volumes as a rule, is being made ready"
+		out.Do = fmt.Sprintf("If this lasts, see how its claims are: `podo why -n %s pvc`", p.Namespace)
+		return out
+	}
+	attempt, tried = f.last(timeline.Attempt, func(r timeline.Record) bool { return r.To == "unschedulable" })
 	c := f.condition(v1.PodScheduled)
 	if c != nil && c.Status == v1.ConditionFalse {
 		out.Since = c.LastTransitionTime.Time
@@ -97,6 +104,17 @@ func (f Facts) advice(words string) string {
 	add("untolerated taint", "add a toleration, or remove the taint: "+taints(f.Nodes))
 	add("node affinity/selector", f.labels())
 	add("were unschedulable", "uncordon the node: "+cordoned(f.Nodes))
+	add(fmt.Sprintf("%d node(s) didn't satisfy plugin(s)", len(f.Nodes)), "the nodes that its affinity or its volumes name are not there, or take nothing: see which those are in the pod and its volumes")
+	add("required features", "the nodes do not have what its spec asks for: update them, or leave it out")
+	add("PersistentVolume's node affinity", "its volume is on other nodes only, which `podo kubectl describe pv` names: see to it that one of them takes the pod")
+	add("available volume zone", "its volume is in another zone: add a node there, or make room on one")
+	add("non-existent pv(s)", "a claim's volume is gone: restore it, or make the claim anew")
+	add("available persistent volumes", "create a PersistentVolume for its claims on a node that takes the pod, or use a class that makes volumes")
+	add("enough free storage", "the storage of its class has no room where the pod may go: free some, or lower what its claims request")
+	add("max volume count", "the node takes no more volumes of that driver: end pods that use some there, or add a node")
+	add("CSI driver is not installed", "install the driver that is named on the nodes: its pods have to run there")
+	add("ReadWriteOncePod", "the pod that is named has the claim, and only one may: it goes when that has ended")
+	add("no available disk", "the pod that is named has the disk: it goes when that has ended, or to another node")
 	add("free ports", "choose another hostPort, leave it out, or end the pod that has it")
 	add("pod anti-affinity rules", "the pod that is named, or another one of the same kind, has to go, its anti-affinity to be preferred instead of required, or a node to be added")
 	add("existing pods anti-affinity", "the anti-affinity of the pod that is named keeps this one away: change that, or add a node")
@@ -110,7 +128,7 @@ func (f Facts) advice(words string) string {
 // room tells whether any node could ever be enough.
 func (f Facts) room() string {
 	all := podresource.PodRequests(f.Pod, podresource.PodResourcesOptions{})
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		asked := all[name]
 		var most *resource.Quantity
 		where := ""
@@ -118,6 +136,9 @@ func (f Facts) room() string {
 			if q, ok := n.Status.Allocatable[name]; ok && (most == nil || q.Cmp(*most) > 0) {
 				most, where = &q, n.Name
 			}
+		}
+		if (most == nil || most.IsZero()) && !asked.IsZero() && len(f.Nodes) > 0 {
+			return fmt.Sprintf("leave %s out of the pod's resources: no node has any; or see that what offers it runs on a node (such as a device plug-in)", name)
 		}
 		if most != nil && asked.Cmp(*most) > 0 {
 			return fmt.Sprintf("lower resources.requests.%s (%s in all): the largest node, %s, has %s even when it is empty; or add a larger one", name, asked.String(), where, most.String())
