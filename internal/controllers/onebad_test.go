@@ -21,6 +21,7 @@ import (
 	"podo.dev/podo/internal/controllers/job"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
+	"podo.dev/podo/internal/controllers/statefulset"
 	"podo.dev/podo/internal/view"
 )
 
@@ -55,6 +56,26 @@ func TestOnePodThatStaysHoldsNoOther(t *testing.T) {
 		}
 		if left != "pod-0 pod-3 " {
 			t.Errorf("left: %s", left)
+		}
+	})
+}
+
+// A number of a StatefulSet that somebody else has keeps no other from being made where the order does not matter.
+func TestANumberThatIsTakenHoldsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		w.run(statefulset.New(statefulset.Config{View: w.view, Client: w.controllers, Events: record.NewFakeRecorder(1000)}))
+		w.must(w.admin.Create(context.Background(), client.Pods.At("default", ""), pod("web-0", "node-a")))
+		w.must(w.admin.Create(context.Background(), statefulSets.At("default", ""), &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: new(int32(4)), Selector: webSelector, Template: webTemplate("v1"), PodManagementPolicy: appsv1.ParallelPodManagement,
+			},
+		}))
+		time.Sleep(time.Second)
+		if got := w.images(); got != "web-1=v1 web-2=v1 web-3=v1" {
+			t.Errorf("%s", got)
 		}
 	})
 }

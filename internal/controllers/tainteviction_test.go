@@ -101,3 +101,54 @@ func TestTaintsEndPods(t *testing.T) {
 		}
 	})
 }
+
+// How long a pod tolerates a taint may be changed while it does: what it says last counts, from the taint's beginning.
+func TestTolerationSecondsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		w.node("node-a")
+		w.run(tainteviction.New(tainteviction.Config{View: w.view, Client: w.controllers}))
+		bad := v1.Taint{Key: "example.com/bad", Effect: v1.TaintEffectNoExecute}
+		for _, name := range []string{"longer", "shorter"} {
+			p := pod(name, "node-a")
+			p.Spec.Tolerations = []v1.Toleration{{Key: bad.Key, Operator: v1.TolerationOpExists, Effect: bad.Effect, TolerationSeconds: new(int64(600))}}
+			w.must(w.admin.Create(context.Background(), client.Pods.At("default", ""), p))
+		}
+		w.must(w.admin.Mutate(context.Background(), client.Nodes.At("", "node-a"), func(o runtime.Object) (bool, error) {
+			o.(*v1.Node).Spec.Taints = []v1.Taint{bad}
+			return true, nil
+		}))
+		time.Sleep(time.Minute)
+		for name, seconds := range map[string]int64{"longer": 3600, "shorter": 120} {
+			w.must(w.admin.Mutate(context.Background(), client.Pods.At("default", name), func(o runtime.Object) (bool, error) {
+				tolerations := o.(*v1.Pod).Spec.Tolerations
+				for i := range tolerations {
+					if tolerations[i].Key == bad.Key {
+						tolerations[i].TolerationSeconds = new(seconds)
+					}
+				}
+				return true, nil
+			}))
+		}
+		start := time.Now().Add(-time.Minute)
+		for _, c := range []struct {
+			name    string
+			seconds int
+		}{{"shorter", 120}, {"longer", 3600}} {
+			going := func() bool {
+				p, _ := w.get(client.Pods.At("default", c.name)).(*v1.Pod)
+				return p == nil || p.DeletionTimestamp != nil
+			}
+			due := start.Add(time.Duration(c.seconds) * time.Second)
+			time.Sleep(time.Until(due) - time.Second)
+			if going() {
+				t.Errorf("%s went too early", c.name)
+			}
+			time.Sleep(2 * time.Second)
+			if !going() {
+				t.Errorf("%s stays", c.name)
+			}
+		}
+	})
+}

@@ -196,8 +196,18 @@ func (k *controller) apply(ctx context.Context, set *appsv1.StatefulSet, p Plan)
 		return nil
 	}
 	if set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
-		err := podset.Slowly(len(p.Groups), group)
-		return rev, err
+		var alone []error // what one pod fails of and others need not
+		err := podset.Slowly(len(p.Groups), func(i int) error {
+			err := group(i)
+			if err == nil || !apierrors.IsAlreadyExists(err) && !errors.Is(err, errRefused) {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			alone = append(alone, err)
+			return nil
+		})
+		return rev, errors.Join(append(alone, err)...)
 	}
 	for i := range p.Groups {
 		if err := group(i); err != nil {
@@ -206,6 +216,9 @@ func (k *controller) apply(ctx context.Context, set *appsv1.StatefulSet, p Plan)
 	}
 	return rev, nil
 }
+
+// errRefused says that the plan itself does not want a pod to be created.
+var errRefused = errors.New("a pod cannot be created")
 
 func (k *controller) step(ctx context.Context, set *appsv1.StatefulSet, s Step) (out runtime.Object, err error) {
 	switch s.Do {
@@ -249,8 +262,8 @@ func (k *controller) step(ctx context.Context, set *appsv1.StatefulSet, s Step) 
 		})
 		k.tell(set, "Update", s.Pod, err)
 	case Refuse:
-		err = errors.New(s.Why)
-		k.tell(set, "Create", s.Pod, err)
+		k.tell(set, "Create", s.Pod, errors.New(s.Why))
+		err = fmt.Errorf("%w: %s", errRefused, s.Why)
 	}
 	return out, err
 }

@@ -62,8 +62,8 @@ func (k *controller) podKeys(c view.Change) []view.Key {
 	}
 	if c.Old != nil {
 		old := c.Old.Object.(*v1.Pod)
-		if old.Spec.NodeName == pod.Spec.NodeName && len(old.Spec.Tolerations) == len(pod.Spec.Tolerations) {
-			return nil // tolerations can only be added
+		if old.Spec.NodeName == pod.Spec.NodeName && equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations) {
+			return nil
 		}
 	}
 	return []view.Key{c.New.Key}
