@@ -380,6 +380,19 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
+func TestWholeName(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	for image, want := range map[string]string{
+		"busybox": "docker.io/library/busybox:latest", "busybox:1": "docker.io/library/busybox:1", "localhost:5000/x": "localhost:5000/x:latest",
+		"r.example/x" + digest: "r.example/x" + digest, "r.example/x:1" + digest: "r.example/x" + digest, "x:1" + digest: "docker.io/library/x" + digest,
+		"X": "X", strings.Repeat("a", 64): strings.Repeat("a", 64),
+	} {
+		if got := WholeName(image); got != want {
+			t.Errorf("%s: %s, want %s", image, got, want)
+		}
+	}
+}
+
 func TestMorePullsThanMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registry{have: map[string]*runtimev1.Image{}}

@@ -7,13 +7,14 @@ import (
 	"github.com/distribution/reference"
 )
 
-// WholeName is what the runtime calls an image: with its registry and a tag or digest. What is no image name stays as it is.
+// WholeName is what the runtime calls an image: with its registry and its digest or, where it has none, a tag. What is no image name stays as it
+// is.
 func WholeName(image string) string {
-	named, err := reference.ParseNormalizedNamed(image)
+	named, err := reference.ParseDockerRef(image)
 	if err != nil {
 		return image
 	}
-	return reference.TagNameOnly(named).String()
+	return named.String()
 }
 
 // normalize checks an image's name and gives it the tag "latest" when it has neither tag nor digest. A short name stays short:
