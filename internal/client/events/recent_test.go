@@ -25,8 +25,8 @@ func TestRecent(t *testing.T) {
 			t.Errorf("%d: %d, want %d", i, got, want)
 		}
 	}
-	if got := *r.of(key{1}); got != 0 || len(r.places) != 3 {
-		t.Errorf("%d of what was forgotten, %d places", got, len(r.places))
+	if got := *r.of(key{1}); got != 0 || len(r.at) != 3 {
+		t.Errorf("%d of what was forgotten, %d places", got, len(r.at))
 	}
 }
 
