@@ -40,8 +40,9 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		box := s.SandboxID
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event { return n.resize(ctx, pod, box, x) })
 	case podlife.MountVolumes:
+		until := n.untilStop()
 		return func() podlife.Event {
-			return n.bounded(n.early, c.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			return n.bounded(until, c.CallTimeout, false, func(ctx context.Context) podlife.Event {
 				return podlife.VolumesDone{Fail: failure(c.Volumes.Mount(ctx, pod), "FailedMount")}
 			})
 		}
@@ -51,8 +52,9 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		})
 	case podlife.PullImage:
 		spec, conf := s.Container(x.Container).Spec(), n.config(&s, s.SandboxAttempt)
+		until := n.untilStop()
 		return func() podlife.Event {
-			return n.bounded(n.early, pullLimit, false, func(ctx context.Context) podlife.Event {
+			return n.bounded(until, pullLimit, false, func(ctx context.Context) podlife.Event {
 				sandbox, err := conf()
 				if err != nil {
 					return podlife.ImageReady{Container: x.Container, Fail: failure(err, "")} // the sandbox tells of it

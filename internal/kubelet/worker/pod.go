@@ -45,7 +45,7 @@ type pod struct {
 	work     work
 	reported bool
 	told     *v1.Pod // the form of the pod that the reporter was last told has ended
-	// early ends what is pointless once the pod stops: pulls and mounts.
+	// early ends what is pointless once the pod stops: pulls and mounts. nil at rest.
 	early       context.Context
 	cancelEarly context.CancelFunc
 }
@@ -66,9 +66,23 @@ type work struct {
 }
 
 func newPod(w *Workers, p *v1.Pod, s podlife.State) *pod {
-	n := &pod{w: w, uid: p.UID, desired: p, state: s, atWork: true, work: work{on: Create}}
-	n.early, n.cancelEarly = context.WithCancel(w.ctx)
-	return n
+	return &pod{w: w, uid: p.UID, desired: p, state: s, atWork: true, work: work{on: Create}}
+}
+
+// untilStop ends when the pod stops.
+func (n *pod) untilStop() context.Context {
+	if n.early == nil {
+		n.early, n.cancelEarly = context.WithCancel(n.w.ctx)
+	}
+	return n.early
+}
+
+// endEarly is called when nobody has a use for what untilStop gave.
+func (n *pod) endEarly() {
+	if n.early != nil {
+		n.cancelEarly()
+		n.early, n.cancelEarly = nil, nil
+	}
 }
 
 // begin takes the first step in its caller's goroutine, so that pods are admitted in order. What is heard meanwhile waits for its end.
@@ -109,7 +123,7 @@ func (n *pod) run() {
 
 // leave is the end of a pod of which nothing is left.
 func (n *pod) leave() {
-	n.cancelEarly()
+	n.endEarly()
 	if n.timer != nil {
 		n.timer.Stop()
 	}
@@ -141,6 +155,7 @@ func (n *pod) rest() {
 	}
 	n.work = work{}
 	n.status = nil
+	n.endEarly()
 }
 
 // operation is what an event that makes a worker work is called. Whatever makes it work once the pod's source has removed it, the work
@@ -244,16 +259,11 @@ func (n *pod) step(ev podlife.Event) {
 	if given := next.Given(); old.Given() != given {
 		n.w.cfg.Volumes.Replace(given)
 		if next.Stage <= podlife.Running && shownAnew(old.Given(), given) {
-			n.w.spawn(func() {
-				n.bounded(n.early, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
-					n.w.cfg.Volumes.Refresh(ctx, n.uid)
-					return nil
-				})
-			})
+			n.refresh()
 		}
 	}
 	if next.Stage > podlife.Running {
-		n.cancelEarly()
+		n.endEarly()
 	}
 	if n.work.on != Create && n.work.began.IsZero() { // named after what makes it work: of events that come together, the first may ask for nothing
 		n.work.on = operation(ev, next.Removed)
@@ -268,6 +278,21 @@ func (n *pod) step(ev podlife.Event) {
 	if verdict != nil {
 		n.step(verdict)
 	}
+}
+
+// refresh brings what has changed of the pod into its volumes.
+func (n *pod) refresh() {
+	until := n.untilStop()
+	n.mu.Lock()
+	n.under++
+	n.mu.Unlock()
+	n.w.spawn(func() {
+		n.bounded(until, n.w.cfg.CallTimeout, false, func(ctx context.Context) podlife.Event {
+			n.w.cfg.Volumes.Refresh(ctx, n.uid)
+			return nil
+		})
+		n.put(podlife.Tick{}, 1)
+	})
 }
 
 // shownAnew tells whether what volumes may show of a pod itself is another than before: labels, annotations, what it was granted.
