@@ -81,8 +81,9 @@ func quiet(ctx context.Context, b *bench) error {
 	return err
 }
 
-// restLook is how far apart the looks at a program at rest are.
-const restLook = 10 * time.Second
+// restLook is how far apart the looks at a program at rest are: several fall into each of the times, 15 seconds long, after which podo gives back the
+// pages of its own program, so that each part of them counts alike.
+const restLook = 3 * time.Second
 
 // atRest watches the program with the kubelet for a while: what it holds, in MB, and what it takes of a core. It is the mean of many looks,
 // since a heap grows by megabytes from one collection to the next, as much as a hundred pods are to take.
