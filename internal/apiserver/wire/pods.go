@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -138,12 +137,15 @@ func (c *call) pod(u user.Info) (*v1.Pod, error) {
 
 // containerOf picks the container that a request means; "" means the only one.
 func containerOf(pod *v1.Pod, name string) (string, error) {
-	names := func(list []v1.Container) string {
-		out := make([]string, len(list))
-		for i := range list {
-			out[i] = list[i].Name
-		}
-		return strings.Join(out, " ")
+	var names []string
+	for i := range pod.Spec.InitContainers {
+		names = append(names, pod.Spec.InitContainers[i].Name)
+	}
+	for i := range pod.Spec.Containers {
+		names = append(names, pod.Spec.Containers[i].Name)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		names = append(names, pod.Spec.EphemeralContainers[i].Name)
 	}
 	if name == "" {
 		switch len(pod.Spec.Containers) {
@@ -152,15 +154,9 @@ func containerOf(pod *v1.Pod, name string) (string, error) {
 		case 0:
 			return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s", pod.Name))
 		}
-		msg := fmt.Sprintf("a container name must be specified for pod %s, choose one of: [%s]", pod.Name, names(pod.Spec.Containers))
-		if len(pod.Spec.InitContainers) > 0 {
-			msg += fmt.Sprintf(" or one of the init containers: [%s]", names(pod.Spec.InitContainers))
-		}
-		return "", apierrors.NewBadRequest(msg)
+		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s", pod.Name, names))
 	}
-	is := func(c v1.Container) bool { return c.Name == name }
-	if slices.ContainsFunc(pod.Spec.Containers, is) || slices.ContainsFunc(pod.Spec.InitContainers, is) ||
-		slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name }) {
+	if slices.Contains(names, name) {
 		return name, nil
 	}
 	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
@@ -202,6 +198,13 @@ func (c *call) kubeletOf(name string) (*url.URL, error) {
 		port = c.s.c.KubeletPort
 	}
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, nil
+}
+
+// unverifiedTransport is kubeletTransport to whoever answers, for a client that wants it so: a kubelet's log may tell why its certificate is bad.
+func unverifiedTransport(t *tls.Config) *http.Transport {
+	u := kubeletTransport(t)
+	u.TLSClientConfig.InsecureSkipVerify = true
+	return u
 }
 
 // kubeletTransport speaks HTTP/1.1, because upgrades do.

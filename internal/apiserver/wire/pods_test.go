@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -121,7 +122,9 @@ func (w *world) withKubelet() *kubelet {
 	two := pod("two")
 	two.Spec.NodeName = "n1"
 	two.Spec.Containers = append(two.Spec.Containers, v1.Container{Name: "d", Image: "i"})
-	for _, p := range []*v1.Pod{p, two, pod("unscheduled")} {
+	three := two.DeepCopy()
+	three.Name, three.Spec.InitContainers = "three", p.Spec.InitContainers
+	for _, p := range []*v1.Pod{p, two, three, pod("unscheduled")} {
 		if _, err := cs.CoreV1().Pods("default").Create(w.ctx, p, metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
@@ -157,8 +160,7 @@ func TestLogs(t *testing.T) {
 	if s, err := get("unscheduled", &v1.PodLogOptions{}); err != nil || s != "" {
 		t.Errorf("%q %v", s, err)
 	}
-	zero := int64(0)
-	if _, err := get("p", &v1.PodLogOptions{SinceSeconds: &zero}); !apierrors.IsInvalid(err) {
+	if _, err := get("three", &v1.PodLogOptions{}); !apierrors.IsBadRequest(err) || err.Error() != "a container name must be specified for pod three, choose one of: [gone c d]" {
 		t.Errorf("%v", err)
 	}
 	// Followed logs come as they are written.
@@ -172,6 +174,52 @@ func TestLogs(t *testing.T) {
 	b := make([]byte, 10)
 	if _, err := io.ReadFull(s, b); err != nil || string(b) != "log of /co" {
 		t.Errorf("%q %v", b, err)
+	}
+}
+
+// TestWhatIsWantedOfALog is read as upstream reads it, and refused before it is asked whether there is such a pod.
+func TestWhatIsWantedOfALog(t *testing.T) {
+	w := newWorld(t)
+	w.withKubelet()
+	admin := w.http(pki.Admin)
+	for _, c := range []struct {
+		query string
+		code  int
+		has   string
+	}{
+		{"p/log?timestamps=yes&tailLines=3&tailLines=4&previous=False&sinceSeconds=9", 200, "log of /containerLogs/default/p/c sinceSeconds=9&tailLines=3&timestamps=true\n"},
+		{"p/log?sinceTime=2026-12-01T10:00:00%2B02:00&limitBytes=8", 200, "limitBytes=8&sinceTime=2026-12-01T"},
+		{"unscheduled/log", 204, ""},
+		{"p/log?tailLines=", 400, `strconv.ParseInt: parsing \"\": invalid syntax`},
+		{"p/log?sinceTime=today", 400, `cannot parse`},
+		{"p/log?tailLines=-1&limitBytes=0&sinceSeconds=0", 422, `PodLogOptions \"p\" is invalid: [tailLines: Invalid value: -1: must be greater than or equal to 0, limitBytes: Invalid value: 0: must be greater than 0, sinceSeconds: Invalid value: 0: must be greater than 0]`},
+		{"p/log?sinceSeconds=0&sinceTime=2026-12-01T10:00:00Z", 422, "at most one of `sinceTime` or `sinceSeconds` may be specified"},
+		{"p/log?stream=Stdout", 422, "stream: Forbidden: may not be specified"},
+		{"none/log?tailLines=-1", 422, "tailLines"},
+		{"none/log", 404, `pods \"none\" not found`},
+	} {
+		res, body := w.do(admin, "GET", "/api/v1/namespaces/default/pods/"+c.query, "")
+		if res.StatusCode != c.code || !strings.Contains(body, c.has) {
+			t.Errorf("%s: %d %s", c.query, res.StatusCode, body)
+		}
+	}
+}
+
+// TestLogsOfWhoeverAnswers: a client may want a log although the kubelet's certificate is bad.
+func TestLogsOfWhoeverAnswers(t *testing.T) {
+	w := newWorld(t)
+	w.withKubelet()
+	w.again(func(s *Server) {
+		strangers := s.c.Kubelets.Clone()
+		strangers.RootCAs = x509.NewCertPool()
+		s.kubelets, s.unverified = kubeletTransport(strangers), unverifiedTransport(strangers)
+	})
+	admin := w.http(pki.Admin)
+	if res, body := w.do(admin, "GET", "/api/v1/namespaces/default/pods/p/log", ""); res.StatusCode != 500 || !strings.Contains(body, "certificate") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	if res, body := w.do(admin, "GET", "/api/v1/namespaces/default/pods/p/log?insecureSkipTLSVerifyBackend=true", ""); res.StatusCode != 200 || !strings.HasPrefix(body, "log of ") {
+		t.Errorf("%d %s", res.StatusCode, body)
 	}
 }
 

@@ -118,13 +118,15 @@ type Server struct {
 	below    []Handler               // those with a trailing slash
 	kinds    map[schema.GroupVersionResource]*registry.Kind
 	kubelets *http.Transport
-	proxies  *http.Transport // to pods, services and other ports of nodes
-	metrics  *metrics
-	flight   flight
-	patience time.Duration // watchWrite
-	body     time.Duration // bodyTimeout
-	answer   time.Duration // answerTimeout
-	join     time.Duration // joinWait
+	// unverified are kubelets whose certificates nobody looks at.
+	unverified *http.Transport
+	proxies    *http.Transport // to pods, services and other ports of nodes
+	metrics    *metrics
+	flight     flight
+	patience   time.Duration // watchWrite
+	body       time.Duration // bodyTimeout
+	answer     time.Duration // answerTimeout
+	join       time.Duration // joinWait
 
 	impersonator *impersonate.Impersonator
 
@@ -166,7 +168,7 @@ func New(c Config) (*Server, error) {
 		}
 	}
 	s := &Server{
-		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), proxies: proxyTransport(), metrics: m,
+		c: c, authn: c.Authn, kubelets: kubeletTransport(c.Kubelets), unverified: unverifiedTransport(c.Kubelets), proxies: proxyTransport(), metrics: m,
 		kinds: map[schema.GroupVersionResource]*registry.Kind{}, flight: make(flight, maxInFlight),
 		patience: watchWrite, body: bodyTimeout, answer: answerTimeout, join: joinWait,
 		impersonator: impersonate.New(c.Verbs.Authorizer()),
@@ -241,6 +243,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 	}
 	<-done
 	s.kubelets.CloseIdleConnections()
+	s.unverified.CloseIdleConnections()
 	s.proxies.CloseIdleConnections()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,31 +23,24 @@ import (
 
 // log copies a container's log from its kubelet.
 func (c *call) log(u user.Info) error {
+	o, wrong := logOptions(c.r.URL.Query(), c.info.Name)
 	pod, err := c.pod(u)
-	if err != nil {
+	switch {
+	case wrong != nil && !apierrors.IsForbidden(err):
+		return wrong
+	case err != nil:
 		return err
 	}
-	q := c.r.URL.Query()
-	if err := checkLog(q); err != nil {
-		return err
-	}
-	container, err := containerOf(pod, q.Get("container"))
+	container, err := containerOf(pod, o.Container)
 	if err != nil {
 		return err
 	}
 	if pod.Spec.NodeName == "" {
 		c.header()
-		c.w.Header().Set("Content-Type", "text/plain")
-		c.w.WriteHeader(http.StatusOK)
+		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	pass := url.Values{}
-	for _, k := range []string{"follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream"} {
-		if v := q.Get(k); v != "" {
-			pass.Set(k, v)
-		}
-	}
-	location, err := c.kubelet(pod, fmt.Sprintf("/containerLogs/%s/%s/%s", pod.Namespace, pod.Name, container), pass)
+	location, err := c.kubelet(pod, fmt.Sprintf("/containerLogs/%s/%s/%s", pod.Namespace, pod.Name, container), logQuery(o))
 	if err != nil {
 		return err
 	}
@@ -54,7 +48,11 @@ func (c *call) log(u user.Info) error {
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	res, err := c.s.kubelets.RoundTrip(req)
+	kubelets := c.s.kubelets
+	if o.InsecureSkipTLSVerifyBackend {
+		kubelets = c.s.unverified
+	}
+	res, err := kubelets.RoundTrip(req)
 	if err != nil {
 		//lint:ignore ST1005 upstream's text
 		return fmt.Errorf("Get %q: %w", location.String(), err)
@@ -74,46 +72,79 @@ func (c *call) log(u user.Info) error {
 	return nil
 }
 
-// checkLog refuses log options that do not hold, with upstream's field names.
-func checkLog(q url.Values) error {
-	invalid := func(name, value, msg string) error {
-		return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), "", field.ErrorList{field.Invalid(field.NewPath(name), value, msg)})
+// logOptions reads a query as what is wanted of a log of the pod of that name, or says what does not hold of it. A flag is set by whatever is
+// not "0" or "false", and of what is said twice the first counts, as in all queries.
+func logOptions(q url.Values, name string) (*v1.PodLogOptions, error) {
+	o := &v1.PodLogOptions{
+		Container: q.Get("container"), Follow: asked(q["follow"]), Previous: asked(q["previous"]), Timestamps: asked(q["timestamps"]),
+		InsecureSkipTLSVerifyBackend: asked(q["insecureSkipTLSVerifyBackend"]),
 	}
-	for _, k := range []struct {
+	if since := q["sinceTime"]; len(since) > 0 {
+		o.SinceTime = &metav1.Time{}
+		if err := o.SinceTime.UnmarshalQueryParameter(since[0]); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	for _, number := range []struct {
 		name string
-		min  int64
-	}{{"tailLines", 0}, {"limitBytes", 1}, {"sinceSeconds", 1}} {
-		s := q.Get(k.name)
-		if s == "" {
+		into **int64
+	}{{"sinceSeconds", &o.SinceSeconds}, {"tailLines", &o.TailLines}, {"limitBytes", &o.LimitBytes}} {
+		if !q.Has(number.name) {
 			continue
 		}
-		n, err := strconv.ParseInt(s, 10, 64)
+		n, err := strconv.ParseInt(q.Get(number.name), 10, 64)
 		if err != nil {
-			return apierrors.NewBadRequest(err.Error())
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		if n < k.min {
-			return invalid(k.name, s, map[int64]string{0: "must be greater than or equal to 0", 1: "must be greater than 0"}[k.min])
+		*number.into = &n
+	}
+	var errs field.ErrorList
+	if n := o.TailLines; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *n, "must be greater than or equal to 0"))
+	}
+	if n := o.LimitBytes; n != nil && *n < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *n, "must be greater than 0"))
+	}
+	switch n := o.SinceSeconds; {
+	case n != nil && o.SinceTime != nil:
+		errs = append(errs, field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+	case n != nil && *n < 1:
+		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *n, "must be greater than 0"))
+	}
+	if q.Has("stream") { // behind a gate that is off
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified"))
+	}
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
+	}
+	return o, nil
+}
+
+// logQuery is what a kubelet is asked.
+func logQuery(o *v1.PodLogOptions) url.Values {
+	q := url.Values{}
+	for name, on := range map[string]bool{"follow": o.Follow, "previous": o.Previous, "timestamps": o.Timestamps} {
+		if on {
+			q.Set(name, "true")
 		}
 	}
-	if t := q.Get("sinceTime"); t != "" {
-		if q.Get("sinceSeconds") != "" {
-			return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), "", field.ErrorList{
-				field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"),
-			})
-		}
-		if _, err := time.Parse(time.RFC3339, t); err != nil {
-			return apierrors.NewBadRequest(err.Error())
+	for name, n := range map[string]*int64{"sinceSeconds": o.SinceSeconds, "tailLines": o.TailLines, "limitBytes": o.LimitBytes} {
+		if n != nil {
+			q.Set(name, strconv.FormatInt(*n, 10))
 		}
 	}
-	return nil
+	if o.SinceTime != nil {
+		q.Set("sinceTime", o.SinceTime.Format(time.RFC3339))
+	}
+	return q
 }
 
 // kubeletError is a kubelet's refusal as the API's.
 func kubeletError(res *http.Response, name string) error {
-	const limit = 10 << 10
+	const limit = 50000
 	b, err := io.ReadAll(io.LimitReader(res.Body, limit))
 	if err != nil {
-		b = []byte("unable to read server response")
+		return apierrors.NewInternalError(err)
 	}
 	text := string(b)
 	switch res.StatusCode {
@@ -122,7 +153,7 @@ func kubeletError(res *http.Response, name string) error {
 	case http.StatusInternalServerError:
 		return apierrors.NewInternalError(errors.New(text))
 	}
-	return apierrors.NewGenericServerResponse(res.StatusCode, "", schema.GroupResource{Resource: "pods/log"}, name, text, 0, true)
+	return apierrors.NewGenericServerResponse(res.StatusCode, "", schema.GroupResource{Resource: "pods/log"}, name, text, 0, false)
 }
 
 // copyFlushing sends what comes as it comes.
@@ -154,7 +185,7 @@ func (c *call) connect(u user.Info) error {
 		return err
 	}
 	q := c.r.URL.Query()
-	flag := func(name string) bool { return q.Get(name) == "true" || q.Get(name) == "1" }
+	flag := func(name string) bool { return asked(q[name]) }
 	streams := proxy.Options{Stdin: flag("stdin"), Stdout: flag("stdout"), Stderr: flag("stderr"), Tty: flag("tty")}
 	pass := url.Values{}
 	path := fmt.Sprintf("/portForward/%s/%s", pod.Namespace, pod.Name)
