@@ -286,6 +286,57 @@ func TestOutOfService(t *testing.T) {
 	})
 }
 
+// taken is a client for whom nodes have been taken back already.
+type taken struct{ client.Client }
+
+func (t taken) Get(ctx context.Context, ref client.Ref) (runtime.Object, error) {
+	obj, err := t.Client.Get(ctx, ref)
+	if n, ok := obj.(*v1.Node); ok {
+		n = n.DeepCopy()
+		n.Spec.Taints = nil
+		return n, err
+	}
+	return obj, err
+}
+
+// Of a node that was out of service and has just been taken back no pod is removed on what is not known to be true any more.
+func TestANodeIsTakenBackIntoService(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.everyNamespace()
+			c := w.controllers
+			if back {
+				c = taken{c}
+			}
+			w.run(podgc.New(w.view, c, nil))
+			w.node("node-a")
+			ctx := context.Background()
+			w.must(w.admin.Mutate(ctx, client.Nodes.At("", "node-a").Sub("status"), func(o runtime.Object) (bool, error) {
+				o.(*v1.Node).Status.Conditions[0].Status = v1.ConditionUnknown
+				return true, nil
+			}))
+			end := func(name string) {
+				w.must(w.admin.Create(ctx, client.Pods.At("default", ""), pod(name, "node-a")))
+				if err := w.admin.Delete(ctx, client.Pods.At("default", name), metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end("before")
+			w.must(w.admin.Mutate(ctx, client.Nodes.At("", "node-a"), func(o runtime.Object) (bool, error) {
+				o.(*v1.Node).Spec.Taints = []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}
+				return true, nil
+			}))
+			end("after")
+			for _, name := range []string{"before", "after"} {
+				if there := w.get(client.Pods.At("default", name)) != nil; there != back {
+					t.Errorf("taken back: %v, and %s is there: %v", back, name, there)
+				}
+			}
+		})
+	}
+}
+
 func TestNodesAreToldHowLongToRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

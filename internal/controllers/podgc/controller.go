@@ -93,9 +93,25 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	case Abandoned(pod):
 		return k.remove(ctx, unscheduled, []Verdict{{Pod: pod}})
 	case pod.DeletionTimestamp != nil && on != nil && OutOfService(on.Object.(*v1.Node)):
-		return k.remove(ctx, outOfService, []Verdict{{Pod: pod}})
+		return k.endOutOfService(ctx, pod.Spec.NodeName, []Verdict{{Pod: pod}})
 	}
 	return loop.Result{}, nil
+}
+
+// endOutOfService removes pods without their kubelet's word. Not on what may be old: of a node that has been taken back meanwhile the kubelet
+// may still be ending them, and their successors would run beside them.
+func (k *controller) endOutOfService(ctx context.Context, node string, ending []Verdict) (res loop.Result, err error) {
+	if len(ending) == 0 {
+		return res, nil
+	}
+	obj, err := k.client.Get(ctx, client.Nodes.At("", node))
+	if apierrors.IsNotFound(err) || err == nil && !OutOfService(obj.(*v1.Node)) {
+		return res, nil // that it is so is about to be seen
+	}
+	if err != nil {
+		return res, err
+	}
+	return k.remove(ctx, outOfService, ending)
 }
 
 func (k *controller) bound(ctx context.Context, s view.Snapshot) (loop.Result, error) {
@@ -121,7 +137,7 @@ func (k *controller) node(ctx context.Context, s view.Snapshot, name string) (re
 				ending = append(ending, Verdict{Pod: p})
 			}
 		}
-		return k.remove(ctx, outOfService, ending)
+		return k.endOutOfService(ctx, name, ending)
 	}
 	var orphans []*v1.Pod
 	for e := range s.By(pods, "spec.nodeName", name) {
