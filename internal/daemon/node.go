@@ -81,12 +81,10 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 		Name: p.cfg.NodeName, IP: ip, Port: p.cfg.KubeletPort, Version: kubernetesVersion,
 		DataDir: p.cfg.DataDir, Dir: p.dirs.Kubelet(), CgroupRoot: cgroupRoot(p.dirs), Systemd: n.systemd, Kubelet: n.config,
 		CredentialProviders: node.CredentialProviders{Config: p.cfg.CredentialProviderConfig, BinDir: p.cfg.CredentialProviderBinDir},
+		OwnLogs:             n.config.PodLogsDir == p.dirs.PodLogs(),
 		Host:                n.host, Runtime: n.runtime,
 		Stats:    &n.stats,
 		Timeline: p.timeline, Log: p.log, Flags: p.cfg.Flags, SetVerbosity: p.setVerbosity,
-	}
-	if n.config.PodLogsDir == p.dirs.PodLogs() {
-		c.OwnLogs = n.config.PodLogsDir
 	}
 	if n.embedded != nil { // another runtime has another first process
 		c.SandboxSeccomp = n.embedded.SandboxSeccomp()

@@ -23,7 +23,7 @@ func (k *run) buildHousekeeping() (err error) {
 	linking := k.linking()
 	k.gc, err = containergc.New(containergc.Config{
 		Runtime: linking, SweepLinks: linking.links.Sweep, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
-		LogRoot: k.c.OwnLogs, Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
+		LogRoot: c.PodLogsDir, LogList: k.logList(), Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
 	})
 	if err != nil {
 		return err
@@ -44,6 +44,14 @@ func (k *run) buildHousekeeping() (err error) {
 		Workers: int(*c.ContainerLogMaxWorkers), Every: c.ContainerLogMonitorInterval.Duration,
 	})
 	return err
+}
+
+// logList names which directories of the pods' logs are of this node, where other kubelets may have theirs in the same place.
+func (k *run) logList() string {
+	if k.c.OwnLogs {
+		return ""
+	}
+	return filepath.Join(k.c.Dir, "podlogs")
 }
 
 func (k *run) buildEviction() error {

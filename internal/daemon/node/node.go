@@ -39,7 +39,7 @@ type Config struct {
 
 	DataDir    string // the file system that is the node's storage
 	Dir        string // the kubelet's own files
-	OwnLogs    string // the folder of the pods' logs where it is this node's alone, else "": another kubelet's logs must never be collected
+	OwnLogs    bool   // the folder of the pods' logs is this node's alone: another kubelet's logs must never be collected
 	CgroupRoot string // unless the configuration says another
 	Systemd    bool   // the cgroup driver
 	Kubelet    *v1beta1.KubeletConfiguration

@@ -3,6 +3,7 @@
 package containergc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,10 @@ type Config struct {
 	// Pods returns the pods of the node, each with whether it has ended and nothing of it is needed (its deletion was
 	// asked for and its worker has finished, or it was evicted), and whether these are all: the sources have synced.
 	Pods func() (pods map[types.UID]bool, complete bool)
-	// LogRoot holds a directory namespace_name_uid for each pod and belongs to this node alone; "" leaves logs alone.
+	// LogRoot holds a directory namespace_name_uid for each pod; "" leaves logs alone.
 	LogRoot string
+	// LogList has an entry of the same name for each directory of LogRoot that is this node's, where others may have some there too; "": all are.
+	LogList string
 	// Messages is the folder with the last messages of a container's instances, each in a file named by its number, in hexadecimal. nil: there
 	// are none.
 	Messages func(uid types.UID, container string) string
@@ -126,7 +129,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 		}
 	}
 	for _, dir := range t.logDirs {
-		if err := os.RemoveAll(filepath.Join(c.cfg.LogRoot, dir)); err != nil {
+		if err := c.removeLogs(dir); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -156,12 +159,19 @@ func (c *Collector) look(ctx context.Context) (s seen, err error) {
 	return s, nil
 }
 
+func (c *Collector) removeLogs(dir string) error {
+	if err := os.RemoveAll(filepath.Join(c.cfg.LogRoot, dir)); err != nil || c.cfg.LogList == "" {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(c.cfg.LogList, dir))
+}
+
 // logs lists the pods' log directories. A name that is not of a pod is left alone.
 func (c *Collector) logs() (map[types.UID]string, error) {
 	if c.cfg.LogRoot == "" {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(c.cfg.LogRoot)
+	entries, err := os.ReadDir(cmp.Or(c.cfg.LogList, c.cfg.LogRoot))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

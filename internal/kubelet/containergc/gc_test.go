@@ -202,6 +202,34 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// Where others have logs too, what is this node's goes when its pod is gone.
+func TestLogsBesideOthers(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"logs/ns_gone_g/c", "logs/ns_other_o/c", "logs/ns_live_l/c", "list/ns_gone_g", "list/ns_live_l", "list/ns_lost_x"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := New(Config{
+		Runtime: &fakeRuntime{}, Log: slog.New(slog.DiscardHandler), Node: "n", Policy: DefaultPolicy(),
+		LogRoot: filepath.Join(root, "logs"), LogList: filepath.Join(root, "list"),
+		Pods: func() (map[types.UID]bool, bool) { return map[types.UID]bool{"l": true}, true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(root, "*", "*"))
+	for i := range left {
+		left[i], _ = filepath.Rel(root, left[i])
+	}
+	if want := []string{"list/ns_live_l", "logs/ns_live_l", "logs/ns_other_o"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left %v, %v; want %v", left, err, want)
+	}
+}
+
 // kubernetes/kubernetes#91765, #106735: what instances of a container left that are gone goes too, not what the ones that are there have, nor
 // what the next one may have already; of a container of which there is none, all stays.
 func TestFilesOfGoneInstances(t *testing.T) {

@@ -93,7 +93,7 @@ func newTest(t *testing.T, change ...func(*Config)) *testNode {
 		t.Fatal(err)
 	}
 	c := Config{
-		Node: "n1", LogDir: filepath.Join(root, "logs"), Files: n.host, Volumes: volumes{root, &n.places}, Logger: slog.New(slog.DiscardHandler),
+		Node: "n1", LogDir: filepath.Join(root, "logs"), LogList: filepath.Join(root, "list"), Files: n.host, Volumes: volumes{root, &n.places}, Logger: slog.New(slog.DiscardHandler),
 		Machine: cm.Machine{CPUs: 2, Memory: 10 << 30, HugePages: map[string]int64{"2MB": 0}},
 		Objects: api{
 			maps:    map[string]*v1.ConfigMap{"ns/c": {Data: map[string]string{"k": "v", "not an identifier": "x"}}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,10 +41,19 @@ func (b *Builder) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*ru
 		}
 	}
 	// The runtime opens log files and makes no directory for them.
-	if err := os.MkdirAll(cfg.LogDirectory, 0o755); err != nil {
+	if err := b.makeLogs(cfg.LogDirectory); err != nil {
 		return nil, fmt.Errorf("create pod log directory: %w", err)
 	}
 	return cfg, nil
+}
+
+func (b *Builder) makeLogs(dir string) error {
+	if b.c.LogList != "" {
+		if err := os.MkdirAll(filepath.Join(b.c.LogList, filepath.Base(dir)), 0o700); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o755)
 }
 
 // portMappings are those of containers that live beside each other. Ports without one of the host are named too: what the

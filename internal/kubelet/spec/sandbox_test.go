@@ -49,6 +49,9 @@ func TestSandbox(t *testing.T) {
 	if _, err := os.Stat(cfg.LogDirectory); err != nil {
 		t.Errorf("the runtime makes no log directory: %v", err)
 	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.Dir(cfg.LogDirectory)), "list/ns_p_u1")); err != nil {
+		t.Errorf("nobody knows whose the logs are: %v", err)
+	}
 	var ports []string
 	for _, m := range cfg.PortMappings {
 		ports = append(ports, strings.Join([]string{m.HostIp, m.Protocol.String(), resource.NewQuantity(int64(m.HostPort), "").String(), resource.NewQuantity(int64(m.ContainerPort), "").String()}, ":"))

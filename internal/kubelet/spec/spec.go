@@ -47,6 +47,7 @@ type Images interface {
 type Config struct {
 	Node    string // its name
 	LogDir  string // podLogsDir
+	LogList string // where LogDir is not this node's alone: has an entry for each of its directories that is (containergc.Config)
 	Files   host.Files
 	Objects Objects
 	Volumes Volumes
