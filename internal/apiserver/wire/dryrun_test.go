@@ -71,6 +71,16 @@ func TestDryRunEverywhere(t *testing.T) {
 			t.Errorf("%s: an unknown dry run is answered with %d %s", line, w.Code, w.Body)
 		}
 	}
+	for _, line := range []string{
+		"POST " + ns + "/pods/p1/exec?command=rm&", "GET " + ns + "/pods/p1/attach?", "POST " + ns + "/pods/p1/portforward?", "DELETE " + ns + "/pods/p1/proxy/x?", "PUT /api/v1/nodes/n1/proxy/x?",
+	} {
+		if w := l.ask(root, line+"dryRun=All", "", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "dryRun is not supported") {
+			t.Errorf("%s: %d %s", line, w.Code, w.Body)
+		}
+	}
+	if w := l.ask("jane", "POST "+ns+"/pods/p1/exec?dryRun=All", "", ""); w.Code != 403 {
+		t.Errorf("who may not connect: %d %s", w.Code, w.Body)
+	}
 	if w := l.ask(root, "POST "+ns+"/pods/free/eviction", "", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"free"},"deleteOptions":{"dryRun":["All"]}}`); w.Code >= 300 || rev() < 1 {
 		t.Errorf("an eviction whose content says it: %d %s", w.Code, w.Body)
 	}

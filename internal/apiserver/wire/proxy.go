@@ -55,6 +55,9 @@ func (c *call) proxy(u user.Info) error {
 	if err := c.s.c.Verbs.Authorize(c.r.Context(), u, c.info.Verb, c.info.ref()); err != nil {
 		return err
 	}
+	if c.r.URL.Query().Has("dryRun") {
+		return errNoDryRun()
+	}
 	var target *url.URL
 	var err error
 	transport := c.s.proxies

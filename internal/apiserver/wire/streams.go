@@ -176,15 +176,21 @@ func copyFlushing(ctx context.Context, w http.ResponseWriter, from io.Reader) {
 	}
 }
 
+// errNoDryRun refuses to connect for a trial: what is done at the other end is done.
+func errNoDryRun() error { return apierrors.NewBadRequest("dryRun is not supported") }
+
 // connect hands exec, attach and port-forward on to the kubelet. Current clients speak WebSocket to us and the runtime's
 // streaming server speaks SPDY (and an older WebSocket protocol): what the two have in common passes verbatim, the rest is
 // translated (exec, attach) or tunnelled (port-forward).
 func (c *call) connect(u user.Info) error {
+	q := c.r.URL.Query()
 	pod, err := c.pod(u)
-	if err != nil {
+	switch {
+	case q.Has("dryRun") && !apierrors.IsForbidden(err):
+		return errNoDryRun()
+	case err != nil:
 		return err
 	}
-	q := c.r.URL.Query()
 	flag := func(name string) bool { return asked(q[name]) }
 	streams := proxy.Options{Stdin: flag("stdin"), Stdout: flag("stdout"), Stderr: flag("stderr"), Tty: flag("tty")}
 	pass := url.Values{}
