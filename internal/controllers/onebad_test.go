@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/controllers/daemonset"
 	"podo.dev/podo/internal/controllers/job"
 	"podo.dev/podo/internal/controllers/podgc"
 	"podo.dev/podo/internal/controllers/replicas"
@@ -78,6 +79,58 @@ func TestANumberThatIsTakenHoldsNoOther(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	})
+}
+
+// refuser is a client to whom all creations of pods are refused, as for a priority class that is not there.
+type refuser struct{ client.Client }
+
+func (r refuser) Create(ctx context.Context, ref client.Ref, o runtime.Object) (runtime.Object, error) {
+	if ref.Resource == client.Pods.At("", "").Resource {
+		return nil, errors.New("no PriorityClass with name missing was found")
+	}
+	return r.Client.Create(ctx, ref, o)
+}
+
+// Templates that are tried one after the other, all in vain, are kept no longer than others.
+func TestTemplatesThatAreTriedInVainAreForgotten(t *testing.T) {
+	for _, r := range []client.Resource{statefulSets, daemonSets} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.everyNamespace()
+			w.node("node-a")
+			w.must(w.admin.Mutate(context.Background(), client.Nodes.At("", "node-a"), func(o runtime.Object) (bool, error) {
+				o.(*v1.Node).Spec.Taints = nil
+				return true, nil
+			}))
+			parts := statefulset.Config{View: w.view, Client: refuser{w.controllers}, Events: record.NewFakeRecorder(10_000)}
+			m := metav1.ObjectMeta{Namespace: "default", Name: "web"}
+			var set runtime.Object
+			if r == statefulSets {
+				w.run(statefulset.New(parts))
+				set = &appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Selector: webSelector, Template: webTemplate("v"), RevisionHistoryLimit: new(int32(2))}}
+			} else {
+				w.run(daemonset.New(parts))
+				set = &appsv1.DaemonSet{ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Selector: webSelector, Template: webTemplate("v"), RevisionHistoryLimit: new(int32(2))}}
+			}
+			w.must(w.admin.Create(context.Background(), r.At("default", ""), set))
+			for i := range 12 {
+				time.Sleep(time.Second)
+				w.must(w.admin.Mutate(context.Background(), r.At("default", "web"), func(o runtime.Object) (bool, error) {
+					switch o := o.(type) {
+					case *appsv1.StatefulSet:
+						o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("v", i)
+					case *appsv1.DaemonSet:
+						o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("v", i)
+					}
+					return true, nil
+				}))
+			}
+			time.Sleep(time.Minute)
+			if n := w.count(revisions); n < 1 || n > 4 { // two, the newest, and the one before the rollout
+				t.Errorf("%s: %d revisions are kept", r.At("", "").Resource, n)
+			}
+		})
+	}
 }
 
 // meanwhile is a client before whose deletions something happens.

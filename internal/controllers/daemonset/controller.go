@@ -114,11 +114,10 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	}
 	rev, err := k.apply(ctx, set, plan, state.Hash)
 	wrote = max(wrote, rev)
-	if err == nil {
-		err = history.Delete(ctx, k.Client, forgotten(set, past, mine))
-	}
+	// Also when a pod could not be made: templates that are tried in vain, one after the other, would be kept all.
+	herr := history.Delete(ctx, k.Client, forgotten(set, past, mine))
 	rev, serr := k.report(ctx, set, plan.Status)
-	return loop.Result{Wrote: max(wrote, rev), Deleted: len(plan.Delete) > 0, Again: plan.Again}, errors.Join(err, serr)
+	return loop.Result{Wrote: max(wrote, rev), Deleted: len(plan.Delete) > 0, Again: plan.Again}, errors.Join(err, serr, herr)
 }
 
 func valueOf(p *int32) int32 {

@@ -138,10 +138,9 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	rev, err := k.apply(ctx, set, plan)
 	wrote = max(wrote, rev)
 	rev, serr := k.report(ctx, set, plan.Status)
-	if err == nil && serr == nil {
-		err = history.Delete(ctx, k.Client, forgotten(set, past, plan.Status, mine))
-	}
-	return loop.Result{Wrote: max(wrote, rev), Deleted: plan.deletes(), Again: plan.Again}, errors.Join(err, serr)
+	// Also when a pod could not be made: templates that are tried in vain, one after the other, would be kept all.
+	herr := history.Delete(ctx, k.Client, forgotten(set, past, plan.Status, mine))
+	return loop.Result{Wrote: max(wrote, rev), Deleted: plan.deletes(), Again: plan.Again}, errors.Join(err, serr, herr)
 }
 
 // failureKey names a number of a set.
