@@ -61,7 +61,7 @@ const (
 	lookEvery = time.Minute
 	// Encodings that nobody has used since the last of so many looks go, also those that were made since: nothing is to be held for who reads
 	// everything once, and who comes again makes one anew.
-	looksUnused = 5
+	looksUnused = 2
 )
 
 // growOlder has a look come after each change, and as long as there is something to forget.

@@ -51,9 +51,10 @@ type encoding struct {
 	done chan struct{} // closed when made or failed
 	data atomic.Pointer[[]byte]
 	used atomic.Bool
-	err  error // set before done closes
 
-	counted bool // in the cache's sums; guarded by its mu
+	counted bool       // in the cache's sums; guarded by its mu
+	err     error      // set before done closes
+	of      *encodings // of its entry
 }
 
 // Encoded returns the object in the given form: made at most once by encode (concurrent callers wait for it), and kept in a
@@ -96,9 +97,18 @@ func (c *encodings) slot(form Form) (s *encoding, mine bool) {
 		c.slots = append(c.slots[:i:i], c.slots[i+1:]...) // evicted
 		break
 	}
-	s = &encoding{form: form, done: make(chan struct{})}
+	s = &encoding{form: form, done: make(chan struct{}), of: c}
 	c.slots = append(c.slots, s)
 	return s, true
+}
+
+// remove forgets a slot that was evicted: thousands of objects are encoded once, for one watch.
+func (c *encodings) remove(s *encoding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.slots = slices.DeleteFunc(c.slots, func(x *encoding) bool { return x == s }); len(c.slots) == 0 {
+		c.slots = nil
+	}
 }
 
 func (s *encoding) settled() bool {
@@ -206,13 +216,18 @@ func (q *encodingCache) drop(s *encoding) {
 	q.evict(s)
 }
 
-// evict frees a slot's bytes, once. q.mu is held.
+// evict frees a slot's bytes, once, and has its entry forget it. q.mu is held: nobody takes it who holds an entry's.
 func (q *encodingCache) evict(s *encoding) {
-	if d := s.data.Swap(nil); d != nil && s.counted {
+	d := s.data.Swap(nil)
+	if d == nil {
+		return
+	}
+	if s.counted {
 		s.counted = false
 		q.bytes -= cost(len(*d))
 		q.live--
 	}
+	s.of.remove(s)
 }
 
 // checksum is the object's state as its JSON form shows it.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 )
 
@@ -74,4 +75,22 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("behind what was forgotten: %+v", f)
 		}
 	})
+}
+
+// An object does not remember what it was encoded into once.
+func TestWhatIsEvictedIsForgotten(t *testing.T) {
+	q := &encodingCache{max: 1 << 20}
+	e := &Entry{}
+	e.enc.cache = q
+	for _, form := range []Form{"a", "b", "b"} { // b is used again
+		if _, err := e.Encoded(form, func(runtime.Object) ([]byte, error) { return []byte("x"), nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{1, 0} {
+		q.age()
+		if got := len(e.enc.slots); got != want || int64(got)*cost(1) != q.bytes {
+			t.Errorf("%d encodings of %d bytes are remembered, want %d", got, q.bytes, want)
+		}
+	}
 }

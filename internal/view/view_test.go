@@ -282,8 +282,6 @@ func TestAQuietKindHoldsItsObjectsAlone(t *testing.T) {
 		if old.Value() != nil {
 			t.Error("three and a half minutes later the version before the last one is held")
 		}
-		time.Sleep(7 * time.Minute)
-		synctest.Wait()
 		if n := v.EncodingBytes(); n != 0 {
 			t.Errorf("%d bytes of encodings are held", n)
 		}
