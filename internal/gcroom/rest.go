@@ -10,9 +10,10 @@ import (
 
 // What is read once of the program and of the store's database stays in memory until somebody wants the page, although the page cache has it
 // anyway: tens of megabytes within minutes. A process at rest gives it back every now and then; what it goes on using comes back at the price of a
-// fault for each sixteen pages, some hundreds of them.
+// fault for each sixteen pages, some hundreds of them. Nearly all that comes back was mapped around what was asked for, or is asked for by a
+// collection, so that it is worth it every few seconds.
 const (
-	lookEvery = 15 * time.Second
+	lookEvery = 5 * time.Second
 	restUse   = lookEvery / 20 // of a processor
 )
 
