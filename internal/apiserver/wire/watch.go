@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
@@ -58,6 +59,37 @@ func (c *call) watch(u user.Info) error {
 	if err != nil && !(errors.As(err, &known) && known.Status().Code == http.StatusGone) {
 		return err
 	}
+	if err == nil {
+		defer s.Close()
+	}
+	t := c.overHTTP
+	if wsstream.IsWebSocketRequest(c.r) {
+		t = c.overWebSocket
+	}
+	to, ok := t(f)
+	if !ok {
+		return nil
+	}
+	defer to.close()
+	if err != nil {
+		// A version that has gone is told on the stream, where clients expect it.
+		to.end(fr, err)
+		return nil
+	}
+	c.stream(s, fr, o, to)
+	return nil
+}
+
+// teller brings the frames of a watch to its client.
+type teller struct {
+	gone  context.Context // ends when the client goes
+	send  func(frames []byte) error
+	cut   func() // ends a send under way
+	close func()
+}
+
+// overHTTP begins the answer, so that the client has that before the first event.
+func (c *call) overHTTP(f form) (teller, bool) {
 	contentType := jsonType
 	if f.media == protoType {
 		contentType = protoType + ";stream=watch"
@@ -67,19 +99,21 @@ func (c *call) watch(u user.Info) error {
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-cache, private")
 	c.w.WriteHeader(http.StatusOK)
-	if err != nil {
-		// A version that has gone is told on the stream, where clients expect it.
-		c.endWatch(fr, err)
-		return nil
+	out := http.NewResponseController(c.w)
+	_ = out.Flush()
+	send := func(frames []byte) error {
+		if _, err := c.w.Write(frames); err != nil {
+			return err
+		}
+		return out.Flush()
 	}
-	defer s.Close()
-	c.stream(s, fr, o)
-	return nil
+	cut := func() { _ = out.SetWriteDeadline(time.Now()) } // tests' writers know no deadlines
+	return teller{gone: c.r.Context(), send: send, cut: cut, close: func() {}}, true
 }
 
-func (c *call) endWatch(fr *framer, err error) {
+func (t *teller) end(fr *framer, err error) {
 	if b, encErr := fr.status(nil, statusOf(err)); encErr == nil {
-		_, _ = c.w.Write(b) // the client has gone: nobody to tell
+		_ = t.send(b) // the client has gone: nobody to tell
 	}
 }
 
@@ -91,19 +125,17 @@ func lifetime(o *internalversion.ListOptions) time.Duration {
 }
 
 // stream copies events to the client: whatever is at hand goes out in one write.
-func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOptions) {
+func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOptions, to teller) {
 	life := lifetime(o)
-	ctx, cancel := context.WithTimeout(c.r.Context(), life)
+	ctx, cancel := context.WithTimeout(to.gone, life)
 	defer cancel()
 	if closing, _ := ctx.Value(closingKey{}).(context.Context); closing != nil {
 		defer context.AfterFunc(closing, cancel)()
 	}
-	out := http.NewResponseController(c.w)
-	_ = out.Flush() // so that the client has its answer before the first event
 	marks := newMarks(s, life)
 	defer marks.end()
 	// A client that does not read is cut off, so that it holds no more than a buffer for no longer than this.
-	writing := newPatience(c.s.patience, func() { _ = out.SetWriteDeadline(time.Now()) }) // tests' writers know no deadlines
+	writing := newPatience(c.s.patience, to.cut)
 	defer writing.stop()
 	var buf []byte
 	var told int64
@@ -120,7 +152,7 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 			var err error
 			if buf, err = c.next(ctx, s, fr, buf); err != nil {
 				if ctx.Err() == nil && !errors.Is(err, errNoList) {
-					c.endWatch(fr, err)
+					to.end(fr, err)
 				}
 				return
 			}
@@ -133,10 +165,7 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 			continue
 		}
 		writing.begin()
-		if _, err := c.w.Write(buf); err != nil {
-			return
-		}
-		if err := out.Flush(); err != nil {
+		if to.send(buf) != nil {
 			return
 		}
 		writing.end()

@@ -1,0 +1,56 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// overWebSocket is how browsers watch, and programs that want to hear at once when a connection is gone: each event is a message, a text for JSON
+// and for protobuf its bytes without their length. It has answered when it is not ok.
+func (c *call) overWebSocket(f form) (teller, bool) {
+	up := websocket.Upgrader{
+		CheckOrigin:  func(*http.Request) bool { return true }, // who asks is known by what no page sends by itself
+		Subprotocols: websocket.Subprotocols(c.r),
+	}
+	conn, err := up.Upgrade(c.w, c.r, http.Header{"Warning": c.warn.headers()})
+	if err != nil {
+		return teller{}, false
+	}
+	gone, left := context.WithCancel(c.r.Context())
+	go func() { // what a client says is not listened to, but that it goes
+		defer left()
+		for {
+			if _, _, err := conn.NextReader(); err != nil {
+				return
+			}
+		}
+	}()
+	send := func(frames []byte) error {
+		for len(frames) > 0 {
+			var message []byte
+			kind := websocket.TextMessage
+			if f.media == protoType {
+				kind, message, frames = websocket.BinaryMessage, frames[4:4+binary.BigEndian.Uint32(frames)], frames[4+binary.BigEndian.Uint32(frames):]
+			} else {
+				end := bytes.IndexByte(frames, '\n') + 1 // JSON has no line's end within
+				message, frames = frames[:end], frames[end:]
+			}
+			if err := conn.WriteMessage(kind, message); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	cut := func() { _ = conn.NetConn().SetWriteDeadline(time.Now()) } // the write fails by it
+	end := func() {
+		_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second)) // or the client sees the connection end
+		_ = conn.Close()
+		left()
+	}
+	return teller{gone: gone, send: send, cut: cut, close: end}, true
+}
