@@ -101,7 +101,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	s.Stage, s.Cgroup, s.Volumes = Starting, Doubtful, Doubtful
 	s.observeAfter = now
 	if saved != nil {
-		s.restoreSaved(saved)
+		s.restoreSaved(saved, now)
 	}
 	s.restoreGrant(saved)
 	if saved != nil {
@@ -125,7 +125,10 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 			case c.Stage == Exited:
 				c.StopWhy = sc.StopWhy
 			default: // Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
-				c.StopWhy, c.deadline, c.sent = sc.StopWhy, sc.Deadline, sc.Sent
+				c.StopWhy, c.deadline, c.sent = sc.StopWhy, sc.Deadline, earlier(sc.Sent, now)
+				if s.Stage < Stopping {
+					c.deadline = earlier(c.deadline, now.Add(s.longestGrace(c))) // the clock may have been set back
+				}
 				c.Stage = either(!c.sent.IsZero(), TermSent, either(sc.PreStop, PreStopping, InLine))
 			}
 		}
@@ -152,9 +155,12 @@ func Ran(p *v1.Pod) bool {
 		slices.ContainsFunc(st.InitContainerStatuses, has)
 }
 
-func (s *State) restoreSaved(saved *Saved) {
+func (s *State) restoreSaved(saved *Saved, now time.Time) {
 	s.Start, s.Reject, s.Stop, s.Final, s.RestartAll = saved.Start, saved.Reject, saved.Stop, saved.Final, saved.RestartAll
 	s.Initialized = s.Initialized || saved.Initialized
+	if s.Stop.At.After(now) { // the clock was set back
+		s.Stop.At, s.Stop.Deadline = now, now.Add(s.Stop.Deadline.Sub(s.Stop.At))
+	}
 	switch {
 	case saved.Released:
 		s.Stage, s.Cgroup, s.Volumes, s.observeAfter = Finished, Returned, Returned, time.Time{}
@@ -166,6 +172,19 @@ func (s *State) restoreSaved(saved *Saved) {
 		s.Stage, s.Cgroup, s.Volumes = New, Absent, Absent
 	}
 }
+
+// longestGrace is the most that a container is given to end that is not the end of its pod.
+func (s *State) longestGrace(c *Container) time.Duration {
+	grace := s.ownGrace()
+	for _, p := range []*v1.Probe{c.spec.LivenessProbe, c.spec.StartupProbe} {
+		if p != nil {
+			grace = max(grace, graceOf(p.TerminationGracePeriodSeconds, 0))
+		}
+	}
+	return max(grace, s.cfg.MinGrace)
+}
+
+func earlier(a, b time.Time) time.Time { return either(b.Before(a), b, a) }
 
 func (s *State) restoreWaits(saved *Saved, now time.Time) {
 	for _, sc := range saved.Containers {

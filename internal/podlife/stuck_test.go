@@ -113,6 +113,34 @@ func TestAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
+// Nor is what ends given more time than it had, its pod or it alone.
+func TestAnEndOverAClockThatIsSetBack(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		p := newPod(v1.RestartPolicyAlways, "m")
+		p.Spec.TerminationGracePeriodSeconds = new(int64(20))
+		p.Spec.Containers[0].LivenessProbe = &v1.Probe{FailureThreshold: 1, TerminationGracePeriodSeconds: new(int64(20))}
+		w := newWorld(t, p)
+		w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+		w.step(Tick{})
+		w.until(1500 * time.Millisecond)
+		if alone {
+			w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Liveness, OK: false})
+		} else {
+			w.step(Desired{Pod: deleting(p, w.now, 20)})
+		}
+		w.until(5 * time.Second)
+		for _, back := range []time.Duration{0, time.Hour} {
+			now := w.now.Add(-back)
+			s := Restore(w.cfg, w.state.Pod, w.saved, w.observe(), now)
+			s, do := Step(s, Observation{Observed: w.observe()}, now)
+			i := slices.IndexFunc(do, func(e Effect) bool { _, ok := e.(StopContainer); return ok })
+			if i < 0 || do[i].(StopContainer).Grace > 20*time.Second {
+				t.Errorf("alone %v, set back by %s: %s, %v", alone, back, s.Container("m").Stage, do)
+			}
+		}
+	}
+}
+
 // A preStop hook runs in a container of which the postStart hook failed, or had not ended when its pod was deleted.
 func TestPreStopAfterPostStart(t *testing.T) {
 	for _, fails := range []bool{false, true} {

@@ -176,7 +176,7 @@ func (m *Manager) first(i *instance, p *v1.Probe, period time.Duration) time.Dur
 		_, _ = h.Write([]byte(i.target.ID))
 		return time.Duration(h.Sum32()) % period
 	}
-	return max(delay-age, 0)
+	return min(max(delay-age, 0), delay) // the clock may have been set back since the start
 }
 
 // once runs a probe once, tells what turned, and says whether the probe has done its work.

@@ -184,6 +184,25 @@ func TestAfterARestartWhatIsKnownStays(t *testing.T) {
 	})
 }
 
+// kubernetes/kubernetes#58853: a container that was started later than it is, since the clock was set back, is probed after its delay all the same.
+func TestAClockThatIsSetBack(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.pod.Status.ContainerStatuses = []v1.ContainerStatus{{
+			Name: "a", ContainerID: "containerd://id",
+			State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(b.start.Add(time.Hour))}},
+		}}
+		c := &v1.Container{Name: "a", ReadinessProbe: probe("ready", 10, 1)}
+		c.ReadinessProbe.InitialDelaySeconds = 5
+		b.SetProbes(b.pod, c, "id", "ip", podlife.AllProbes)
+		settle(4 * time.Second)
+		early := b.count("ready")
+		settle(2 * time.Second)
+		if early != 0 || b.count("ready") != 1 {
+			t.Errorf("%d runs before the delay has passed, %d then", early, b.count("ready"))
+		}
+	})
+}
+
 // A verdict turns exactly when its threshold of equal results in a row is reached, and never to what it is.
 func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
