@@ -2,12 +2,15 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // others are the kinds that make no pods, but hold them up.
@@ -22,7 +25,7 @@ func (own Owner) others() (stand, bool) {
 	case *v1.Namespace:
 		return namespace(c, o), true
 	case *v1.Node:
-		return own.node(o), true
+		return own.node(c, o), true
 	case *v1.Service:
 		return own.service(o), true
 	case *autoscalingv2.HorizontalPodAutoscaler:
@@ -108,7 +111,7 @@ func held(c Cluster, namespace, message string) (names, do string) {
 	return "It waits for " + listed(all), do
 }
 
-func (own Owner) node(n *v1.Node) stand {
+func (own Owner) node(c Cluster, n *v1.Node) stand {
 	out := stand{fine: true}
 	ok, words := ready(n)
 	out.State = "is ready"
@@ -130,6 +133,7 @@ func (own Owner) node(n *v1.Node) stand {
 		out.State += ", but takes no new pods (cordoned)"
 		out.Do = joined(out.Do, fmt.Sprintf("`podo kubectl uncordon %s` ends that", n.Name))
 		out.fine = false
+		out.Why = joined(out.Why, own.undrained(c))
 	}
 	for _, t := range n.Spec.Taints {
 		if t.Key != v1.TaintNodeUnschedulable {
@@ -137,6 +141,41 @@ func (own Owner) node(n *v1.Node) stand {
 		}
 	}
 	return out
+}
+
+// undrained tells for which of a node's pods a drain waits because a budget keeps them; "" for none.
+func (own Owner) undrained(c Cluster) string {
+	var kept []string
+	budgets := map[string][]runtime.Object{} // by namespace
+	for _, f := range own.Pods {
+		p := f.Pod
+		if by := metav1.GetControllerOfNoCopy(p); p.DeletionTimestamp != nil || by != nil && by.Kind == "DaemonSet" {
+			continue // which a drain leaves alone
+		}
+		all, read := budgets[p.Namespace]
+		if !read {
+			all = c.List("poddisruptionbudgets", p.Namespace)
+			budgets[p.Namespace] = all
+		}
+		if i := slices.IndexFunc(all, func(b runtime.Object) bool { return keeps(b, p) }); i >= 0 {
+			b := all[i].(*policyv1.PodDisruptionBudget)
+			kept = append(kept, fmt.Sprintf("pod %s/%s, which the budget %s keeps (`podo why -n %s pdb/%s`)", p.Namespace, p.Name, b.Name, b.Namespace, b.Name))
+		}
+	}
+	if len(kept) == 0 {
+		return ""
+	}
+	return "A drain waits for " + listed(kept)
+}
+
+// keeps says that a budget lets a pod not be evicted now.
+func keeps(obj runtime.Object, pod *v1.Pod) bool {
+	b, ok := obj.(*policyv1.PodDisruptionBudget)
+	if !ok || b.Status.DisruptionsAllowed > 0 || b.Status.ExpectedPods == 0 {
+		return false
+	}
+	s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	return err == nil && s.Matches(labels.Set(pod.Labels))
 }
 
 func pressure(t v1.NodeConditionType) string {
@@ -236,6 +275,9 @@ func budget(o *policyv1.PodDisruptionBudget) stand {
 		out.Do = fmt.Sprintf("Scale up what has made the pods, or let the budget allow one: `podo kubectl edit pdb -n %s %s`", o.Namespace, o.Name)
 		if s.CurrentHealthy < s.DesiredHealthy {
 			out.Do = "Get its pods healthy first; what keeps them is below"
+			if p := o.Spec.UnhealthyPodEvictionPolicy; p == nil || *p != policyv1.AlwaysAllow {
+				out.Do = joined(out.Do, fmt.Sprintf("Or let those be evicted that are not ready: `podo kubectl patch pdb -n %s %s -p '{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}'`", o.Namespace, o.Name))
+			}
 		}
 		if s.DesiredHealthy >= s.ExpectedPods && s.CurrentHealthy >= s.DesiredHealthy {
 			out.Why += ": no number of healthy pods leaves one to spare"
