@@ -256,7 +256,7 @@ func (r *run) wake(why string, on *framework.Node, now time.Time) {
 		case help == plan.Victims:
 			return queue.Help{Of: r.waitsForNoRoom}
 		case by != "":
-			return queue.Help{Of: func(i *queue.Item) bool { return of(i, help, by) }}
+			return queue.Help{Of: func(i *queue.Item) bool { return of(i, help, by) }, Unless: by}
 		}
 		return queue.Help{}
 	}, now)

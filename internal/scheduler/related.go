@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/plugins"
+	"podo.dev/podo/internal/scheduler/profile"
 	"podo.dev/podo/internal/scheduler/queue"
 	"podo.dev/podo/internal/view"
 )
@@ -20,7 +22,7 @@ import (
 func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
 	r.wakeRejected(why, extended, now)
 	for _, p := range []*framework.Pod{was, is} {
-		if p != nil {
+		if p != nil && r.queue.Rejects(spread) && r.spreadsByDefault() {
 			r.queue.WakeRejected(why, spread, func(i *queue.Item) bool { return byDefault(i) && i.Pod.Object.Namespace == p.Object.Namespace }, now)
 		}
 	}
@@ -41,6 +43,16 @@ func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
 			return slices.ContainsFunc(was.Shape.Relations.AntiAffinity, func(t framework.Term) bool { return r.cluster.Means(&t, i.Pod.Object) })
 		}}
 	}, now)
+}
+
+// spreadsByDefault tells whether a profile holds pods to constraints that they do not have themselves.
+func (r *run) spreadsByDefault() bool {
+	return slices.ContainsFunc(r.config.Profiles.Profiles, func(p profile.Profile) bool {
+		return slices.ContainsFunc(p.Set.Relations, func(x plugins.Relation) bool {
+			s, ok := x.Relation.(plugins.PodTopologySpread)
+			return ok && slices.ContainsFunc(s.Defaults, func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule })
+		})
+	})
 }
 
 // byDefault tells whether a pod is spread as its profile says, since it says nothing itself: what that counts is not in its shape.

@@ -86,10 +86,10 @@ type Queue struct {
 	seq       uint64
 	items     map[types.UID]*Item
 	active    itemHeap
-	back      itemHeap                        // helped, but not yet ready
-	errs      itemHeap                        // failed by an error
-	parked    *list.List                      // unschedulable ones by the time of coming
-	groups    map[*framework.Shape]*list.List // the same in the same order, by shape: an event helps pods of a shape alike
+	back      itemHeap                    // helped, but not yet ready
+	errs      itemHeap                    // failed by an error
+	parked    *list.List                  // unschedulable ones by the time of coming
+	groups    map[*framework.Shape]*group // the same in the same order, by shape: an event helps pods of a shape alike
 	counts    map[State]int
 	rejecting map[string]int // how many unschedulable ones each plug-in rejected
 	// related counts the groups whose pods say something about other pods.
@@ -98,7 +98,7 @@ type Queue struct {
 
 // New makes an empty Queue.
 func New(c Config) *Queue {
-	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]*list.List{}, counts: map[State]int{}, rejecting: map[string]int{}}
+	q := &Queue{config: c, items: map[types.UID]*Item{}, parked: list.New(), groups: map[*framework.Shape]*group{}, counts: map[State]int{}, rejecting: map[string]int{}}
 	if q.config.FirstBackoff == 0 {
 		q.config.FirstBackoff, q.config.MaxBackoff = FirstBackoff, MaxBackoff
 	}
@@ -307,7 +307,7 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	i.parked = q.parked.PushBack(i)
 	g := i.Pod.Shape
 	if q.groups[g] == nil {
-		q.groups[g] = list.New()
+		q.groups[g] = &group{List: list.New()}
 		if g.Relations != nil {
 			q.related++
 		}
@@ -315,7 +315,7 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	i.member = q.groups[g].PushBack(i)
 	i.For = ""
 	for _, plugin := range i.RejectedBy {
-		q.rejecting[plugin]++
+		q.reject(i, plugin, 1)
 	}
 	q.move(i, Unschedulable, "", now)
 }
@@ -335,6 +335,8 @@ type Help struct {
 	Of   func(*Item) bool // asked for each of them
 	Most int              // how many of them it helps, those that wait for longest; 0: all
 	For  string           // the node whose room it is
+	// Unless is a plug-in: where it rejected all of them nobody is asked.
+	Unless string
 }
 
 // Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape. When it answers exactly (would a
@@ -343,7 +345,7 @@ func (q *Queue) Wake(why string, helped func(*framework.Shape) Help, now time.Ti
 	var moved []*Item
 	for shape, members := range q.groups {
 		help := helped(shape)
-		if help.Of == nil {
+		if help.Of == nil || help.Unless != "" && members.all(help.Unless) {
 			continue
 		}
 		left := help.Most
@@ -370,8 +372,40 @@ func (q *Queue) Wake(why string, helped func(*framework.Shape) Help, now time.Ti
 // AlsoRejectedBy adds to the plug-ins that keep an unschedulable pod from a node.
 func (q *Queue) AlsoRejectedBy(i *Item, plugin string) {
 	i.RejectedBy = append(i.RejectedBy, plugin)
-	q.rejecting[plugin]++
+	q.reject(i, plugin, 1)
 }
+
+// reject counts an unschedulable pod for a plug-in that rejected it (1), or no longer (-1).
+func (q *Queue) reject(i *Item, plugin string, n int) {
+	if q.rejecting[plugin] += n; q.rejecting[plugin] == 0 {
+		delete(q.rejecting, plugin)
+	}
+	g := q.groups[i.Pod.Shape]
+	k := slices.IndexFunc(g.rejecting, func(r rejecting) bool { return r.plugin == plugin })
+	if k < 0 {
+		k, g.rejecting = len(g.rejecting), append(g.rejecting, rejecting{plugin: plugin})
+	}
+	g.rejecting[k].pods += n
+}
+
+// group are the unschedulable pods of a shape, with how many of them each plug-in rejected.
+type group struct {
+	*list.List
+	rejecting []rejecting
+}
+
+type rejecting struct {
+	plugin string
+	pods   int
+}
+
+// all tells whether a plug-in rejected every one of them.
+func (g *group) all(plugin string) bool {
+	return slices.Contains(g.rejecting, rejecting{plugin, g.Len()})
+}
+
+// Rejects tells whether a plug-in rejected an unschedulable pod.
+func (q *Queue) Rejects(plugin string) bool { return q.rejecting[plugin] > 0 }
 
 // WakeRejected moves the unschedulable pods that a plug-in rejected and that something helps.
 func (q *Queue) WakeRejected(why, plugin string, helped func(*Item) bool, now time.Time) {
@@ -427,9 +461,7 @@ func (q *Queue) unpark(i *Item) {
 	q.parked.Remove(i.parked)
 	i.parked = nil
 	for _, plugin := range i.RejectedBy {
-		if q.rejecting[plugin]--; q.rejecting[plugin] == 0 {
-			delete(q.rejecting, plugin)
-		}
+		q.reject(i, plugin, -1)
 	}
 	g := i.Pod.Shape
 	q.groups[g].Remove(i.member)

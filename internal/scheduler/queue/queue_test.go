@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -89,6 +90,44 @@ func TestUnschedulableWaitsForWhatHelps(t *testing.T) {
 	if i := q.Pop(start.Add(time.Minute)); i == nil || i.Attempts != 2 {
 		t.Fatal("not woken by what helps")
 	}
+}
+
+// Who rejected which pods is kept up: what a plug-in waits for asks those that it rejected, and nobody where it rejected all.
+func TestWhoRejectedWhom(t *testing.T) {
+	q, shape := newQueue()
+	for name, by := range map[string][]string{"a": {"X"}, "b": {"X", "Y"}} {
+		q.Set(pod(name, 0), shape, start)
+		i := q.Pop(start)
+		i.RejectedBy = by
+		q.Rejected(i, start)
+	}
+	asked := func(unless string) (n int) {
+		q.Wake("", func(*framework.Shape) queue.Help {
+			return queue.Help{Unless: unless, Of: func(*queue.Item) bool { n++; return false }}
+		}, start)
+		return n
+	}
+	woken := func(plugin string) string {
+		var names []string
+		q.WakeRejected("", plugin, func(i *queue.Item) bool { names = append(names, i.Pod.Object.Name); return false }, start)
+		slices.Sort(names)
+		return fmt.Sprint(names)
+	}
+	check := func(unlessX, unlessY int, x, y string, rejectsZ bool) {
+		t.Helper()
+		if a, b := asked("X"), asked("Y"); a != unlessX || b != unlessY || woken("X") != x || woken("Y") != y || q.Rejects("Z") != rejectsZ {
+			t.Errorf("asked %d and %d; X rejected %s, Y %s, Z some: %v", a, b, woken("X"), woken("Y"), q.Rejects("Z"))
+		}
+	}
+	check(0, 2, "[a b]", "[b]", false)
+	q.AlsoRejectedBy(q.Item("a"), "Y")
+	check(0, 0, "[a b]", "[a b]", false)
+	q.AlsoRejectedBy(q.Item("a"), "Z")
+	check(0, 0, "[a b]", "[a b]", true)
+	q.WakeOne("a", "", start)
+	check(0, 0, "[b]", "[b]", false)
+	q.Delete("b")
+	check(0, 0, "[]", "[]", false)
 }
 
 func TestUnschedulableIsTriedAgainAfterFiveMinutes(t *testing.T) {
