@@ -128,7 +128,7 @@ func (h *handlers) HandlePodCleanups() {
 }
 
 // sweep removes what pods that nobody knows hold: a kubelet that was killed may have made it, or not have removed it. What is listed
-// first and unknown afterwards is nobody's; a pod that comes for it meanwhile waits (Workers.Sweep).
+// first and unknown afterwards is nobody's; a pod that comes for it meanwhile waits (Alone).
 func (h *handlers) sweep(
 	busy *sync.Mutex, what string, list func() ([]types.UID, error), remove func(context.Context, types.UID) error, told func(removed, failed int),
 ) {
@@ -148,8 +148,7 @@ func (h *handlers) sweep(
 				break
 			}
 			var err error
-			wanted := func() bool { return h.k.pods.Get(uid) != nil }
-			if !h.r.workers.Sweep(uid, wanted, func() {
+			if !h.k.Alone(uid, func() {
 				h.k.cfg.Log.Info("removing what a pod that nobody knows left behind", "what", what, "uid", uid)
 				ctx, cancel := context.WithTimeout(h.r.ctx, cmp.Or(h.k.cfg.CallTimeout, worker.CallTimeout))
 				defer cancel()

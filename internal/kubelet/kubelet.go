@@ -277,6 +277,12 @@ func (k *Kubelet) Collectable() (pods map[types.UID]bool, complete bool) {
 	return pods, r.synced.Load()
 }
 
+// Alone has f remove something of a pod that nobody wants, and tells whether it did: until f returns the pod gets no worker, whoever comes.
+func (k *Kubelet) Alone(uid types.UID, f func()) bool {
+	r := k.run.Load()
+	return r != nil && r.workers.Sweep(uid, func() bool { return k.pods.Get(uid) != nil }, f)
+}
+
 // Static implements mirror.Pods.
 func (k *Kubelet) Static(name types.NamespacedName) (pod *v1.Pod, ending bool) {
 	r := k.run.Load()
