@@ -22,7 +22,7 @@ func (k *run) buildHousekeeping() (err error) {
 	c := k.c.Kubelet
 	linking := k.linking()
 	k.gc, err = containergc.New(containergc.Config{
-		Runtime: linking, SweepLinks: linking.links.Sweep, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
+		Runtime: linking, TendLinks: linking.tend, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
 		LogRoot: c.PodLogsDir, LogList: k.logList(), Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
 	})
 	if err != nil {

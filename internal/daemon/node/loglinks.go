@@ -34,6 +34,10 @@ func (l linking) CreateContainer(ctx context.Context, sandbox string, c *runtime
 	return id, err
 }
 
+func (l linking) tend(ctx context.Context, containers []*runtimev1.Container) error {
+	return l.links.Tend(ctx, l.Runtime, containers)
+}
+
 func (l linking) RemoveContainer(ctx context.Context, id string) error {
 	err := l.Runtime.RemoveContainer(ctx, id)
 	if err == nil {

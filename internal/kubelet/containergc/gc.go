@@ -44,10 +44,10 @@ type Config struct {
 	// Messages is the folder with the last messages of a container's instances, each in a file named by its number, in hexadecimal. nil: there
 	// are none.
 	Messages func(uid types.UID, container string) string
-	// SweepLinks removes links to logs that have gone; nil: there are none.
-	SweepLinks func() error
-	Policy     Policy
-	Every      time.Duration // default a minute
+	// TendLinks removes links to logs that have gone, and makes those that containers miss; nil: there are none.
+	TendLinks func(ctx context.Context, containers []*runtimev1.Container) error
+	Policy    Policy
+	Every     time.Duration // default a minute
 }
 
 // Validate fills in defaults and says what is missing.
@@ -134,8 +134,8 @@ func (c *Collector) Collect(ctx context.Context) error {
 		}
 	}
 	errs = append(errs, c.sweepFiles(s)...)
-	if c.cfg.SweepLinks != nil {
-		errs = append(errs, c.cfg.SweepLinks())
+	if c.cfg.TendLinks != nil {
+		errs = append(errs, c.cfg.TendLinks(ctx, s.containers))
 	}
 	if n := len(t.containers) + len(t.sandboxes) + len(t.logDirs); n > 0 {
 		c.cfg.Log.Debug("removed what was dead", "containers", len(t.containers), "sandboxes", len(t.sandboxes), "logs", len(t.logDirs))

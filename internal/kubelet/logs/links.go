@@ -1,17 +1,28 @@
 package logs
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/kubelet/labels"
 )
 
 // Links is a folder of links to containers' logs, named for what log collectors look for in a log's name:
 //
 //	<pod>_<namespace>_<container>-<id>.log -> <pods' logs>/<namespace>_<pod>_<uid>/<container>/<attempt>.log
 type Links struct{ Dir string }
+
+// Statuses tell where a container's log is.
+type Statuses interface {
+	ContainerStatus(ctx context.Context, id string) (*runtimev1.ContainerStatus, error)
+}
 
 const (
 	linkSuffix = ".log"
@@ -49,21 +60,60 @@ func (l Links) Remove(id string) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes links whose logs have gone. What is no link is not ours.
+// Sweep removes links whose logs have gone with their pod. While the pod's folder is there, a log that is not may be about to be: its container
+// has not been started, or it is being rotated. What is no link is not ours.
 func (l Links) Sweep() error {
-	entries, err := os.ReadDir(l.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	entries, err := l.entries()
 	var errs []error
 	for _, e := range entries {
 		if e.Type()&fs.ModeSymlink == 0 || !strings.HasSuffix(e.Name(), linkSuffix) {
 			continue
 		}
 		path := filepath.Join(l.Dir, e.Name())
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		log, err := os.Readlink(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, err := os.Stat(filepath.Dir(filepath.Dir(log))); errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, os.Remove(path))
 		}
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// Tend makes the links that containers miss, since the kubelet ended between a container and its link or somebody removed it, and sweeps.
+func (l Links) Tend(ctx context.Context, rt Statuses, containers []*runtimev1.Container) error {
+	entries, err := l.entries()
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		there[e.Name()] = true
+	}
+	var errs []error
+	for _, c := range containers {
+		pod, namespace, name := c.Labels[labels.PodName], c.Labels[labels.PodNamespace], c.Labels[labels.ContainerName]
+		live := c.State == runtimev1.ContainerState_CONTAINER_CREATED || c.State == runtimev1.ContainerState_CONTAINER_RUNNING
+		if !live || there[LinkName(pod, namespace, name, c.Id)] {
+			continue
+		}
+		switch st, err := rt.ContainerStatus(ctx, c.Id); {
+		case cri.IsNotFound(err):
+		case err != nil:
+			errs = append(errs, err)
+		case st.GetLogPath() != "":
+			errs = append(errs, l.Add(pod, namespace, name, c.Id, st.GetLogPath()))
+		}
+	}
+	return errors.Join(append(errs, l.Sweep())...)
+}
+
+func (l Links) entries() ([]os.DirEntry, error) {
+	entries, err := os.ReadDir(l.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return entries, err
 }
