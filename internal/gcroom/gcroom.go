@@ -5,14 +5,12 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one, and
-//	  ▲                                                           │     twice what is live, if there is so much; twice as much
-//	  │                                                           │     after each that came within crowdedWithin
-//	  └──────────────── none for calmAfter ◄──────────────────────┘
+//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one,
+//	  ▲                                                           │     twice as much after each that came within crowdedWithin,
+//	  └──────────────── none for calmAfter ◄──────────────────────┘     half as much after each that came lateAfter the one before
 //
-// Twice what is live, since a collection takes as long as that is large, and who waits for an answer meanwhile waits several times as long.
-//
-// The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long.
+// The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long. For the same
+// reason it does not stay.
 package gcroom
 
 import (
@@ -32,6 +30,7 @@ const (
 	calmAfter  = 3 * time.Second
 	// Below this the collector's work counts.
 	crowdedWithin = time.Second / 4
+	lateAfter     = 3 * crowdedWithin // with half as much room the next one is not crowded
 	// Room in percent of what is live.
 	atRest = 40
 	atWork = 100 // at least; Go's default
@@ -87,11 +86,14 @@ func (k *keeper) collected() {
 	switch {
 	case k.busy:
 		k.calm.Reset(calmAfter)
-		if since < crowdedWithin {
+		switch {
+		case since < crowdedWithin:
 			k.have = min(2*k.have, k.room)
+		case since > lateAfter:
+			k.have = max(k.have/2, k.room/4)
 		}
 	case since < busyWithin:
-		k.busy, k.have = true, min(max(k.room/4, 2*k.live()), k.room)
+		k.busy, k.have = true, k.room/4
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		return

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,10 +44,8 @@ func TestKeeper(t *testing.T) {
 			defer mu.Unlock()
 			set = append(set, n)
 		}
-		var live atomic.Uint64
-		live.Store(50)
 		k := &keeper{
-			room: 400, live: func() uint64 { return live.Load() }, now: time.Now,
+			room: 400, live: func() uint64 { return 50 }, now: time.Now,
 			set:  note,
 			free: func() { note(freed) },
 		}
@@ -82,23 +79,22 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(calmAfter - time.Millisecond)
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
-		expect("still busy: it collects seldom because it has room", 800)
+		expect("still busy: it collects seldom because it has room, of which half will do", 400)
 		time.Sleep(time.Millisecond)
-		expect("calm", 800, atRest, freed)
+		expect("calm", 400, atRest, freed)
 		time.Sleep(time.Hour)
 		k.collected()
-		expect("at rest again", 800, atRest, freed)
-		live.Store(100)
+		expect("at rest again", 400, atRest, freed)
 		time.Sleep(busyWithin / 2)
 		k.collected()
-		expect("busy with more that lives", 800, atRest, freed, 200)
-		live.Store(300)
-		time.Sleep(calmAfter)
-		time.Sleep(time.Hour)
+		time.Sleep(crowdedWithin / 2)
 		k.collected()
-		time.Sleep(busyWithin / 2)
-		k.collected()
-		expect("no more than the room", 800, atRest, freed, 200, atRest, freed, 133)
+		expect("crowded again", 400, atRest, freed, 200, 400)
+		for range 2 {
+			time.Sleep(lateAfter + time.Millisecond)
+			k.collected()
+		}
+		expect("late, with no less than at first", 400, atRest, freed, 200, 400, 200, 200)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 // collection, so that it is worth it every few seconds.
 const (
 	lookEvery = 5 * time.Second
-	restUse   = lookEvery / 20 // of a processor
+	restUse   = lookEvery / 10 // of a processor: a collection or two are rest
 )
 
 // What a collection frees the heap keeps for what is allocated next, half as much as is in use. At rest that is filled so slowly that it is better
