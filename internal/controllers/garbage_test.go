@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -155,6 +156,27 @@ func TestWhatNobodyOwnsGoes(t *testing.T) {
 		}
 		if got := w.there("default", "z"); got != "z" {
 			t.Error("the owner in the other namespace was touched")
+		}
+
+		// What is in no namespace cannot be owned by what is in one: it stays, whatever becomes of that, and users are told.
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "c", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ConfigMap", Name: "z", UID: z.UID,
+		}}}}
+		at := client.Resource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
+		w.must(w.admin.Create(context.Background(), at.At("", ""), class))
+		time.Sleep(time.Second)
+		want = `Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: , name: z, uid: ` + string(z.UID) + `] does not exist in namespace ""`
+		select {
+		case e := <-told.Events:
+			if e != want {
+				t.Errorf("told %q, want %q", e, want)
+			}
+		default:
+			t.Error("nobody was told")
+		}
+		w.end(z, metav1.DeletePropagationBackground)
+		if w.get(at.At("", "c")) == nil {
+			t.Error("a class went with a ConfigMap")
 		}
 	})
 }

@@ -145,7 +145,13 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 		return Solid
 	}
 	kind := k.kinds[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
-	if kind == nil || kind.Namespaced && !of.Namespaced {
+	switch {
+	case kind == nil:
+		return Solid
+	case kind.Namespaced && !of.Namespaced: // whose namespace would be meant is not said
+		if k.elsewhere(s, kind, ref.UID) {
+			k.tellElsewhere(e, of, ref)
+		}
 		return Solid
 	}
 	namespace := ""
