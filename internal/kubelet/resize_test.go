@@ -122,6 +122,39 @@ func TestAPodComesBackToWhatItLeft(t *testing.T) {
 	}
 }
 
+// A pod that comes back under its UID when nothing is left of it begins when all who forget it have done so: they would forget the new one.
+func TestAPodComesBackWhileItIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn, told := make(chan struct{}), 0
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) {
+			c.Gone = func(*v1.Pod) {
+				told++
+				<-goOn
+			}
+		})
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		p := newPod("p", "sleep inf")
+		p.UID = "back"
+		r.API.Create(p)
+		time.Sleep(time.Second)
+		r.API.Delete("p", 0)
+		time.Sleep(time.Minute)
+		r.API.Create(p)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(r.Kubelet.Workers()); n != 0 || told != 1 {
+			t.Errorf("%d workers, %d were told", n, told)
+		}
+		close(goOn)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if st := r.API.Pod("p").Status; st.Phase != v1.PodRunning {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
 // A resize for which there is no room waits, through a restart too, and is granted when a pod goes: at that moment, and to the one
 // whose turn it is.
 func TestDeferredResize(t *testing.T) {

@@ -23,7 +23,7 @@ func (k *run) buildHousekeeping() (err error) {
 	linking := k.linking()
 	k.gc, err = containergc.New(containergc.Config{
 		Runtime: linking, TendLinks: linking.tend, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
-		LogRoot: c.PodLogsDir, LogList: k.logList(), Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
+		LogRoot: c.PodLogsDir, LogList: k.logList(), Alone: k.kubelet.Alone, Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
 	})
 	if err != nil {
 		return err

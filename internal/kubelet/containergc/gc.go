@@ -37,6 +37,8 @@ type Config struct {
 	// Pods returns the pods of the node, each with whether it has ended and nothing of it is needed (its deletion was
 	// asked for and its worker has finished, or it was evicted), and whether these are all: the sources have synced.
 	Pods func() (pods map[types.UID]bool, complete bool)
+	// Alone calls remove unless the pod is wanted again, and lets nothing be made for it meanwhile. Default: that cannot be.
+	Alone func(uid types.UID, remove func()) bool
 	// LogRoot holds a directory namespace_name_uid for each pod; "" leaves logs alone.
 	LogRoot string
 	// LogList has an entry of the same name for each directory of LogRoot that is this node's, where others may have some there too; "": all are.
@@ -57,6 +59,9 @@ func (c *Config) Validate() error {
 	}
 	if c.LogRoot != "" && !filepath.IsAbs(c.LogRoot) {
 		return fmt.Errorf("containergc: the log directory %q must be an absolute path", c.LogRoot)
+	}
+	if c.Alone == nil {
+		c.Alone = func(_ types.UID, remove func()) bool { remove(); return true }
 	}
 	if c.Every == 0 {
 		c.Every = time.Minute
@@ -129,9 +134,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 		}
 	}
 	for _, dir := range t.logDirs {
-		if err := c.removeLogs(dir); err != nil {
-			errs = append(errs, err)
-		}
+		c.cfg.Alone(types.UID(dir[strings.LastIndex(dir, "_")+1:]), func() { errs = append(errs, c.removeLogs(dir)) })
 	}
 	errs = append(errs, c.sweepFiles(s)...)
 	if c.cfg.TendLinks != nil {

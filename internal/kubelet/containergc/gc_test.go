@@ -202,6 +202,36 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// The logs of a pod that has come back since the look stay.
+func TestLogsOfAPodThatCameBack(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"ns_gone_g", "ns_back_b"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := New(Config{
+		Runtime: &fakeRuntime{}, Log: slog.New(slog.DiscardHandler), Node: "n", LogRoot: root, Policy: DefaultPolicy(),
+		Pods: func() (map[types.UID]bool, bool) { return nil, true },
+		Alone: func(uid types.UID, remove func()) bool {
+			if uid == "b" {
+				return false
+			}
+			remove()
+			return true
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(root, "*")); len(left) != 1 || filepath.Base(left[0]) != "ns_back_b" {
+		t.Errorf("left %v", left)
+	}
+}
+
 // Where others have logs too, what is this node's goes when its pod is gone.
 func TestLogsBesideOthers(t *testing.T) {
 	root := t.TempDir()

@@ -130,11 +130,11 @@ func (n *pod) leave() {
 	if err := n.w.cfg.Checkpoints.Remove(n.uid); err != nil {
 		n.w.cfg.Log.Warn("cannot forget a pod's state", "pod", fullName(n.state.Pod), "err", err)
 	}
-	n.w.forget(n)
-	if n.w.cfg.Gone != nil {
-		n.w.cfg.Gone(n.state.Pod)
-	}
-	n.w.again(n)
+	n.w.forget(n, func() {
+		if n.w.cfg.Gone != nil {
+			n.w.cfg.Gone(n.state.Pod)
+		}
+	})
 }
 
 // rest is called when all that was known has been dealt with: unless effects are under way, the work is done.

@@ -44,12 +44,7 @@ func (w *Workers) Sweep(uid types.UID, wanted func() bool, remove func()) bool {
 		w.mu.Unlock()
 		return false
 	}
-	s := w.sweeps[uid]
-	if s == nil {
-		s = &sweep{}
-		w.sweeps[uid] = s
-	}
-	s.under++
+	s := w.hold(uid)
 	w.mu.Unlock()
 	defer w.swept(uid, s)
 	if wanted() {
@@ -57,6 +52,17 @@ func (w *Workers) Sweep(uid types.UID, wanted func() bool, remove func()) bool {
 	}
 	remove()
 	return true
+}
+
+// hold keeps a pod from getting a worker, until swept is called as often. mu is held.
+func (w *Workers) hold(uid types.UID) *sweep {
+	s := w.sweeps[uid]
+	if s == nil {
+		s = &sweep{}
+		w.sweeps[uid] = s
+	}
+	s.under++
+	return s
 }
 
 func (w *Workers) swept(uid types.UID, s *sweep) {

@@ -186,23 +186,6 @@ func (w *Workers) Again(p *v1.Pod) bool {
 	return n != nil
 }
 
-// again begins a pod anew of which nothing is left.
-func (w *Workers) again(n *pod) {
-	w.mu.Lock()
-	name := fullName(n.desired)
-	p := w.waiting[name]
-	if p != nil && p.UID == n.uid {
-		delete(w.waiting, name)
-	} else {
-		p = nil
-	}
-	w.mu.Unlock()
-	if p != nil {
-		w.cfg.Metrics.Restarted(p)
-		w.Update(p)
-	}
-}
-
 // Restore brings back a worker of a pod that a process before this one had. p is the pod as its source has it, or what is
 // known of it when no source has it any more (gone): that one is ended.
 func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) {
@@ -357,7 +340,7 @@ func (w *Workers) ended(n *pod) {
 	if w.names[name] == n.uid {
 		delete(w.names, name)
 		if next = w.waiting[name]; next != nil && next.UID == n.uid {
-			next = nil // see again
+			next = nil // see forget
 		} else {
 			delete(w.waiting, name)
 		}
@@ -368,9 +351,25 @@ func (w *Workers) ended(n *pod) {
 	}
 }
 
-func (w *Workers) forget(n *pod) {
+// forget is called with what is to be told of a pod of which nothing is left. It has no worker then, and gets none before that has been told:
+// who was told forgets what he has of it. Then it begins anew, when it came back while it ended.
+func (w *Workers) forget(n *pod, tell func()) {
 	w.mu.Lock()
 	delete(w.pods, n.uid)
+	s := w.hold(n.uid)
+	if p := w.waiting[fullName(n.desired)]; p != nil && p.UID == n.uid {
+		delete(w.waiting, fullName(p))
+		seen := time.Now()
+		s.wait(p, func(p *v1.Pod) func() {
+			begin := w.updated(p, seen)
+			return func() {
+				w.cfg.Metrics.Restarted(p)
+				begin()
+			}
+		})
+	}
 	w.mu.Unlock()
 	w.haveEnded()
+	tell()
+	w.swept(n.uid, s)
 }
