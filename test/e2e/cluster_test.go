@@ -41,6 +41,7 @@ type clusterKey struct{}
 var stories atomic.Int32
 
 func TestStories(t *testing.T) {
+	t.Parallel() // the stories and the tests beside each other
 	if os.Geteuid() != 0 {
 		t.Fatal("the e2e lane runs containers and needs root")
 	}
