@@ -17,7 +17,14 @@ import (
 type alike struct {
 	mu     sync.Mutex
 	fields map[string][]byte // sets of owned fields, by their own bytes
-	models map[shape]weak.Pointer[Entry]
+	models map[shape]models
+}
+
+// models are whom the next objects of a shape are probably like: the newest one, and two that were changed last, of which one is another object
+// than the next that is changed. What comes to objects later, as statuses do, is in these.
+type models struct {
+	newest  weak.Pointer[Entry]
+	changed [2]weak.Pointer[Entry]
 }
 
 // shape is what objects have in common that are probably alike.
@@ -46,32 +53,50 @@ func (a *alike) share(t *table, e, old *Entry) {
 	if c := metav1.GetControllerOfNoCopy(e.Meta); c != nil {
 		s.owner = c.UID
 	}
-	p := a.models[s]
-	model := p.Value()
+	m := a.models[s]
 	a.mu.Unlock()
-	like := old
-	if like == nil {
-		like = model
-	}
-	if like != nil {
-		into, from := reflect.ValueOf(e.Object), reflect.ValueOf(like.Object)
-		if into.Type() == from.Type() && into.Kind() == reflect.Pointer {
-			sharerOf(into.Type().Elem())(into.Elem(), from.Elem())
+	model := m.newest.Value()
+	if old != nil {
+		if model = m.changed[0].Value(); model == old || model == nil {
+			model = m.changed[1].Value()
 		}
 	}
-	// The newest object becomes the model of the next ones, now that nothing of it changes any more: from here on others read it.
-	if old == nil || model == nil || model == old {
-		a.become(s, e)
+	if into := reflect.ValueOf(e.Object); into.Kind() == reflect.Pointer {
+		var like []reflect.Value
+		for _, l := range []*Entry{old, model} {
+			if l != nil && reflect.TypeOf(l.Object) == into.Type() {
+				like = append(like, reflect.ValueOf(l.Object).Elem())
+			}
+		}
+		if len(like) == 0 {
+			like = append(like, reflect.Zero(into.Type().Elem()))
+		}
+		like = append(like, reflect.Value{})
+		sharerOf(into.Type().Elem())(into.Elem(), like[0], like[1])
 	}
+	a.become(s, e, old) // now that nothing of it changes any more: from here on others read it
 }
 
-func (a *alike) become(s shape, e *Entry) {
+func (a *alike) become(s shape, e, old *Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.models == nil || len(a.models) >= maxModels {
-		a.models = map[shape]weak.Pointer[Entry]{}
+		a.models = map[shape]models{}
 	}
-	a.models[s] = weak.Make(e)
+	m, now := a.models[s], weak.Make(e)
+	if old == nil || m.newest.Value() == nil || m.newest.Value() == old {
+		m.newest = now
+	}
+	switch {
+	case old == nil:
+	case m.changed[1].Value() == old:
+		m.changed[1] = now
+	case m.changed[0].Value() == old:
+		m.changed[0] = now
+	default:
+		m.changed = [2]weak.Pointer[Entry]{now, m.changed[0]}
+	}
+	a.models[s] = m
 }
 
 func (a *alike) owned(raw []byte) []byte {

@@ -5,6 +5,7 @@ package view
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -93,27 +94,63 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Whatever two objects say: afterwards both say what they said, the sharer knows whether that is the same, and what one is given
-// later does not show in the other.
+// Whatever two objects, and a third for what the second does not have, say: afterwards all say what they said, the sharer knows whether the first
+// two say the same, and what one is given later does not show in the others.
 func TestShareAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		into, from := anyPod(t, "into"), anyPod(t, "from")
-		if rapid.Bool().Draw(t, "same") {
+		into, from, other := anyPod(t, "into"), anyPod(t, "from"), anyPod(t, "other")
+		switch rapid.IntRange(0, 3).Draw(t, "same") {
+		case 0:
 			into = from.DeepCopy()
+		case 1:
+			into = other.DeepCopy()
 		}
-		said, there := into.DeepCopy(), from.DeepCopy()
-		same := sharerOf(reflect.TypeFor[v1.Pod]())(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem())
-		if !reflect.DeepEqual(into, said) || !reflect.DeepEqual(from, there) {
-			t.Fatalf("sharing changed what is said:\n%+v\n%+v", into, from)
+		said, there, elsewhere := into.DeepCopy(), from.DeepCopy(), other.DeepCopy()
+		third := reflect.Value{}
+		if rapid.Bool().Draw(t, "third") {
+			third = reflect.ValueOf(other).Elem()
+		}
+		same := sharerOf(reflect.TypeFor[v1.Pod]())(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem(), third)
+		if !reflect.DeepEqual(into, said) || !reflect.DeepEqual(from, there) || !reflect.DeepEqual(other, elsewhere) {
+			t.Fatalf("sharing changed what is said:\n%+v\n%+v\n%+v", into, from, other)
 		}
 		if same != reflect.DeepEqual(said, there) {
 			t.Fatalf("same is %v of\n%+v\n%+v", same, into, from)
 		}
 		_ = append(into.Spec.Tolerations, v1.Toleration{Key: "more"})
-		if full := from.Spec.Tolerations[:cap(from.Spec.Tolerations)]; len(full) > len(from.Spec.Tolerations) && full[len(from.Spec.Tolerations)].Key == "more" {
-			t.Fatal("what was appended to one is in the other's memory")
+		for _, p := range []*v1.Pod{from, other} {
+			if full := p.Spec.Tolerations[:cap(p.Spec.Tolerations)]; len(full) > len(p.Spec.Tolerations) && full[len(p.Spec.Tolerations)].Key == "more" {
+				t.Fatal("what was appended to one is in another's memory")
+			}
 		}
 	})
+}
+
+// What comes to a pod later is another pod's of its owner, too, and its words are everybody's.
+func TestWhatComesLaterIsShared(t *testing.T) {
+	var a alike
+	pods := &table{}
+	run := func(name, owner string) *v1.Pod {
+		first := alikeEntry(alikePod(name, owner, "token", 300))
+		a.share(pods, first, nil)
+		running := first.Object.(*v1.Pod).DeepCopy()
+		running.Status = v1.PodStatus{
+			HostIPs: []v1.HostIP{{IP: strings.Clone("192.0.2.1")}}, QOSClass: v1.PodQOSClass(strings.Clone("Burstable")),
+			Conditions:        []v1.PodCondition{{Type: v1.PodConditionType(strings.Clone("Ready")), Message: name}},
+			ContainerStatuses: []v1.ContainerStatus{{Name: name, Image: strings.Clone("image")}},
+		}
+		e := alikeEntry(running)
+		a.share(pods, e, first)
+		t.Cleanup(func() { runtime.KeepAlive(e) })
+		return running
+	}
+	p, q, stranger := run("p", "r"), run("q", "r"), run("x", "s")
+	if &p.Status.HostIPs[0] != &q.Status.HostIPs[0] || unsafe.StringData(p.Status.ContainerStatuses[0].Image) != unsafe.StringData(q.Status.ContainerStatuses[0].Image) {
+		t.Error("of two pods alike what came later is not shared")
+	}
+	if ready := unsafe.StringData(string(p.Status.Conditions[0].Type)); ready != unsafe.StringData(string(stranger.Status.Conditions[0].Type)) {
+		t.Error("a word is held twice")
+	}
 }
 
 // anyPod is drawn of few values, so that two have much in common.
@@ -153,7 +190,7 @@ func TestEveryKindHasASharer(t *testing.T) {
 	for _, k := range registry.All() {
 		obj := k.New()
 		v := reflect.ValueOf(obj).Elem()
-		if !sharerOf(v.Type())(v, reflect.ValueOf(obj.DeepCopyObject()).Elem()) {
+		if !sharerOf(v.Type())(v, reflect.ValueOf(obj.DeepCopyObject()).Elem(), reflect.Value{}) {
 			t.Errorf("two empty ones of %T differ", obj)
 		}
 	}
@@ -162,7 +199,7 @@ func TestEveryKindHasASharer(t *testing.T) {
 		Next *chain
 	}
 	one, two := &chain{"a", &chain{"b", nil}}, &chain{"a", &chain{strings.Clone("b"), nil}}
-	if s := sharerOf(reflect.TypeFor[chain]()); !s(reflect.ValueOf(one).Elem(), reflect.ValueOf(two).Elem()) || one.Next != two.Next {
+	if s := sharerOf(reflect.TypeFor[chain]()); !s(reflect.ValueOf(one).Elem(), reflect.ValueOf(two).Elem(), reflect.Value{}) || one.Next != two.Next {
 		t.Error("of a type that contains itself nothing is shared")
 	}
 }

@@ -12,8 +12,9 @@ import (
 
 // sharer lets a value that is not published yet use another one's memory where the two say the same: strings, lists, maps and what is
 // pointed to. It tells whether they say the same as a whole. The value is written in place and must be the caller's alone, all that it
-// leads to included: so it may be shared with one other value, once.
-type sharer func(into, from reflect.Value) bool
+// leads to included: so it may be shared with one other value, once. What from does not have, elements of a list and what is pointed to, is
+// shared with other, if that is valid.
+type sharer func(into, from, other reflect.Value) bool
 
 var (
 	sharers   sync.Map // of a type
@@ -43,7 +44,7 @@ func build(t reflect.Type, made map[reflect.Type]sharer) sharer {
 		return s
 	}
 	var s sharer
-	made[t] = func(into, from reflect.Value) bool { return s(into, from) } // for types that contain this one
+	made[t] = func(into, from, other reflect.Value) bool { return s(into, from, other) } // for types that contain this one
 	s = buildNew(t, made)
 	made[t] = s
 	return s
@@ -54,76 +55,115 @@ func buildNew(t reflect.Type, made map[reflect.Type]sharer) sharer {
 	case reflect.String:
 		return shareString(t)
 	case reflect.Pointer:
-		return sharePointer(build(t.Elem(), made))
+		return sharePointer(t, build(t.Elem(), made))
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return shareBytes
 		}
-		return shareList(build(t.Elem(), made))
+		return shareList(t, build(t.Elem(), made))
 	case reflect.Map:
 		return shareMap(t)
 	case reflect.Struct:
 		return shareStruct(t, made)
 	case reflect.Interface:
-		return func(into, from reflect.Value) bool { return into.IsNil() && from.IsNil() }
+		return func(into, from, _ reflect.Value) bool { return into.IsNil() && from.IsNil() }
 	default:
-		if t.Comparable() {
-			return reflect.Value.Equal
-		}
-		return different
+		return whole(t)
 	}
 }
 
-func different(_, _ reflect.Value) bool { return false }
+// whole compares a value of which nothing is shared.
+func whole(t reflect.Type) sharer {
+	comparable := t.Comparable()
+	return func(into, from, _ reflect.Value) bool { return comparable && into.Equal(from) }
+}
+
+// has tells whether there is something to be shared in a value that may be nil.
+func has(v reflect.Value) bool { return v.IsValid() && !v.IsNil() }
 
 // shareString also keeps the words of an enumeration once: they have types of their own.
 func shareString(t reflect.Type) sharer {
 	word := t != reflect.TypeFor[string]() && t != reflect.TypeFor[types.UID]() && t != reflect.TypeFor[types.NodeName]()
-	return func(into, from reflect.Value) bool {
-		if into.String() == from.String() {
+	return func(into, from, other reflect.Value) bool {
+		switch {
+		case into.String() == from.String():
 			into.Set(from)
 			return true
-		}
-		if word && into.Len() > 0 {
+		case other.IsValid() && into.String() == other.String():
+			into.Set(other)
+		case word && into.Len() > 0:
 			into.SetString(unique.Make(into.String()).Value())
 		}
 		return false
 	}
 }
 
-func sharePointer(elem sharer) sharer {
-	return func(into, from reflect.Value) bool {
-		if into.IsNil() || from.IsNil() {
-			return into.IsNil() && from.IsNil()
+func sharePointer(t reflect.Type, elem sharer) sharer {
+	nothing := reflect.Zero(t.Elem())
+	return func(into, from, other reflect.Value) bool {
+		switch {
+		case into.IsNil():
+			return from.IsNil()
+		case !from.IsNil():
+			below := reflect.Value{}
+			if has(other) {
+				below = other.Elem()
+			}
+			if elem(into.Elem(), from.Elem(), below) {
+				into.Set(from)
+				return true
+			}
+		case !has(other):
+			elem(into.Elem(), nothing, reflect.Value{})
+		case elem(into.Elem(), other.Elem(), reflect.Value{}):
+			into.Set(other)
 		}
-		if !elem(into.Elem(), from.Elem()) {
-			return false
-		}
+		return false
+	}
+}
+
+func shareBytes(into, from, other reflect.Value) bool {
+	if into.IsNil() || from.IsNil() && !has(other) {
+		return into.IsNil() && from.IsNil()
+	}
+	if !from.IsNil() && bytes.Equal(into.Bytes(), from.Bytes()) {
 		into.Set(from)
 		return true
 	}
+	if has(other) && bytes.Equal(into.Bytes(), other.Bytes()) {
+		into.Set(other)
+	}
+	return false
 }
 
-func shareBytes(into, from reflect.Value) bool {
-	if into.IsNil() || from.IsNil() {
-		return into.IsNil() && from.IsNil()
-	}
-	if !bytes.Equal(into.Bytes(), from.Bytes()) {
-		return false
-	}
-	into.Set(from)
-	return true
-}
-
-func shareList(elem sharer) sharer {
-	return func(into, from reflect.Value) bool {
-		if into.IsNil() || from.IsNil() {
-			return into.IsNil() && from.IsNil()
+func shareList(t reflect.Type, elem sharer) sharer {
+	nothing := reflect.Zero(t.Elem())
+	var share sharer
+	share = func(into, from, other reflect.Value) bool {
+		switch {
+		case into.IsNil():
+			return from.IsNil()
+		case from.IsNil() && has(other):
+			share(into, other, reflect.Value{})
+			return false
 		}
-		n, m := into.Len(), from.Len()
-		all := n == m
-		for i := range min(n, m) {
-			all = elem(into.Index(i), from.Index(i)) && all
+		n, m, k := into.Len(), from.Len(), 0
+		if has(other) {
+			k = other.Len()
+		}
+		all := n == m && !from.IsNil()
+		for i := range n {
+			one, next := nothing, reflect.Value{}
+			if i < k {
+				next = other.Index(i)
+			}
+			switch {
+			case i < m:
+				one = from.Index(i)
+			case i < k:
+				one, next = next, reflect.Value{}
+			}
+			all = elem(into.Index(i), one, next) && all
 		}
 		if all {
 			if from.Cap() > m { // what is appended to one must not show in the other
@@ -133,6 +173,7 @@ func shareList(elem sharer) sharer {
 		}
 		return all
 	}
+	return share
 }
 
 // shareStruct takes a struct with fields that nobody else sees (a time, a quantity) as one whole.
@@ -144,17 +185,17 @@ func shareStruct(t reflect.Type, made map[reflect.Type]sharer) sharer {
 	var fields []field
 	for i := range t.NumField() {
 		if !t.Field(i).IsExported() {
-			if t.Comparable() {
-				return reflect.Value.Equal
-			}
-			return different
+			return whole(t)
 		}
 		fields = append(fields, field{i, build(t.Field(i).Type, made)})
 	}
-	return func(into, from reflect.Value) bool {
-		all := true
+	return func(into, from, other reflect.Value) bool {
+		all, next := true, reflect.Value{}
 		for _, f := range fields {
-			all = f.share(into.Field(f.at), from.Field(f.at)) && all
+			if other.IsValid() {
+				next = other.Field(f.at)
+			}
+			all = f.share(into.Field(f.at), from.Field(f.at), next) && all
 		}
 		return all
 	}
@@ -163,7 +204,12 @@ func shareStruct(t reflect.Type, made map[reflect.Type]sharer) sharer {
 // shareMap shares whole maps, and of labels and annotations that differ those that do not.
 func shareMap(t reflect.Type) sharer {
 	texts, amounts := reflect.TypeFor[map[string]string](), reflect.TypeFor[v1.ResourceList]()
-	return func(into, from reflect.Value) bool {
+	var share sharer
+	share = func(into, from, other reflect.Value) bool {
+		if !into.IsNil() && from.IsNil() && has(other) {
+			share(into, other, reflect.Value{})
+			return false
+		}
 		if into.IsNil() || from.IsNil() {
 			return into.IsNil() && from.IsNil()
 		}
@@ -192,4 +238,5 @@ func shareMap(t reflect.Type) sharer {
 		}
 		return same
 	}
+	return share
 }
