@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"podo.dev/podo/internal/kubelet/images"
 	"podo.dev/podo/tools/images/archive"
 )
 
@@ -54,6 +56,20 @@ func TestPullFromARegistry(t *testing.T) {
 		t.Errorf("an image that is not there: %v", err)
 	}
 	if err := n.cri.RemoveImage(t.Context(), &runtimev1.ImageSpec{Image: ref}); err != nil {
+		t.Error(err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := ref + "@" + digest.String()
+	if _, err := n.cri.PullImage(t.Context(), &runtimev1.ImageSpec{Image: both}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = n.cri.ImageStatus(t.Context(), &runtimev1.ImageSpec{Image: both}); err != nil || !slices.Contains(got.GetRepoDigests(), images.WholeName(both)) {
+		t.Errorf("by tag and digest: %v, %v; want %s", got, err, images.WholeName(both))
+	}
+	if err := n.cri.RemoveImage(t.Context(), &runtimev1.ImageSpec{Image: both}); err != nil {
 		t.Error(err)
 	}
 	all, err := n.cri.ListImages(t.Context())
