@@ -313,7 +313,7 @@ func TestANodeIsTakenBackIntoService(t *testing.T) {
 			w.node("node-a")
 			ctx := context.Background()
 			w.must(w.admin.Mutate(ctx, client.Nodes.At("", "node-a").Sub("status"), func(o runtime.Object) (bool, error) {
-				o.(*v1.Node).Status.Conditions[0].Status = v1.ConditionUnknown
+				o.(*v1.Node).Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
 				return true, nil
 			}))
 			end := func(name string) {
