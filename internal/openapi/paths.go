@@ -253,7 +253,7 @@ func (r resource) subOps(scope, sub string) []operation {
 		return ops
 	}
 	put := write("put", "replace "+of, "replace"+id, model(r.NewServed()))
-	if sub == "finalize" {
+	if r.Updates[sub].PutOnly {
 		return []operation{put}
 	}
 	return []operation{r.read("read "+of, "read"+id), put, r.change("partially update "+of, "patch"+id)}
@@ -372,7 +372,7 @@ func (r resource) remove(description, id, action string) operation {
 		params: []string{metaPackage + "DeleteOptions"}, body: metaPackage + "DeleteOptions", optionalBody: true,
 		result: metaPackage + "Status", results: []int{200, 202}, produces: plain,
 	}
-	if r.ReturnsDeleted {
+	if r.ReturnsDeleted && !r.DeletedIsStatus {
 		op.result = model(r.NewServed())
 	}
 	return op

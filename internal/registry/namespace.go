@@ -24,6 +24,7 @@ func namespaceKind() *Kind {
 		Dir:              "namespaces",
 		Verbs:            noCollectionVerbs,
 		ReturnsDeleted:   true,
+		DeletedIsStatus:  true,
 		New:              func() runtime.Object { return &v1.Namespace{} },
 		NewList:          func() runtime.Object { return &v1.NamespaceList{} },
 		ValidName:        apivalidation.ValidateNamespaceName,
@@ -46,12 +47,13 @@ func namespaceKind() *Kind {
 				Resets:             []string{"spec"},
 				AllowUnconditional: true,
 			},
-			// finalize is how a namespace lets go of the last thing that holds it; PUT only.
+			// finalize is how a namespace lets go of the last thing that holds it.
 			"finalize": {
 				Prepare:            func(obj, old runtime.Object) { of(obj).Status = of(old).Status },
 				Validate:           func(obj, _ runtime.Object) field.ErrorList { return namespaceFinalizers(of(obj), true) },
 				Resets:             []string{"status"},
 				AllowUnconditional: true,
+				PutOnly:            true,
 			},
 		},
 		Selectable: func(obj runtime.Object) fields.Set {

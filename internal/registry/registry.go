@@ -69,8 +69,10 @@ type Kind struct {
 	Dependents Dependents
 	// DeleteWarning, when set, is told to who deletes without saying what becomes of the dependents.
 	DeleteWarning string
-	// ReturnsDeleted says that the answer to a deletion is the object, not a Status.
-	ReturnsDeleted bool
+	// ReturnsDeleted says that the answer to a deletion is the object, not a Status; DeletedIsStatus, that upstream's OpenAPI says
+	// Status all the same, and so Podo's.
+	ReturnsDeleted  bool
+	DeletedIsStatus bool
 
 	// Selectable are the fields that a fieldSelector may name, metadata.name and metadata.namespace included.
 	Selectable func(obj runtime.Object) fields.Set
@@ -209,6 +211,8 @@ type Update struct {
 	// AllowCreate lets a PUT to a missing name create it; AllowUnconditional lets one without resourceVersion pass.
 	AllowCreate        bool
 	AllowUnconditional bool
+	// PutOnly says that it is neither read here nor patched.
+	PutOnly bool
 }
 
 // At are the rules of a change that is made now.

@@ -180,12 +180,12 @@ func subs(k *registry.Kind) []registry.Subresource {
 	for name, part := range k.Parts {
 		out = append(out, registry.Subresource{Name: name, GVK: part.Kind.GVK, Verbs: []string{"get", "patch", "update"}})
 	}
-	for name := range k.Updates {
+	for name, u := range k.Updates {
 		if name == "" || slices.ContainsFunc(out, func(s registry.Subresource) bool { return s.Name == name }) {
 			continue
 		}
 		verbs := []string{"get", "patch", "update"}
-		if name == "finalize" {
+		if u.PutOnly {
 			verbs = []string{"update"}
 		}
 		out = append(out, registry.Subresource{Name: name, GVK: k.GVK, Verbs: verbs})

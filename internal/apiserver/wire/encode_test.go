@@ -99,6 +99,8 @@ func TestParse(t *testing.T) {
 		{"GET", "/api/v1/namespaces/ns/pods/p/log", info{Verb: "get", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p", Subresource: "log"}},
 		{"GET", "/api/v1/namespaces", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces"}},
 		{"DELETE", "/api/v1/namespaces/ns", info{Verb: "delete", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces", Name: "ns"}},
+		{"GET", "/api///api", info{Verb: "get"}},
+		{"PUT", "/apis/apps/v1/namespaces/ns//name", info{Verb: "put"}},
 		{"PUT", "/api/v1/namespaces/ns/finalize", info{Verb: "update", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces", Name: "ns", Subresource: "finalize"}},
 		{"PATCH", "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", info{Verb: "patch", GV: schema.GroupVersion{Group: "coordination.k8s.io", Version: "v1"}, Resource: "leases", Namespace: "ns", Name: "l"}},
 		{"DELETE", "/api/v1/namespaces/ns/pods", info{Verb: "deletecollection", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},

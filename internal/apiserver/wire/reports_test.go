@@ -175,6 +175,8 @@ func TestWhatOthersReported(t *testing.T) {
 			{everything, "GET /api/v1/namespaces/leaving/pods/p", "", "", 200, []string{"!deletionTimestamp"}},
 		},
 		"namespaces on their way out": {
+			{everything, "GET /api/v1/namespaces/vault/finalize", "", "", 405, []string{`the server does not allow this method on the requested resource`}},
+			{everything, "PATCH /api/v1/namespaces/vault/finalize", "application/merge-patch+json", `{"spec":{"finalizers":[]}}`, 405, []string{`MethodNotAllowed`}},
 			{everything, "DELETE /api/v1/namespaces/vault", "", `{"preconditions":{"uid":"other"}}`, 409, []string{`on namespaces \"vault\": Precondition failed: UID in precondition: other, UID in object meta: u-x`}},
 			{everything, "DELETE /api/v1/namespaces/vault", "", `{"preconditions":{"resourceVersion":"other"}}`, 409, []string{`on namespaces \"vault\": Precondition failed: ResourceVersion in precondition: other, ResourceVersion in object meta: `}},
 			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"first"}}`, 201, nil},

@@ -65,6 +65,9 @@ func parse(r *http.Request) info {
 			i.Namespace, parts = parts[1], parts[2:]
 		}
 	}
+	if parts[0] == "" {
+		return info{Path: i.Path, Verb: i.Verb} // two slashes where the resource should be: a path and no more
+	}
 	i.Resource = parts[0]
 	if len(parts) > 1 {
 		i.Name = parts[1]

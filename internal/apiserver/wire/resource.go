@@ -126,11 +126,11 @@ func (c *call) served() bool {
 		}
 		return slices.Contains(c.kind.Verbs, c.info.Verb)
 	}
-	_, ok := c.kind.Updates[c.info.Subresource]
+	u, ok := c.kind.Updates[c.info.Subresource]
 	if part, is := c.kind.Parts[c.info.Subresource]; is {
 		c.kind, ok = part.Kind, true // what is read and answered is of the part's type
 	}
-	return ok && c.info.Name != "" && (c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch")
+	return ok && c.info.Name != "" && (c.info.Verb == "update" || !u.PutOnly && (c.info.Verb == "get" || c.info.Verb == "patch"))
 }
 
 // unserved says why a verb is not for this resource: to those who might use it if it were. What can be listed is asked to be watched by the same
