@@ -81,8 +81,8 @@ func quiet(ctx context.Context, b *bench) error {
 	return err
 }
 
-// restLook is how far apart the looks at a program at rest are: several fall into each of the times, 15 seconds long, after which podo gives back the
-// pages of its own program, so that each part of them counts alike.
+// restLook is how far apart the looks at a program at rest are: podo gives back the pages of its own program every few
+// seconds, and each part of the time between counts alike.
 const restLook = 3 * time.Second
 
 // atRest watches the program with the kubelet for a while: what it holds, in MB, and what it takes of a core. It is the mean of many looks,

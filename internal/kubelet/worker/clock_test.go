@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,44 @@ func TestATimerThatRingsTooEarly(t *testing.T) {
 		synctest.Wait()
 		if events := n.take(); len(events) > 0 {
 			t.Errorf("it rings on: %v", events)
+		}
+	})
+}
+
+// slowVolumes take until they are let.
+type slowVolumes struct {
+	Volumes
+	let   chan struct{}
+	until context.Context //nolint:containedctx // it is looked at
+}
+
+func (v *slowVolumes) Refresh(ctx context.Context, _ types.UID) {
+	v.until = ctx
+	<-v.let
+}
+
+// What a pod needs for its work it holds no longer than it works, writing into its volumes included.
+func TestAPodAtRestHoldsNothingOfItsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &slowVolumes{let: make(chan struct{})}
+		w := &Workers{cfg: Config{Life: podlife.Defaults(), Metrics: noMetrics{}, Volumes: v, CallTimeout: time.Hour}, ctx: t.Context()}
+		n := newPod(w, &v1.Pod{}, podlife.Begin(w.cfg.Life, &v1.Pod{}, time.Now()))
+		n.work, n.status = work{on: Sync}, &v1.PodStatus{}
+		n.refresh()
+		synctest.Wait()
+		n.rest()
+		if n.early == nil || n.status == nil || v.until.Err() != nil {
+			t.Error("it counts as at rest while its volumes are written")
+		}
+		close(v.let)
+		synctest.Wait()
+		if events := n.take(); len(events) != 1 {
+			t.Errorf("it is told %v when they are", events)
+		}
+		early := n.early
+		n.rest()
+		if n.early != nil || n.status != nil || early.Err() == nil {
+			t.Error("at rest it holds what it needed for its work")
 		}
 	})
 }
