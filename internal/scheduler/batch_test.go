@@ -100,10 +100,11 @@ func (b *bench) state() string {
 	lines := b.story
 	b.story = nil
 	for {
-		r, ok := b.out.nextReport()
+		r, ok := b.out.reports.next()
 		if !ok {
 			break
 		}
+		b.out.reports.told(r.pod.UID)
 		lines = append(lines, fmt.Sprint("report ", r.pod.Name, r.reason, r.message, r.nominate))
 	}
 	var now []string

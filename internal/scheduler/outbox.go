@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/client"
 )
@@ -28,19 +27,7 @@ type outbox struct {
 	cleared     chan cleared  // as large: their workers never block either
 	evicting    chan struct{} // holds one for each victim that is being told
 
-	mu      sync.Mutex
-	reports map[types.UID]report
-	order   []types.UID
-	wake    chan struct{}
-}
-
-// report is a failure as the pod's condition and event tell it, and where the pod waits for room. Without a reason it tells the
-// latter only.
-type report struct {
-	pod             *v1.Pod
-	reason, message string
-	nominate        string // a node
-	tries           int
+	reports *reports
 }
 
 // reporters is how many conditions are written at once, preemptors for how many pods others are deleted.
@@ -59,7 +46,7 @@ func newOutbox(c Config) *outbox {
 	return &outbox{
 		config: c, jobs: make(chan []bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan []bindResult, c.MaxInFlight),
 		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting), evicting: make(chan struct{}, maxEvicting),
-		reports: map[types.UID]report{}, wake: make(chan struct{}, reporters),
+		reports: newReports(),
 	}
 }
 
@@ -103,14 +90,14 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 	for range reporters {
 		wg.Go(func() {
 			for {
-				if r, ok := o.nextReport(); ok {
+				if r, ok := o.reports.next(); ok {
 					o.doReport(ctx, r)
 					continue
 				}
 				select {
 				case <-ctx.Done():
 					return
-				case <-o.wake:
+				case <-o.reports.wake:
 				}
 			}
 		})
@@ -120,33 +107,7 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 
 func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way
 
-func (o *outbox) report(r report) {
-	o.mu.Lock()
-	was, queued := o.reports[r.pod.UID]
-	if !queued {
-		o.order = append(o.order, r.pod.UID)
-	} else if r.reason == "" {
-		r.reason, r.message, r.tries = was.reason, was.message, was.tries
-	}
-	o.reports[r.pod.UID] = r
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (o *outbox) nextReport() (report, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.order) == 0 {
-		return report{}, false
-	}
-	r := o.reports[o.order[0]]
-	delete(o.reports, o.order[0])
-	o.order = o.order[1:]
-	return r, true
-}
+func (o *outbox) report(r report) { o.reports.add(r) }
 
 func (o *outbox) doReport(ctx context.Context, r report) {
 	if ctx.Err() != nil {
@@ -171,12 +132,15 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 		return moved || told, nil
 	})
 	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		o.reports.told(r.pod.UID)
 		return
 	}
 	o.config.Logger.Warn("could not tell a pod why it is not scheduled", "pod", r.pod.Namespace+"/"+r.pod.Name, "tries", r.tries+1, "error", err)
-	if r.tries++; r.tries < maxTries {
-		time.AfterFunc(retryReport, func() { o.retry(r) })
+	if r.tries++; r.tries == maxTries {
+		o.reports.told(r.pod.UID)
+		return
 	}
+	time.AfterFunc(retryReport, func() { o.reports.failed(r) })
 }
 
 // maxNote bounds the text of an event, as upstream's does.
@@ -194,16 +158,6 @@ const (
 	retryReport = 2 * time.Second
 	maxTries    = 5
 )
-
-// retry reports again unless something newer waits.
-func (o *outbox) retry(r report) {
-	o.mu.Lock()
-	_, newer := o.reports[r.pod.UID]
-	o.mu.Unlock()
-	if !newer {
-		o.report(r)
-	}
-}
 
 // setCondition tells whether it changed anything. The time of transition moves with the status only.
 func setCondition(pod *v1.Pod, c v1.PodCondition, now time.Time) bool {

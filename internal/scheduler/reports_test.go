@@ -1,0 +1,52 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A pod is told one thing at a time, the newest, in whatever order calls end and fail; one that fails says nothing that has been overtaken.
+func TestReportsOfAPodInTheirOrder(t *testing.T) {
+	a, b := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "b"}}
+	q := newReports()
+	next := func(want string) report {
+		t.Helper()
+		r, ok := q.next()
+		got := "nothing"
+		if ok {
+			got = fmt.Sprint(r.pod.UID, " ", r.reason, " ", r.nominate, " ", r.tries)
+		}
+		if got != want {
+			t.Fatalf("told %q, want %q", got, want)
+		}
+		return r
+	}
+	q.add(report{pod: a, reason: "first"})
+	q.add(report{pod: b, reason: "other"})
+	q.add(report{pod: a, reason: "second"})
+	q.add(report{pod: a, nominate: "node"})
+	next("a second node 0")
+	q.add(report{pod: a, reason: "third"})
+	next("b other  0")
+	next("nothing") // of a something is being told
+	q.told("b")
+	next("nothing")
+	q.told("a")
+	third := next("a third  0")
+	q.add(report{pod: a, nominate: "elsewhere"})
+	third.tries++
+	q.failed(third)
+	fourth := next("a third elsewhere 1") // not told yet, and where it waits is newer
+	q.add(report{pod: a, reason: "fifth"})
+	fourth.tries++
+	q.failed(fourth)
+	next("a fifth  0")
+	q.told("a")
+	next("nothing")
+	if len(q.waiting)+len(q.order)+len(q.telling) != 0 {
+		t.Errorf("left: %+v", q)
+	}
+}
