@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -78,10 +79,10 @@ func (a API) Run(ctx context.Context, out chan<- Change) error {
 	return nil
 }
 
-// take tells one pod as it is now.
+// take tells one pod as it is now. Of one version there may be two forms: a server that was restored counts anew.
 func (a API) take(have map[types.UID]*v1.Pod, p *v1.Pod, send func(Op, *v1.Pod) bool) bool {
 	old := have[p.UID]
-	if old != nil && old.ResourceVersion == p.ResourceVersion {
+	if old != nil && old.ResourceVersion == p.ResourceVersion && (old == p || equality.Semantic.DeepEqual(old, p)) {
 		return true
 	}
 	have[p.UID] = p

@@ -4,15 +4,20 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/source"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
@@ -76,5 +81,46 @@ func TestAPI(t *testing.T) {
 
 		viewtest.Put(t, s, pod("old", "u4", "n1")) // another one of its name
 		expect("REMOVE old u1", "ADD old u4")
+	})
+}
+
+// A server that was restored may give a pod another form under a version that was seen before: it is told. What is told again is not.
+func TestAPIWithAnotherHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, feed, err := view.NewFed(view.Config{Kinds: registry.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		out := make(chan source.Change, 100)
+		go source.API{View: v, Node: "n1", Log: slog.New(slog.DiscardHandler)}.Run(ctx, out) //nolint:errcheck // it returns nil
+		tell := func(change func(*v1.Pod)) (ops []source.Op) {
+			p := pod("p", "u", "n1")
+			p.ResourceVersion = "7"
+			change(p)
+			if err := feed.Replace(schema.GroupResource{Resource: "pods"}, func(view.Key) bool { return true }, []runtime.Object{p}); err != nil {
+				t.Fatal(err)
+			}
+			feed.Complete()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for len(out) > 0 {
+				ops = append(ops, (<-out).Op)
+			}
+			return ops
+		}
+		as := func(*v1.Pod) {}
+		end := func(p *v1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1, 0)}, new(int64(1))
+		}
+		for i, step := range []struct {
+			change func(*v1.Pod)
+			want   []source.Op
+		}{{as, []source.Op{source.Add, source.Synced}}, {as, nil}, {end, []source.Op{source.Delete}}, {end, nil}} {
+			if got := tell(step.change); !slices.Equal(got, step.want) {
+				t.Errorf("%d: %v, want %v", i, got, step.want)
+			}
+		}
 	})
 }
