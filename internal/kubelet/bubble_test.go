@@ -8,8 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/cri/fake"
 	"podo.dev/podo/internal/kubelet/kubelettest"
@@ -297,4 +300,69 @@ func TestLabelsReachVolumes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a pod becomes before its mount has begun reaches its volumes, too.
+func TestLabelsReachVolumesThatAreAboutToBeMounted(t *testing.T) {
+	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+		goOn := make(chan struct{})
+		r.Volumes.Mounting = func(types.UID) { <-goOn }
+		uid := r.API.Create(newPod("p", "sleep inf")).UID
+		synctest.Wait()
+		r.API.Edit("p", func(p *v1.Pod) { p.Labels = map[string]string{"a": "1"} })
+		synctest.Wait()
+		close(goOn)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := r.Volumes.Shown(uid); got == nil || got.Labels["a"] != "1" {
+			t.Errorf("volumes show %+v", got)
+		}
+	})
+}
+
+// A sandbox that the runtime makes when its pod has long ended is ended, though the pod is still there; also when the kubelet began anew meanwhile.
+func TestASandboxThatComesAfterTheEnd(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		for _, alone := range []bool{false, true} { // no sandbox came in time
+			bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+				r.Runtime.Fail(fake.Fault{
+					Op: "RunPodSandbox", Err: status.Error(codes.DeadlineExceeded, "context deadline exceeded"), Times: 1, Late: time.Minute,
+				})
+				p := newPod("p", "exit 0")
+				p.Spec.RestartPolicy = v1.RestartPolicyNever
+				ended := v1.PodSucceeded
+				if alone {
+					ended = v1.PodFailed
+					p.Spec.ActiveDeadlineSeconds = new(int64(10))
+					r.Runtime.Fail(fake.Fault{Op: "RunPodSandbox", Err: errors.New("no")})
+				}
+				r.API.Create(p)
+				stand := func() (n int) {
+					for _, b := range r.Runtime.Sandboxes() {
+						if b.Running {
+							n++
+						}
+					}
+					return n
+				}
+				time.Sleep(50 * time.Second)
+				if st := r.API.Pod("p").Status; st.Phase != ended || stand() != 0 {
+					t.Errorf("alone %v: %s, %d sandboxes", alone, st.Phase, stand())
+				}
+				time.Sleep(11 * time.Second)
+				synctest.Wait()
+				if stand() != 1 {
+					t.Errorf("alone %v: %d sandboxes came", alone, stand())
+				}
+				if restart {
+					r.Restart()
+				}
+				time.Sleep(3 * time.Minute)
+				synctest.Wait()
+				if n := stand(); n != 0 {
+					t.Errorf("alone %v, restarted %v: %d sandboxes stand", alone, restart, n)
+				}
+			})
+		}
+	}
 }

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -108,7 +109,7 @@ func (h *handlers) HandlePodSyncs(c pleg.Change) {
 // HandleSignal passes an event on. A pod that has no worker any more needs none.
 func (h *handlers) HandleSignal(s syncloop.Signal) { h.r.workers.Send(s.UID, s.Event) }
 
-// HandlePodCleanups ends what runs without a pod, and forgets what was saved of pods that are nowhere any more.
+// HandlePodCleanups ends what runs without a pod or when it has ended, and forgets what was saved of pods that are nowhere any more.
 func (h *handlers) HandlePodCleanups() {
 	h.r.workers.RetryResizes(worker.Periodic) // the node may have become larger
 	for uid, saved := range h.r.saved {
@@ -119,8 +120,11 @@ func (h *handlers) HandlePodCleanups() {
 		}
 	}
 	for _, c := range h.r.pleg.All() {
-		if !h.r.workers.Known(c.UID) {
+		switch s, known := h.r.workers.Get(c.UID); {
+		case !known:
 			h.endOrphan(c)
+		case s.Stage >= podlife.Finished && slices.ContainsFunc(c.Observed.Sandboxes, func(b podlife.SandboxInfo) bool { return b.Ready }):
+			h.HandlePodSyncs(c) // of a call that was given up long ago: no event tells a worker of what begins
 		}
 	}
 	h.sweep(&h.r.cgroups, "cgroup", h.k.cfg.Cgroups.Pods, h.k.cfg.Cgroups.Remove, nil)

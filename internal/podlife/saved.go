@@ -223,7 +223,7 @@ func (s *State) restoreSandboxes(o Observed, now time.Time) {
 	}
 	for _, sb := range o.Sandboxes {
 		if sb.ID != newest.ID || s.Stage >= Finished {
-			s.sweeps = append(s.sweeps, sweep{id: sb.ID, sandbox: true, stage: either(s.Stage >= Finished, sweepStopped, sweepDue)})
+			s.sweeps = append(s.sweeps, sweep{id: sb.ID, sandbox: true, stage: either(s.Stage >= Finished && !sb.Ready, sweepStopped, sweepDue)})
 		}
 	}
 }

@@ -25,14 +25,18 @@ type Volumes struct {
 	mu      sync.Mutex
 	mounted map[types.UID]*v1.Pod // as it was mounted, or replaced since
 	shown   map[types.UID]*v1.Pod // the form of each that its volumes show
-	// Fail, where set, is asked at every mount.
-	Fail func(pod *v1.Pod) error
+	// Mounting, where set, is called before every mount; Fail, where set, is asked at every mount.
+	Mounting func(uid types.UID)
+	Fail     func(pod *v1.Pod) error
 	// Removing, where set, is called before every unmount.
 	Removing func(uid types.UID)
 }
 
 // Mount implements worker.Volumes.
 func (f *Volumes) Mount(_ context.Context, pod *v1.Pod) error {
+	if f.Mounting != nil {
+		f.Mounting(pod.UID)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.Fail != nil {

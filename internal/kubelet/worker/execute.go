@@ -41,6 +41,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event { return n.resize(ctx, pod, box, x) })
 	case podlife.MountVolumes:
 		until := n.untilStop()
+		n.mounting = pod
 		return func() podlife.Event {
 			return n.bounded(until, c.CallTimeout, false, func(ctx context.Context) podlife.Event {
 				return podlife.VolumesDone{Fail: failure(c.Volumes.Mount(ctx, pod), "FailedMount")}

@@ -45,6 +45,7 @@ type pod struct {
 	work     work
 	reported bool
 	told     *v1.Pod // the form of the pod that the reporter was last told has ended
+	mounting *v1.Pod // the form of the pod that its volumes are being mounted for
 	// early ends what is pointless once the pod stops: pulls and mounts. nil at rest.
 	early       context.Context
 	cancelEarly context.CancelFunc
@@ -256,9 +257,13 @@ func (n *pod) step(ev podlife.Event) {
 	}
 	n.record(old, next, now)
 	n.w.cfg.Metrics.Moved(old, next, now)
-	if given := next.Given(); old.Given() != given {
+	was := old.Given()
+	if _, ok := ev.(podlife.VolumesDone); ok && n.mounting != nil { // a form that came before the mount had begun found nothing to replace
+		was, n.mounting = n.mounting, nil
+	}
+	if given := next.Given(); was != given {
 		n.w.cfg.Volumes.Replace(given)
-		if next.Stage <= podlife.Running && shownAnew(old.Given(), given) {
+		if next.Stage <= podlife.Running && shownAnew(was, given) {
 			n.refresh()
 		}
 	}
