@@ -36,14 +36,20 @@ func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snaps
 			return Snapshot{v, st}, nil
 		}
 	}
-	into := newTable(t.kind, t.pos)
-	if err := v.loadKind(ctx, t, into, rev); err != nil {
+	kinds := slices.Clone(v.cur.Load().kinds)
+	have, into := kinds[t.pos].tree, newTable(t.kind, t.pos) // t's own tree is the feed's alone
+	if err := v.loadKind(ctx, t, have, into, rev); err != nil {
 		if errors.Is(err, store.ErrCompacted) {
 			err = ErrGone
 		}
 		return Snapshot{}, err
 	}
-	kinds := slices.Clone(v.cur.Load().kinds)
+	into.tree.Scan(func(path string, e *Entry) bool {
+		if known, _ := have.Get(path); known != e {
+			unkept(e)
+		}
+		return true
+	})
 	kinds[t.pos] = into.freeze(rev)
 	return Snapshot{v, &state{rev: rev, kinds: kinds}}, nil
 }

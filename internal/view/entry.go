@@ -37,7 +37,7 @@ type Form string
 
 // encodings are an entry's, one a form.
 type encodings struct {
-	cache *encodingCache // nil: of an entry that no view made; nothing is then evicted
+	cache *encodingCache // nil: of an entry that no view publishes; nothing is then kept
 	mu    sync.Mutex
 	slots []*encoding
 }
@@ -54,12 +54,15 @@ type encoding struct {
 
 	counted bool       // in the cache's sums; guarded by its mu
 	err     error      // set before done closes
-	of      *encodings // of its entry
+	of      *encodings // of its entry; nil once evicted, when its place in the cache must not hold the object
 }
 
 // Encoded returns the object in the given form: made at most once by encode (concurrent callers wait for it), and kept in a
-// bounded cache. The bytes are shared and read-only. Errors are not kept.
+// bounded cache, unless the entry is one that no view publishes. The bytes are shared and read-only. Errors are not kept.
 func (e *Entry) Encoded(form Form, encode func(runtime.Object) ([]byte, error)) ([]byte, error) {
+	if e.enc.cache == nil {
+		return encode(e.Object)
+	}
 	for {
 		s, mine := e.enc.slot(form)
 		if mine {
@@ -134,11 +137,19 @@ func (c *encodings) make(s *encoding, obj runtime.Object, encode func(runtime.Ob
 			s.data.Store(&b)
 		}
 		close(s.done) // without data it now counts as absent
-		if err == nil && c.cache != nil {
+		if err == nil {
 			c.cache.add(s, len(b))
 		}
 	}()
 	return encode(obj)
+}
+
+// unkept is an entry that was read from the store for one reader, who encodes it once: kept, its encodings would hold the object for minutes.
+func unkept(e *Entry) *Entry {
+	if e != nil {
+		e.enc.cache = nil
+	}
+	return e
 }
 
 // release drops what is kept of an entry that nobody will read again.
@@ -148,7 +159,7 @@ func (c *encodings) release() {
 	c.slots = nil
 	c.mu.Unlock()
 	for _, s := range slots {
-		if c.cache != nil && s.data.Load() != nil {
+		if s.data.Load() != nil {
 			c.cache.drop(s)
 		}
 	}
@@ -228,6 +239,7 @@ func (q *encodingCache) evict(s *encoding) {
 		q.live--
 	}
 	s.of.remove(s)
+	s.of = nil
 }
 
 // checksum is the object's state as its JSON form shows it.

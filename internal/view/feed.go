@@ -96,7 +96,7 @@ func (v *View) load(ctx context.Context) error {
 	for i, t := range v.tables {
 		fresh[i] = newTable(t.kind, t.pos)
 		if !t.kind.NotCached {
-			if err := v.loadKind(ctx, t, fresh[i], rev); err != nil {
+			if err := v.loadKind(ctx, t, t.tree, fresh[i], rev); err != nil {
 				return err
 			}
 		}
@@ -121,19 +121,20 @@ func (v *View) load(ctx context.Context) error {
 	return nil
 }
 
-func (v *View) loadKind(ctx context.Context, have, into *table, rev int64) error {
+// loadKind reads the objects of t at a revision. Those that have has as they were are the same pointers.
+func (v *View) loadKind(ctx context.Context, t *table, have *tree, into *table, rev int64) error {
 	after := ""
 	for {
-		page, err := v.c.Store.List(ctx, have.kind.Prefix(), store.ListOptions{Revision: rev, After: after, Limit: loadPage})
+		page, err := v.c.Store.List(ctx, t.kind.Prefix(), store.ListOptions{Revision: rev, After: after, Limit: loadPage})
 		if err != nil {
-			return fmt.Errorf("load %s: %w", have.kind.Resource, err)
+			return fmt.Errorf("load %s: %w", t.kind.Resource, err)
 		}
 		for _, kv := range page.KVs {
-			t, path := v.locate(kv.Key)
-			if t != have {
+			of, path := v.locate(kv.Key)
+			if of != t {
 				continue
 			}
-			e, ok := have.tree.Get(path)
+			e, ok := have.Get(path)
 			if !ok || e.Rev != kv.ModRevision {
 				e = v.decode(t, kv, e)
 			}

@@ -1,9 +1,12 @@
 package view
 
 import (
+	goruntime "runtime"
 	"testing"
 	"time"
+	"weak"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 )
@@ -92,5 +95,21 @@ func TestWhatIsEvictedIsForgotten(t *testing.T) {
 		if got := len(e.enc.slots); got != want || int64(got)*cost(1) != q.bytes {
 			t.Errorf("%d encodings of %d bytes are remembered, want %d", got, q.bytes, want)
 		}
+	}
+}
+
+// The cache does not hold an object that is let go of, whose encodings still have their places in it.
+func TestTheCacheHoldsNoObject(t *testing.T) {
+	q := &encodingCache{max: 1 << 20}
+	e := &Entry{Object: &v1.Pod{}}
+	e.enc.cache = q
+	if _, err := e.Encoded("a", func(runtime.Object) ([]byte, error) { return []byte("x"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	e.enc.release()
+	held := weak.Make(e)
+	goruntime.GC()
+	if held.Value() != nil || len(q.queue) != 1 {
+		t.Errorf("it is held by one of %d places", len(q.queue))
 	}
 }

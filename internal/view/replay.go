@@ -82,10 +82,10 @@ func (v *View) changesOf(t *table, b store.Batch) ([]Change, error) {
 		if e, ok := now.kinds[t.pos].tree.Get(path); ok && e.Rev == ev.ModRevision && !ev.Deleted {
 			ch.New = e
 		} else if !ev.Deleted {
-			ch.New = v.decode(t, ev.KV, nil)
+			ch.New = unkept(v.decode(t, ev.KV, nil))
 		}
 		if ev.Prev != nil {
-			ch.Old = v.decode(t, *ev.Prev, nil)
+			ch.Old = unkept(v.decode(t, *ev.Prev, nil))
 		}
 		if ch.New != nil || ch.Old != nil && ev.Deleted {
 			out = append(out, ch)

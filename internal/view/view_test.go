@@ -409,6 +409,75 @@ func TestPagesAreKeptForLongest(t *testing.T) {
 	})
 }
 
+// Of what is past, the objects that are still as they were are everybody's, whatever is written meanwhile.
+func TestThePastIsReadWhileOthersWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		lists := &interrupted{Store: s}
+		v := viewtest.Start(t, view.Config{Store: lists, Retained: 1})
+		past := viewtest.Put(t, s, pod("a", "x", ""))
+		x := wait(t, v, past).Get(pods, "a", "x")
+		for i := range 2 {
+			wait(t, v, viewtest.Put(t, s, pod("a", fmt.Sprint(i), "")))
+		}
+		lists.by = func() { wait(t, v, viewtest.Put(t, s, pod("a", "x", "n"))) }
+		at, err := v.At(t.Context(), pods, past)
+		if err != nil || lists.by != nil {
+			t.Fatalf("the store is not asked: %v", err)
+		}
+		if at.Len(pods) != 1 || at.Get(pods, "a", "x") != x {
+			t.Errorf("%d pods, the one that was there at %p, want %p", at.Len(pods), at.Get(pods, "a", "x"), x)
+		}
+	})
+}
+
+// interrupted is a store of which a list is asked for while something else happens, once.
+type interrupted struct {
+	store.Store
+	by func()
+}
+
+func (s *interrupted) List(ctx context.Context, prefix string, o store.ListOptions) (store.ListResult, error) {
+	if by := s.by; by != nil {
+		s.by = nil
+		by()
+	}
+	return s.Store.List(ctx, prefix, o)
+}
+
+// What one reader has of the past, from the store, is encoded for him alone.
+func TestThePastIsNotKeptEncoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		v := viewtest.Start(t, view.Config{Store: s, Retained: 1, HistoryChanges: 1})
+		start := wait(t, v, viewtest.Put(t, s, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})).Rev()
+		var revs []int64
+		for i := range 3 * 64 { // more than a chunk of the history
+			revs = append(revs, viewtest.Put(t, s, pod("a", "x", fmt.Sprint(i))))
+			wait(t, v, revs[i])
+		}
+		at, err := v.At(t.Context(), pods, revs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, _, err := watch(t, v, pods, start).Next(t.Context())
+		if err != nil || len(changes) < 2 {
+			t.Fatalf("%d changes, %v", len(changes), err)
+		}
+		made := 0
+		for range 2 {
+			for _, e := range []*view.Entry{at.Get(pods, "a", "x"), changes[1].Old, changes[1].New} {
+				if _, err := e.Encoded("text", func(runtime.Object) ([]byte, error) { made++; return []byte("x"), nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := v.EncodingBytes(); n != 0 || made != 6 {
+			t.Errorf("%d bytes of encodings are held, %d were made", n, made)
+		}
+	})
+}
+
 // A past revision can be read for a while and then not any more, whatever memory holds and whether or not its kind has changed.
 func TestPastExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
