@@ -1,13 +1,22 @@
 package wire
 
 import (
+	"io"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/view/viewtest"
 )
 
 // A watch on which nothing happens outlives the time that a client has to read what it was sent.
@@ -34,6 +43,33 @@ func TestIdleWatchStays(t *testing.T) {
 		case <-time.After(4 * watchWrite):
 		}
 	}
+}
+
+// A client that does not read is not waited for either when all that is left to say is why its watch ends.
+func TestTheEndOfAWatchWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		vw, s := viewtest.New(t)
+		v, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}
+		o := &internalversion.ListOptions{ResourceVersion: "1"}
+		changes, err := v.Watch(t.Context(), root, client.ConfigMaps.At("default", ""), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes.Close() // as when they are no longer there
+		cut := make(chan struct{})
+		c, told := &call{s: &Server{patience: time.Minute}}, 0
+		c.stream(changes, &framer{form: form{media: jsonType}}, o, teller{
+			gone: t.Context(), cut: func() { close(cut) },
+			send: func([]byte) error { told++; <-cut; return io.ErrClosedPipe },
+		})
+		if told != 1 {
+			t.Errorf("told %d times", told)
+		}
+	})
 }
 
 // What lasts as long as its client wants, and what has an end that it was given. A log has all the time that it takes to read it.

@@ -152,6 +152,7 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 			var err error
 			if buf, err = c.next(ctx, s, fr, buf); err != nil {
 				if ctx.Err() == nil && !errors.Is(err, errNoList) {
+					writing.begin()
 					to.end(fr, err)
 				}
 				return

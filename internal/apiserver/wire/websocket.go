@@ -14,7 +14,7 @@ import (
 // and for protobuf its bytes without their length. It has answered when it is not ok.
 func (c *call) overWebSocket(f form) (teller, bool) {
 	up := websocket.Upgrader{
-		CheckOrigin:  func(*http.Request) bool { return true }, // who asks is known by what no page sends by itself
+		CheckOrigin:  func(*http.Request) bool { return true }, // as upstream
 		Subprotocols: websocket.Subprotocols(c.r),
 	}
 	conn, err := up.Upgrade(c.w, c.r, http.Header{"Warning": c.warn.headers()})
@@ -46,7 +46,7 @@ func (c *call) overWebSocket(f form) (teller, bool) {
 		}
 		return nil
 	}
-	cut := func() { _ = conn.NetConn().SetWriteDeadline(time.Now()) } // the write fails by it
+	cut := func() { _ = conn.Close() } // a deadline would hold for the message under way alone
 	end := func() {
 		_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second)) // or the client sees the connection end
 		_ = conn.Close()

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -71,5 +72,33 @@ func TestWatchOverWebSocket(t *testing.T) {
 	}
 	if _, res, err := dial("resourceVersion=x", "*/*"); err == nil || res == nil || res.StatusCode != http.StatusBadRequest {
 		t.Errorf("of no version: %+v, %v", res, err)
+	}
+}
+
+// A client that does not read is cut off, also between two messages.
+func TestAWebSocketIsCutForGood(t *testing.T) {
+	sent := make(chan error, 2)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{w: &response{ResponseWriter: w}, r: r}
+		to, ok := c.overWebSocket(form{media: jsonType})
+		if !ok {
+			t.Error("no upgrade")
+			return
+		}
+		defer to.close()
+		for range 2 {
+			sent <- to.send([]byte("{}\n"))
+			to.cut()
+		}
+		<-to.gone.Done()
+	}))
+	defer s.Close()
+	conn, _, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if before, after := <-sent, <-sent; before != nil || after == nil {
+		t.Errorf("before: %v, after: %v", before, after)
 	}
 }
