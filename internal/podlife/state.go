@@ -73,6 +73,9 @@ var holdNames = [...]string{"absent", "acquiring", "held", "returning", "returne
 
 func (h Hold) wanted() bool { return h == Absent || h == Doubtful }
 
+// owed tells whether there may be something to give back.
+func (h Hold) owed() bool { return h == Held || h == Doubtful }
+
 func (h Hold) String() string { return holdNames[h] }
 
 // SandboxStage is the life of the pod's current sandbox.

@@ -132,7 +132,9 @@ func (m *mover) takeHold(h *Hold, r *retry, f *Failure, reason, prefix string) {
 		*h, *r = Held, retry{}
 	case *h == Acquiring:
 		*h = Doubtful // it may be there in part
-		r.failed(m.cfg, f, m.now)
+		if m.Stage < Releasing {
+			r.failed(m.cfg, f, m.now)
+		}
 		if m.Stage <= Running {
 			m.tell("", v1.EventTypeWarning, either(f.Reason != "", f.Reason, reason), prefix+f.Message)
 		}

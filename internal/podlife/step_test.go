@@ -763,3 +763,29 @@ func TestFailedMountsAreReturned(t *testing.T) {
 		}
 	}
 }
+
+// One that fails when the pod has ended meanwhile is returned then: nothing else would happen to the pod any more.
+func TestWhatFailsAfterTheEndIsReturned(t *testing.T) {
+	for _, late := range []string{"MountVolumes", "EnsureCgroup"} {
+		w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+		w.delay = func(x Effect) time.Duration {
+			if Name(x) == late {
+				return 10 * time.Second
+			}
+			return 0
+		}
+		w.fail = func(x Effect) *Failure {
+			if Name(x) == late {
+				return &Failure{Message: "who knows", Unsure: true}
+			}
+			return nil
+		}
+		w.step(Tick{})
+		w.until(time.Second)
+		w.step(SourceRemoved{})
+		w.until(10*time.Second + time.Millisecond)
+		if w.state.Stage != Gone {
+			t.Errorf("%s: %s\n%s", late, w.state.Stage, w.tail())
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (m *mover) release() {
 	switch {
 	case m.Volumes == Absent:
 		m.Volumes = Returned
-	case (m.Volumes == Held || m.Volumes == Doubtful) && m.volumesRetry.due(m.now):
+	case m.Volumes.owed() && m.volumesRetry.due(m.now):
 		m.Volumes = Returning
 		m.do(UnmountVolumes{})
 	}
@@ -118,7 +118,7 @@ func (m *mover) release() {
 	switch {
 	case m.Cgroup == Absent:
 		m.Cgroup = Returned
-	case (m.Cgroup == Held || m.Cgroup == Doubtful) && m.cgroupRetry.due(m.now):
+	case m.Cgroup.owed() && m.cgroupRetry.due(m.now):
 		m.Cgroup = Returning
 		m.do(RemoveCgroup{})
 	}
@@ -179,8 +179,8 @@ func (m *mover) wakeUp() {
 	keeping := m.Stage == Starting || m.Stage == Running
 	releasing := m.Stage == Releasing
 	at(keeping, m.deadline())
-	at(keeping && m.Cgroup.wanted() || releasing && m.Cgroup == Held, m.cgroupRetry.at)
-	at(keeping && m.Volumes.wanted() || releasing && m.Volumes == Held, m.volumesRetry.at)
+	at(keeping && m.Cgroup.wanted() || releasing && m.Cgroup.owed(), m.cgroupRetry.at)
+	at(keeping && m.Volumes.wanted() || releasing && m.Volumes.owed(), m.volumesRetry.at)
 	at(keeping && m.Sandbox == SandboxNone, m.sandboxRetry.at)
 	at(!m.observeAfter.IsZero() && !m.observing && m.Stage < Finished, m.observeRetry.at)
 	at(keeping && m.Cgroup == Held && !m.resizing, m.resizeRetry.at)
