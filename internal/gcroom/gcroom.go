@@ -5,12 +5,14 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one,
-//	  ▲                                                           │     twice as much after each that came within crowdedWithin,
+//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one, and
+//	  ▲                                                           │     half more than is live, but no more than the room;
+//	  │                                                           │     twice as much after each that came within crowdedWithin,
 //	  └──────────────── none for calmAfter ◄──────────────────────┘     half as much after each that came lateAfter the one before
 //
 // The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long. For the same
-// reason it does not stay.
+// reason it does not stay. Half more than is live, since a collection takes as long as that is large, and who waits for an answer meanwhile waits
+// several times as long.
 package gcroom
 
 import (
@@ -90,16 +92,19 @@ func (k *keeper) collected() {
 		case since < crowdedWithin:
 			k.have = min(2*k.have, k.room)
 		case since > lateAfter:
-			k.have = max(k.have/2, k.room/4)
+			k.have = max(k.have/2, k.least())
 		}
 	case since < busyWithin:
-		k.busy, k.have = true, k.room/4
+		k.busy, k.have = true, k.least()
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		return
 	}
 	k.set(percent(k.live(), k.have))
 }
+
+// least is the room that a busy heap has at least.
+func (k *keeper) least() uint64 { return min(max(k.room/4, k.live()*3/2), k.room) }
 
 func (k *keeper) calmed() {
 	if k.rest() {

@@ -98,6 +98,24 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
+// What a busy heap has at least, in percent of what is live.
+func TestLeast(t *testing.T) {
+	for _, c := range []struct {
+		live uint64
+		want int
+	}{
+		{50, 200},  // a quarter of the room
+		{100, 150}, // half more than is live
+		{300, 133}, // the room
+		{800, 100},
+	} {
+		k := &keeper{room: 400, live: func() uint64 { return c.live }}
+		if got := percent(c.live, k.least()); got != c.want {
+			t.Errorf("%d live: %d %%, want %d %%", c.live, got, c.want)
+		}
+	}
+}
+
 func TestOnCollection(t *testing.T) {
 	called := make(chan struct{}, 10)
 	onCollection(func() {
