@@ -19,16 +19,16 @@ func TestWhatStaysKeepsItsHeapSmall(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "pki"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const gos = 100
-	defer debug.SetGCPercent(debug.SetGCPercent(gos))
+	const ours = 99 // which no keeper of heaps sets: what it sets goes by collections
+	defer debug.SetGCPercent(debug.SetGCPercent(ours))
 	for _, args := range [][]string{{"server"}, {"agent", "--server", "https://127.0.0.1:1"}} {
-		debug.SetGCPercent(gos)
+		debug.SetGCPercent(ours)
 		args = append(args, "--data-dir", dir, "--node-ip", "127.0.0.1", "--node-name", "n")
 		if Main(args, nil, io.Discard, io.Discard) == 0 {
 			t.Fatalf("%v began", args)
 		}
-		if got := debug.SetGCPercent(gos); got >= gos {
-			t.Errorf("%s: the heap may grow by %d %%", args[0], got)
+		if debug.SetGCPercent(ours) == ours {
+			t.Errorf("%s: nobody keeps the heap", args[0])
 		}
 	}
 }
