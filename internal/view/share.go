@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"reflect"
 	"sync"
-	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/words"
 )
 
 // sharer lets a value that is not published yet use another one's memory where the two say the same: strings, lists, maps and what is
@@ -92,7 +93,7 @@ func shareString(t reflect.Type) sharer {
 		case other.IsValid() && into.String() == other.String():
 			into.Set(other)
 		case word && into.Len() > 0:
-			into.SetString(unique.Make(into.String()).Value())
+			into.SetString(words.Once(into.String()))
 		}
 		return false
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +20,7 @@ import (
 	"podo.dev/podo/internal/kubelet/labels"
 	"podo.dev/podo/internal/kubelet/logs"
 	"podo.dev/podo/internal/podlife"
+	"podo.dev/podo/internal/words"
 )
 
 // Runtime is what is asked.
@@ -121,10 +121,10 @@ func (o *Observer) Container(ctx context.Context, id, sandbox string) (*podlife.
 
 func (o *Observer) instance(ctx context.Context, st *runtimev1.ContainerStatus, sandbox string) *podlife.Instance {
 	in := &podlife.Instance{
-		ID: st.GetId(), SandboxID: sandbox, Name: word(st.GetLabels()[labels.ContainerName]), Attempt: attempt(st),
-		Hash: word(st.GetAnnotations()[labels.ContainerHash]), CreatedAt: at(st.GetCreatedAt()), StartedAt: at(st.GetStartedAt()),
-		FinishedAt: at(st.GetFinishedAt()), ExitCode: st.GetExitCode(), Reason: st.GetReason(), Image: word(st.GetImage().GetImage()),
-		ImageRef: word(st.GetImageRef()), User: user(st.GetUser()), Resources: resources(st.GetResources().GetLinux()),
+		ID: st.GetId(), SandboxID: sandbox, Name: words.Once(st.GetLabels()[labels.ContainerName]), Attempt: attempt(st),
+		Hash: words.Once(st.GetAnnotations()[labels.ContainerHash]), CreatedAt: at(st.GetCreatedAt()), StartedAt: at(st.GetStartedAt()),
+		FinishedAt: at(st.GetFinishedAt()), ExitCode: st.GetExitCode(), Reason: st.GetReason(), Image: words.Once(st.GetImage().GetImage()),
+		ImageRef: words.Once(st.GetImageRef()), User: user(st.GetUser()), Resources: resources(st.GetResources().GetLinux()),
 	}
 	switch st.GetState() {
 	case runtimev1.ContainerState_CONTAINER_CREATED:
@@ -137,9 +137,6 @@ func (o *Observer) instance(ctx context.Context, st *runtimev1.ContainerStatus, 
 	}
 	return in
 }
-
-// word is a text that many containers have, held once for all of them.
-func word(s string) string { return unique.Make(s).Value() }
 
 func attempt(st *runtimev1.ContainerStatus) uint32 {
 	if n, err := strconv.ParseUint(st.GetAnnotations()[labels.RestartCount], 10, 32); err == nil {
