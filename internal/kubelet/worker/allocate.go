@@ -122,10 +122,8 @@ func waiting(n *pod) wish {
 	if p := n.desired.Spec.Priority; p != nil {
 		out.priority = *p
 	}
-	for _, c := range n.snapshot().Status().Conditions {
-		if c.Type == v1.PodResizePending {
-			out.since = c.LastTransitionTime.Time
-		}
+	if p := n.snapshot().Pending; p != nil { // not of a status: it is asked for at each comparison, with the lock held
+		out.since = p.Since
 	}
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/podlife"
 )
 
 // Whose resize is judged first.
@@ -32,5 +34,18 @@ func TestOrderOfResizes(t *testing.T) {
 	slices.SortStableFunc(turned, before)
 	if !slices.Equal(turned, inOrder) {
 		t.Errorf("sorted: %+v", turned)
+	}
+}
+
+// Since when a pod waits is known without a status: there would be two for each comparison of two pods, while nobody else is admitted.
+func TestSinceWhenAPodWaits(t *testing.T) {
+	p, since := &v1.Pod{}, time.Unix(7, 0)
+	n := &pod{desired: p, state: podlife.State{Pod: p}} // of which no status can be made
+	if w := waiting(n); !w.since.IsZero() {
+		t.Errorf("%+v", w)
+	}
+	n.state.Pending = &podlife.Resize{Reason: v1.PodReasonDeferred, Since: since}
+	if w := waiting(n); !w.since.Equal(since) {
+		t.Errorf("%+v", w)
 	}
 }

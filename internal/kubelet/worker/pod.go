@@ -224,7 +224,9 @@ func (n *pod) snapshot() Snapshot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := &n.state
-	return Snapshot{Pod: s.Pod, Stage: s.Stage, Removed: s.Removed, Given: s.Given(), Resizing: s.Progress != nil, Status: n.says}
+	return Snapshot{
+		Pod: s.Pod, Stage: s.Stage, Removed: s.Removed, Given: s.Given(), Resizing: s.Progress != nil, Pending: s.Pending, Status: n.says,
+	}
 }
 
 func (n *pod) says() v1.PodStatus {

@@ -285,6 +285,7 @@ type Snapshot struct {
 	// Given is the pod with what it was granted, Resizing says that not all of it runs with that yet.
 	Given    *v1.Pod
 	Resizing bool
+	Pending  *podlife.Resize // why it was not granted what it asks for; nil when it was. Not to be changed
 	// Status is what the worker says of it by now, which follows from its state. What it leads to is shared, not to be changed.
 	Status func() v1.PodStatus
 }
