@@ -200,3 +200,16 @@ func TestOthersWordsAreWords(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 }
+
+// Who may not see nodes is told as well where a pod is to go.
+func TestWhoSeesNoNodesHearsWhereAPodGoes(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
+	p.Status.NominatedNodeName = "n1"
+	records := []timeline.Record{
+		timeline.New(start, timeline.RefOf(p), timeline.Attempt).Move("", "unschedulable"),
+		timeline.New(start.Add(time.Second), timeline.RefOf(p), timeline.Attempt).Move("", "n1"),
+	}
+	if f := explain.Find(explain.Facts{Pod: p, Records: records, Now: start.Add(time.Minute)}); f.State != "is to go to node n1" {
+		t.Error(f)
+	}
+}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -11,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/budget"
 )
 
 // others are the kinds that make no pods, but hold them up.
@@ -31,7 +32,7 @@ func (own Owner) others() (stand, bool) {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return autoscaler(o), true
 	case *policyv1.PodDisruptionBudget:
-		return budget(o), true
+		return pdb(o), true
 	}
 	return stand{}, false
 }
@@ -143,23 +144,28 @@ func (own Owner) node(c Cluster, n *v1.Node) stand {
 	return out
 }
 
-// undrained tells for which of a node's pods a drain waits because a budget keeps them; "" for none.
+// undrained tells for which of a node's pods a drain waits because budgets keep them; "" for none.
 func (own Owner) undrained(c Cluster) string {
 	var kept []string
-	budgets := map[string][]runtime.Object{} // by namespace
+	budgets := map[string][]selecting{} // by namespace
 	for _, f := range own.Pods {
 		p := f.Pod
-		if by := metav1.GetControllerOfNoCopy(p); p.DeletionTimestamp != nil || by != nil && by.Kind == "DaemonSet" {
+		if by := metav1.GetControllerOfNoCopy(p); by != nil && (by.Kind == "DaemonSet" || by.Kind == "Node") {
 			continue // which a drain leaves alone
 		}
 		all, read := budgets[p.Namespace]
 		if !read {
-			all = c.List("poddisruptionbudgets", p.Namespace)
+			all = selectors(c.List("poddisruptionbudgets", p.Namespace))
 			budgets[p.Namespace] = all
 		}
-		if i := slices.IndexFunc(all, func(b runtime.Object) bool { return keeps(b, p) }); i >= 0 {
-			b := all[i].(*policyv1.PodDisruptionBudget)
-			kept = append(kept, fmt.Sprintf("pod %s/%s, which the budget %s keeps (`podo why -n %s pdb/%s`)", p.Namespace, p.Name, b.Name, b.Namespace, b.Name))
+		var by []*policyv1.PodDisruptionBudget
+		for _, x := range all {
+			if x.pods.Matches(labels.Set(p.Labels)) {
+				by = append(by, x.budget)
+			}
+		}
+		if _, err := budget.Evict(p, by, own.Now); err != nil {
+			kept = append(kept, fmt.Sprintf("pod %s/%s, which the budget %s keeps (`podo why -n %s pdb/%s`)", p.Namespace, p.Name, by[0].Name, by[0].Namespace, by[0].Name))
 		}
 	}
 	if len(kept) == 0 {
@@ -168,14 +174,19 @@ func (own Owner) undrained(c Cluster) string {
 	return "A drain waits for " + listed(kept)
 }
 
-// keeps says that a budget lets a pod not be evicted now.
-func keeps(obj runtime.Object, pod *v1.Pod) bool {
-	b, ok := obj.(*policyv1.PodDisruptionBudget)
-	if !ok || b.Status.DisruptionsAllowed > 0 || b.Status.ExpectedPods == 0 {
-		return false
+// selecting is a budget with its selector, which is asked about many pods.
+type selecting struct {
+	budget *policyv1.PodDisruptionBudget
+	pods   labels.Selector
+}
+
+func selectors(budgets []runtime.Object) (out []selecting) {
+	for _, obj := range budgets {
+		if b, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+			out = append(out, selecting{b, budget.Selector(b)})
+		}
 	}
-	s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	return err == nil && s.Matches(labels.Set(pod.Labels))
+	return out
 }
 
 func pressure(t v1.NodeConditionType) string {
@@ -252,7 +263,7 @@ func mendAutoscaler(said string, o *autoscalingv2.HorizontalPodAutoscaler) strin
 	return ""
 }
 
-func budget(o *policyv1.PodDisruptionBudget) stand {
+func pdb(o *policyv1.PodDisruptionBudget) stand {
 	s := o.Status
 	out := stand{fine: s.DisruptionsAllowed > 0}
 	out.State = fmt.Sprintf("allows %s now", count(s.DisruptionsAllowed, "eviction"))

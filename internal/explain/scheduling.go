@@ -27,7 +27,7 @@ func (f Facts) unscheduled() Finding {
 		return out
 	}
 	attempt, tried := f.last(timeline.Attempt, nil)
-	if tried && attempt.To != "unschedulable" && f.node(attempt.To) != nil && p.Status.NominatedNodeName == attempt.To {
+	if tried && attempt.To != "unschedulable" && (f.Nodes == nil || f.node(attempt.To) != nil) && p.Status.NominatedNodeName == attempt.To {
 		out.State, out.Since = "is to go to node "+attempt.To, attempt.At
 		out.Why = "What it needs there first, its volumes as a rule, is being made ready"
 		out.Do = fmt.Sprintf("If this lasts, see how its claims are: `podo why -n %s pvc`", p.Namespace)
@@ -104,7 +104,7 @@ func (f Facts) advice(words string) string {
 	add("untolerated taint", "add a toleration, or remove the taint: "+taints(f.Nodes))
 	add("node affinity/selector", f.labels())
 	add("were unschedulable", "uncordon the node: "+cordoned(f.Nodes))
-	add(fmt.Sprintf("%d node(s) didn't satisfy plugin(s)", len(f.Nodes)), "the nodes that its affinity or its volumes name are not there, or take nothing: see which those are in the pod and its volumes")
+	add(fmt.Sprintf(": %d node(s) didn't satisfy plugin(s)", len(f.Nodes)), "the nodes that its affinity or its volumes name are not there, or take nothing: see which those are in the pod and its volumes")
 	add("required features", "the nodes do not have what its spec asks for: update them, or leave it out")
 	add("PersistentVolume's node affinity", "its volume is on other nodes only, which `podo kubectl describe pv` names: see to it that one of them takes the pod")
 	add("available volume zone", "its volume is in another zone: add a node there, or make room on one")
