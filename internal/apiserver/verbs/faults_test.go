@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"errors"
+	"path"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,36 @@ func TestSlowStore(t *testing.T) {
 			t.Error("what was acknowledged is not what is there")
 		}
 	})
+}
+
+// Of two who put what there is not, one creates it and the other one replaces that, or is told as one who would.
+func TestTwoPutWhatThereIsNot(t *testing.T) {
+	for of, want := range map[client.Ref]func(error) bool{
+		client.Resource{Resource: "endpoints"}.At("default", "x"): func(err error) bool { return err == nil },
+		client.Leases.At("default", "x"):                          apierrors.IsInvalid, // which are not written without a version
+	} {
+		s := newSick(t)
+		put := func(by string) (created bool, err error) {
+			obj := s.Kind(of.Resource).New()
+			accessor(obj).SetName(of.Name)
+			accessor(obj).SetAnnotations(map[string]string{"by": by})
+			_, created, err = s.Update(s.ctx, admin, of, obj, Options{})
+			return created, err
+		}
+		var once atomic.Bool
+		s.with(func(c mem.Call) mem.Fault {
+			if c.Op == "txn" && path.Base(c.Key) == of.Name && !once.Swap(true) {
+				if created, err := put("other"); !created || err != nil {
+					t.Errorf("%s: the other: %v", of.Resource, err)
+				}
+			}
+			return mem.Fault{}
+		})
+		created, err := put("me")
+		if by := accessor(s.get(of)).GetAnnotations()["by"]; created || !want(err) || (by == "me") != (err == nil) {
+			t.Errorf("%s: created %v, %v; it is %q", of.Resource, created, err, by)
+		}
+	}
 }
 
 // A full store takes no writes, says so, and is read from as before.

@@ -53,27 +53,33 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		return nil, false, err
 	}
 	dedupOwners(m, o.warning, false)
-	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, uid: m.GetUID(), Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-		if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
-			return nil, err
+	for range writeTries {
+		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, uid: m.GetUID(), Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+			if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
+				return nil, err
+			}
+			if want == 0 && !rules.AllowUnconditional {
+				return nil, noRevision(k, ref.Name)
+			}
+			return obj.DeepCopyObject(), nil
+		})
+		if !rules.AllowCreate || ref.Subresource != "" || !apierrors.IsNotFound(err) {
+			return out, false, err
 		}
-		if want == 0 && !rules.AllowUnconditional {
-			return nil, noRevision(k, ref.Name)
-		}
-		return obj.DeepCopyObject(), nil
-	})
-	if rules.AllowCreate && ref.Subresource == "" && apierrors.IsNotFound(err) {
 		if err := sameUID(k, ref, m.GetUID(), ""); err != nil { // who has seen an object there does not make another
 			return nil, false, err
 		}
 		if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
 			return nil, false, err
 		}
-		m.SetResourceVersion("")
-		out, err = v.create(ctx, u, k, ref, obj, false, o)
-		return out, err == nil, err
+		draft := obj.DeepCopyObject()
+		accessor(draft).SetResourceVersion("")
+		if out, err = v.create(ctx, u, k, ref, draft, false, o); !apierrors.IsAlreadyExists(err) {
+			return out, err == nil, err
+		}
+		// Somebody else has created it meanwhile: that is what is replaced.
 	}
-	return out, false, err
+	return nil, false, conflict(k.GroupResource(), ref.Name)
 }
 
 // endpoint finds the rules of the part that ref names.
