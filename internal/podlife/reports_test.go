@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // Further cases of public bug reports, by their numbers in kubernetes/kubernetes.
@@ -627,5 +628,26 @@ func TestAContainerOfUnknownState(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Nor does a pod that has ended become another one by that.
+func TestAnEndOfWhichTheRuntimeForgetsHow(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyNever, "i", "m"))
+	w.run = func(name string, _ uint32) behaviour {
+		return behaviour{d: time.Second, code: either(name == "m", int32(3), 0)}
+	}
+	w.step(Tick{})
+	w.until(10 * time.Second)
+	before := w.status()
+	for _, id := range []string{"i-0", "m-0"} {
+		in := *w.cons[id]
+		in.State, in.StartedAt, in.FinishedAt, in.ExitCode, in.Reason = InstanceUnknown, time.Time{}, time.Time{}, 255, "Unknown"
+		w.cons[id] = &in
+	}
+	w.restart(nil)
+	w.until(time.Minute)
+	if st := w.status(); w.state.Stage != Finished || st.Phase != v1.PodFailed || !equality.Semantic.DeepEqual(st, before) {
+		t.Errorf("%+v\nbefore %+v\n%s", st, before, w.tail())
 	}
 }
