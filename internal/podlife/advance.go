@@ -374,7 +374,7 @@ func (m *mover) again(c *Container) {
 		return
 	}
 	// From now on, not from the end that the runtime tells: somebody may set the clock that this is by.
-	c.Stage, c.until = BackOff, m.now.Add(min(until.Sub(m.now), c.restart.Wait))
+	c.Stage, c.until, c.notice = BackOff, m.now.Add(min(until.Sub(m.now), c.restart.Wait)), time.Time{}
 	c.Reason, c.Message = crashLoop, "back-off "+c.restart.Wait.String()+" restarting failed container="+c.Name+
 		" pod="+m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")"
 	m.tell(c.Name, v1.EventTypeWarning, "BackOff", "Back-off restarting failed container "+c.Name+" in pod "+

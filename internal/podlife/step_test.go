@@ -789,3 +789,39 @@ func TestWhatFailsAfterTheEndIsReturned(t *testing.T) {
 		}
 	}
 }
+
+// Who wakes late, when the back-off of a pull is over, says nothing of it in the back-off of what happens after: a crash is a crash, and what runs
+// next is another attempt.
+func TestNoWordOfAPullThatIsOver(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	pulled := false
+	w.fail = func(e Effect) *Failure {
+		switch e.(type) {
+		case PullImage:
+			if !pulled {
+				return &Failure{Reason: "ErrImagePull", Message: "not found"}
+			}
+		case StartContainer:
+			return &Failure{Message: "no such file"}
+		}
+		return nil
+	}
+	w.run = func(string, uint32) behaviour { return behaviour{noStart: true} }
+	w.step(Tick{})
+	w.until(time.Second)
+	if st := w.cstatus("m").State.Waiting; st.Reason != "ErrImagePull" {
+		t.Fatal(st)
+	}
+	pulled = true
+	w.advanceTo(epoch.Add(15 * time.Second))
+	w.step(Tick{})
+	w.until(55 * time.Second)
+	if n := toldOf(w, "BackOff"); n == 0 || w.cstatus("m").State.Waiting.Reason != "CrashLoopBackOff" && w.cstatus("m").State.Waiting.Reason != "RunContainerError" {
+		t.Fatalf("%d\n%s", n, w.tail())
+	}
+	for _, e := range w.events {
+		if strings.Contains(e.Message, "pulling") {
+			t.Errorf("told %q\n%s", e.Message, w.tail())
+		}
+	}
+}
