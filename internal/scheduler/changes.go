@@ -152,20 +152,21 @@ func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
 		r.queue.WakeOne(pod.UID, "its labels changed", now)
 	}
 	if node := pod.Status.NominatedNodeName; node != was.Status.NominatedNodeName {
-		r.nominated(i, node, now)
+		r.nominated(i, node, was.UID == "", now)
 	} else if n := r.cluster.NominatedTo(pod.UID); n != nil && shape != i.Pod.Shape {
 		r.cluster.Nominate(i.Pod, n.Name) // it may want something else there now
 	}
 }
 
-// nominated takes in where the API says that a pod is to wait for room: what the scheduler wrote there, or what somebody else suggests.
-func (r *run) nominated(i *queue.Item, node string, now time.Time) {
+// nominated takes in where the API says that a pod is to wait for room: what the scheduler wrote there, or what somebody else suggests. While
+// the scheduler has something to write there, it is what was wanted before, or about to be overwritten; first: nothing else is known of the pod yet.
+func (r *run) nominated(i *queue.Item, node string, first bool, now time.Time) {
 	uid := i.Pod.Object.UID
-	if _, placed := r.cluster.Placed(uid); placed || node == r.waitsOn(uid) {
+	if _, placed := r.cluster.Placed(uid); placed || node == r.waitsOn(uid) || !first && r.out.reports.pending(uid) {
 		return
 	}
 	r.denominate(uid, now)
-	if node != "" {
+	if i.Suggested = node != ""; i.Suggested {
 		r.cluster.Nominate(i.Pod, node)
 	}
 }
@@ -271,6 +272,7 @@ func (r *run) alsoRejectedBy(i *queue.Item, plugin string) {
 
 func anyItem(*queue.Item) bool { return true }
 
+// waitsForNoRoom: where somebody else says that a pod is to go nobody may be leaving for it.
 func (r *run) waitsForNoRoom(i *queue.Item) bool {
-	return r.cluster.NominatedTo(i.Pod.Object.UID) == nil
+	return i.Suggested || r.cluster.NominatedTo(i.Pod.Object.UID) == nil
 }

@@ -352,3 +352,71 @@ func TestWhatComesBeforeTheBindTakesLong(t *testing.T) {
 		w.on("p", "")
 	})
 }
+
+// Somebody else's word of where a pod is to go makes no room: what the scheduler can do elsewhere it does as for any other.
+func TestASuggestionMakesNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		w.cordon("node-a", true)
+		w.create(ranked("high", "1", 100))
+		w.waits("high")
+		change(w, client.Pods.At("ns", "high").Sub("status"), func(p *v1.Pod) { p.Status.NominatedNodeName = "to-come" })
+		synctest.Wait()
+		w.cordon("node-a", false)
+		time.Sleep(soon)
+		if got := w.pod("high").Status.NominatedNodeName; got != "node-a" {
+			t.Errorf("waits on %q", got)
+		}
+	})
+}
+
+// What the scheduler wanted before, and wrote so late that it wants something else by then, is nobody's suggestion: the room that is made
+// stays the pod's.
+func TestAnOldNominationIsNoSuggestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		w.start()
+		w.create(ranked("one", "1", 1))
+		w.on("one", "node-a")
+		writing := make(chan struct{})
+		told := 0 // by one reporter at a time, as it is of one pod
+		w.client.before = func(_ context.Context, ref client.Ref) {
+			if ref.Name == "high" {
+				<-writing
+				told++
+			}
+		}
+		w.create(ranked("high", "1", 100))
+		synctest.Wait()
+		other := node("node-b", "1")
+		other.Spec.Unschedulable = true
+		w.node(other)
+		two := ranked("two", "1", 1)
+		two.Spec.NodeName = "node-b"
+		w.create(two)
+		w.cordon("node-b", false)
+		if err := w.admin.Delete(context.Background(), client.Nodes.At("", "node-a"), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.create(ranked("middle", "1", 50))
+		w.waits("middle")
+		time.Sleep(1500 * time.Millisecond) // would be tried before high, which has been tried twice
+		writing <- struct{}{}               // that node-a is wanted
+		synctest.Wait()
+		if told != 1 || w.pod("high").Status.NominatedNodeName != "node-a" {
+			t.Fatalf("told %d times: %+v", told, w.pod("high").Status)
+		}
+		if n := w.attempts("middle"); n != 1 {
+			t.Errorf("middle was tried %d times", n)
+		}
+		w.delete("two")
+		w.on("high", "node-b")
+		close(writing)
+	})
+}

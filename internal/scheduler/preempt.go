@@ -86,6 +86,7 @@ func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) 
 		}
 	}
 	r.cluster.Nominate(pod, room.Node.Name)
+	r.queue.Item(uid).Suggested = false
 	r.preempting[uid] = true
 	r.out.preempt(preemption{pod: pod.Object, node: room.Node.Name, victims: objects(room.Victims)})
 	return room

@@ -91,6 +91,14 @@ func (q *reports) failed(r report) {
 	q.enqueue(r.pod.UID)
 }
 
+// pending tells whether something is to be told, or being told: what the API says of the pod is about to be what that says.
+func (q *reports) pending(uid types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, waiting := q.waiting[uid]
+	return waiting || q.telling[uid]
+}
+
 func (q *reports) enqueue(uid types.UID) {
 	q.order = append(q.order, uid)
 	select {

@@ -60,6 +60,8 @@ type Item struct {
 	Flushed bool
 	// For is the node whose room woke it last, until somebody else has been told that it is left (run.unclaimed).
 	For string
+	// Suggested tells that it is somebody else, not the scheduler, who says where the pod waits for room.
+	Suggested bool
 
 	queued  time.Time // came to the active queue, for the order
 	seq     uint64
