@@ -651,3 +651,22 @@ func TestAnEndOfWhichTheRuntimeForgetsHow(t *testing.T) {
 		t.Errorf("%+v\nbefore %+v\n%s", st, before, w.tail())
 	}
 }
+
+// Nor is there anything to be said of one that was to run again with all others, and of which the runtime has nothing.
+func TestAnEndBeforeAllRanAgain(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, "m")
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{
+		Name: "m", RestartCount: 1, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}},
+		LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: reasonReset, Message: messageReset}},
+	}}
+	w := newWorld(t, p)
+	saved := &Saved{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Admitted: true, Final: v1.PodFailed, Released: true, Stop: Stop{Why: Evicted, Reason: "Evicted", At: epoch},
+		Containers: []SavedContainer{{Name: "m", Attempt: 1, Reset: true}},
+	}
+	w.state = Restore(w.state.cfg, p, saved, Observed{At: epoch}, epoch)
+	w.step(Tick{})
+	if st := w.cstatus("m"); w.state.Stage != Finished || st.RestartCount != 1 || st.State.Running != nil {
+		t.Errorf("%s: %+v\n%s", w.state.Stage, st, w.tail())
+	}
+}

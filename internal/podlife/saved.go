@@ -242,7 +242,7 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
 	case !told.isReset() && len(mine) == 0:
 		mine = append(mine, *told)
-	case s.Stage > Stopping && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs: what was told of its end stays
+	case s.Stage > Stopping && len(mine) > 0 && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs: what was told of its end stays
 		told.SandboxID = mine[0].SandboxID
 		mine[0] = *told
 	}
