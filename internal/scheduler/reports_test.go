@@ -3,9 +3,13 @@ package scheduler
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podo.dev/podo/internal/scheduler/framework"
+	"podo.dev/podo/internal/scheduler/queue"
 )
 
 // A pod is told one thing at a time, the newest, in whatever order calls end and fail; one that fails says nothing that has been overtaken.
@@ -48,5 +52,20 @@ func TestReportsOfAPodInTheirOrder(t *testing.T) {
 	next("nothing")
 	if len(q.waiting)+len(q.order)+len(q.telling) != 0 {
 		t.Errorf("left: %+v", q)
+	}
+}
+
+// Who starts anew takes in where a pod waits also while that is to be told once more: it may be there already, and nothing would change.
+func TestWhoStartsAnewTakesInNominations(t *testing.T) {
+	r := &run{
+		out: newOutbox(Config{}), cluster: framework.NewCluster(),
+		queue: queue.New(queue.Config{Less: func(a, b *framework.Pod) bool { return false }}),
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+	pod.Status.NominatedNodeName = "node-a"
+	r.out.report(report{pod: pod, nominate: "node-a"})
+	r.setWaiting(pod, time.Now())
+	if got := r.waitsOn(pod.UID); got != "node-a" {
+		t.Errorf("waits on %q", got)
 	}
 }
