@@ -62,7 +62,8 @@ func TestManyNodesComeAtOnce(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go k.run(ctx, nil)
+		ended := make(chan struct{})
+		go func() { defer close(ended); k.run(ctx, nil) }()
 		synctest.Wait()
 		const nodes = 1000
 		for range nodes {
@@ -70,6 +71,8 @@ func TestManyNodesComeAtOnce(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(2 * retry)
+		cancel()
+		<-ended
 		if took := nodes * 5 * time.Millisecond; asked > atFirst+int((took+2*retry)/burst)+1 || ranges != nodes || first != 0 {
 			t.Errorf("asked %d times for %d nodes, at last for %d; at first after %v", asked, nodes, ranges, first)
 		}

@@ -21,6 +21,7 @@ var Packages = []string{
 	"internal/podlife",
 	"internal/registry/...",
 	"internal/timeline",
+	"internal/budget",
 	"internal/explain",
 	"internal/quota",
 	"internal/scheduler/framework",
