@@ -66,7 +66,8 @@ func (k *run) buildEviction() error {
 		MaxGrace: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
 		Gauge: &eviction.Machine{
 			Name: k.c.Name, Runtime: k.c.Runtime, Files: k.c.Host, DataDir: k.c.DataDir, PodsMemory: k.cgroups.PodsMemory,
-			EmptyDir: volume.Layout{Root: k.c.Dir}.EmptyDir,
+			PodProcesses: k.cgroups.Processes,
+			EmptyDir:     volume.Layout{Root: k.c.Dir}.EmptyDir,
 			Logs: func(p *v1.Pod) string {
 				return filepath.Join(c.PodLogsDir, p.Namespace+"_"+p.Name+"_"+string(p.UID))
 			},

@@ -35,9 +35,9 @@ func (k *run) buildResources() (err error) {
 	if c.PodPidsLimit != nil {
 		pids = *c.PodPidsLimit
 	}
-	pods := k.capacity
+	var forSystem cm.Reserved
 	if config.Enforces(c, cm.EnforcePods) {
-		pods = cm.ForPods(k.capacity, reserved)
+		forSystem = reserved
 	}
 	layout, err := cm.DetectLayout(k.c.Host)
 	if err != nil {
@@ -46,7 +46,7 @@ func (k *run) buildResources() (err error) {
 	k.counts = metrics.New(layout.V2)
 	k.c.Runtime.Observe(k.counts.Call)
 	k.cgroups, err = cm.New(cm.Config{
-		Host: k.c.Host, Root: root, Driver: k.driver(), Pods: pods, PodPidsLimit: pids,
+		Host: k.c.Host, Root: root, Driver: k.driver(), Pods: k.machine.ForPods(k.capacity, forSystem), PodPidsLimit: pids,
 		Operated:  k.counts.CgroupOperated,
 		PageSizes: k.machine.PageSizes(), ThrottlingFactor: c.MemoryThrottlingFactor,
 		NoCPUQuota: c.CPUCFSQuota != nil && !*c.CPUCFSQuota, QuotaPeriod: c.CPUCFSQuotaPeriod.Duration, Logger: k.log().of("cm"),

@@ -43,15 +43,6 @@ func Allocatable(capacity v1.ResourceList, r Reserved) (v1.ResourceList, error) 
 	return out, nil
 }
 
-// ForPods is what all pods together are limited to by their common cgroup: capacity less what is reserved for the system and
-// the agent. What eviction keeps free is not taken off: eviction, not the kernel, defends it.
-func ForPods(capacity v1.ResourceList, r Reserved) v1.ResourceList {
-	out := capacity.DeepCopy()
-	subtract(out, r.Kube)
-	subtract(out, r.System)
-	return out
-}
-
 // eviction is what hard eviction keeps free, as resources.
 func (r Reserved) eviction(capacity v1.ResourceList) (v1.ResourceList, error) {
 	out := v1.ResourceList{}
@@ -61,6 +52,9 @@ func (r Reserved) eviction(capacity v1.ResourceList) (v1.ResourceList, error) {
 		value, ok := r.Eviction[signal]
 		if !ok {
 			continue
+		}
+		if value == "100%" {
+			continue // no threshold (package eviction)
 		}
 		percent, isPercent := strings.CutSuffix(value, "%")
 		if !isPercent {

@@ -19,6 +19,7 @@ type Machine struct {
 	Memory    int64            // bytes
 	Swap      int64            // bytes
 	HugePages map[string]int64 // page size as the kernel names it ("2MB") -> bytes reserved for pages of that size
+	Processes int64            // that there may be at once; 0: it is not known
 }
 
 // ReadMachine asks the host.
@@ -53,6 +54,7 @@ func ReadMachine(h host.Files) (Machine, error) {
 	if m.Memory == 0 {
 		return m, fmt.Errorf("/proc/meminfo has no MemTotal")
 	}
+	m.Processes = mostProcesses(h)
 	const dir = "/sys/kernel/mm/hugepages"
 	sizes, err := h.ReadDir(dir)
 	if err != nil {
@@ -74,6 +76,32 @@ func ReadMachine(h host.Files) (Machine, error) {
 		m.HugePages[pageUnit(kb<<10)] = n * kb << 10
 	}
 	return m, nil
+}
+
+// mostProcesses is how many tasks the kernel has numbers and room for.
+func mostProcesses(h host.Files) (least int64) {
+	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		text, err := h.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}
+
+// ForPods is what all pods together are limited to by their common cgroup: the node's capacity, and the machine's processes, less what is
+// reserved for the system and the agent. What eviction keeps free is not taken off: eviction, not the kernel, defends it.
+func (m Machine) ForPods(capacity v1.ResourceList, r Reserved) v1.ResourceList {
+	out := capacity.DeepCopy()
+	if m.Processes > 0 {
+		out[Processes] = *resource.NewQuantity(m.Processes, resource.DecimalSI)
+	}
+	subtract(out, r.Kube)
+	subtract(out, r.System)
+	return out
 }
 
 // PageSizes are the page sizes that the kernel has, sorted, as it names them.

@@ -31,7 +31,7 @@ type Config struct {
 	Host   host.Host
 	Root   string // the node's own cgroup under which kubepods is made, like "/podo"; "/" is upstream's place
 	Driver Driver // "" is Cgroupfs
-	// Pods is the limit of all pods together (ForPods); resources that are missing are not limited.
+	// Pods is the limit of all pods together (Machine.ForPods); resources that are missing are not limited.
 	Pods v1.ResourceList
 	// PodPidsLimit bounds the processes of each pod; 0 and below is no bound.
 	PodPidsLimit int64
@@ -120,6 +120,9 @@ func (m *Manager) setUp() error {
 	}
 	if q, ok := m.c.Pods[v1.ResourceMemory]; ok {
 		all.Memory = ptr(q.Value())
+	}
+	if q, ok := m.c.Pods[Processes]; ok {
+		all.Pids = ptr(q.Value())
 	}
 	if err := m.apply(className(m.root, v1.PodQOSGuaranteed), all); err != nil {
 		return err

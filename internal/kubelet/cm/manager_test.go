@@ -66,7 +66,7 @@ func want(t *testing.T, h host.Files, path, content string) {
 func manager(t *testing.T, h host.Host, driver Driver) *Manager {
 	t.Helper()
 	m, err := New(Config{
-		Host: h, Root: "/podo", Driver: driver, Pods: list("cpu", "2", "memory", "4Gi"), PodPidsLimit: 100, Logger: quiet,
+		Host: h, Root: "/podo", Driver: driver, Pods: list("cpu", "2", "memory", "4Gi", "pid", "3000"), PodPidsLimit: 100, Logger: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +82,7 @@ func TestV1(t *testing.T) {
 	}
 	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/cpu.shares", "2048")
 	want(t, h, "/sys/fs/cgroup/memory/podo/kubepods/memory.limit_in_bytes", "4294967296")
+	want(t, h, "/sys/fs/cgroup/pids/podo/kubepods/pids.max", "3000")
 	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/besteffort/cpu.shares", "2")
 
 	p := pod("u1", container("a", list("cpu", "500m"), nil))
@@ -94,6 +95,10 @@ func TestV1(t *testing.T) {
 	want(t, h, "/sys/fs/cgroup/cpuset/podo/kubepods/burstable/podu1/cpuset.mems", "0")
 	want(t, h, "/sys/fs/cgroup/pids/podo/kubepods/burstable/podu1/pids.max", "100")
 	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/burstable/cpu.shares", "512")
+	put(t, h, "/sys/fs/cgroup/pids/podo/kubepods/burstable/podu1/pids.current", "7\n")
+	if n, err := m.Processes(p); n != 7 || err != nil {
+		t.Errorf("%d processes, %v", n, err)
+	}
 
 	if _, err := m.Ensure(context.Background(), pod("u2", container("a", list("cpu", "1"), nil)), false); err != nil {
 		t.Fatal(err)
@@ -246,6 +251,8 @@ func TestReadMachine(t *testing.T) {
 	h := fake.New(t.TempDir())
 	put(t, h, "/sys/devices/system/cpu/online", "0-3,8,10-11\n")
 	put(t, h, "/proc/meminfo", "MemFree: 1 kB\nMemTotal:       16384 kB\n")
+	put(t, h, "/proc/sys/kernel/pid_max", "32768\n")
+	put(t, h, "/proc/sys/kernel/threads-max", "4096\n")
 	put(t, h, "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
 	put(t, h, "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n")
 	m, err := ReadMachine(h)
@@ -257,6 +264,10 @@ func TestReadMachine(t *testing.T) {
 	}
 	if q := m.Capacity()["hugepages-2Mi"]; q.Value() != 6<<20 {
 		t.Errorf("capacity %v", m.Capacity())
+	}
+	reserved := Reserved{System: list("pid", "1k", "memory", "1Mi"), Kube: list("pid", "96")}
+	if q := m.ForPods(m.Capacity(), reserved)[Processes]; q.Value() != 3000 {
+		t.Errorf("%v processes of 4096 for pods, with 1096 reserved", q)
 	}
 	real, err := ReadMachine(linux.New())
 	if err != nil || real.CPUs < 1 || real.Memory < 1<<26 {

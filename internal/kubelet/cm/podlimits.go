@@ -146,6 +146,15 @@ func sharesOfWeight(weight uint64) uint64 {
 	return lo
 }
 
+// Processes is how many processes a pod has.
+func (m *Manager) Processes(pod *v1.Pod) (int64, error) {
+	b, err := m.c.Host.ReadFile(path.Join(m.layout.dir("pids", m.podPath(pod)), "pids.current"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+}
+
 // MemoryUsage is what a pod uses, file pages included, in bytes.
 func (m *Manager) MemoryUsage(pod *v1.Pod) (uint64, error) {
 	file := "memory.usage_in_bytes"

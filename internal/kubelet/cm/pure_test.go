@@ -197,8 +197,11 @@ func TestAllocatable(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, q.String(), want.String())
 		}
 	}
-	if q := ForPods(capacity, r)[v1.ResourceMemory]; q.Cmp(resource.MustParse("7680Mi")) != 0 {
+	if q := (Machine{}).ForPods(capacity, r)[v1.ResourceMemory]; q.Cmp(resource.MustParse("7680Mi")) != 0 {
 		t.Errorf("for pods: %s; what eviction keeps free must not be taken off", q.String())
+	}
+	if none, err := Allocatable(capacity, Reserved{Eviction: map[string]string{"nodefs.available": "100%"}}); err != nil || none.StorageEphemeral().IsZero() {
+		t.Errorf("a threshold of 100%% is none: %v, %v", none.StorageEphemeral(), err)
 	}
 	for _, bad := range []string{"lots", "101%", "-1%", "x%"} {
 		if _, err := Allocatable(capacity, Reserved{Eviction: map[string]string{"memory.available": bad}}); err == nil {

@@ -16,9 +16,11 @@ const (
 	EnforceSystemCompressible  = "system-reserved-compressible"
 	EnforceKube                = "kube-reserved"
 	EnforceKubeCompressible    = "kube-reserved-compressible"
-	processes                  = v1.ResourceName("pid")
 	systemReserved, kubeServed = "System Reserved", "Kube Reserved"
 )
+
+// Processes is what reservations call how many processes there may be. It is no resource of a Node.
+const Processes = v1.ResourceName("pid")
 
 // Share is what a part of the node is held to.
 type Share struct {
@@ -75,7 +77,7 @@ func (m *Manager) enforce(s Share) error {
 		l.Memory = ptr(q.Value())
 		l.Unified = map[string]string{"memory.min": fmt.Sprint(q.Value())}
 	}
-	if q, ok := s.Reserved[processes]; ok && !s.Compressible {
+	if q, ok := s.Reserved[Processes]; ok && !s.Compressible {
 		l.Pids = ptr(q.Value())
 	}
 	return m.set(p, l)

@@ -30,24 +30,28 @@ func Limited(p *v1.Pod) bool {
 }
 
 // Exceeded says which limit of local storage the pod has exceeded, in upstream's words; "" when it keeps them all. Volumes come
-// first, then the pod as a whole, then its containers. Volumes in memory are held to their limit by the kernel.
-func Exceeded(p *v1.Pod, u Usage) (Signal, string) {
+// first, then the pod as a whole, then its containers. Volumes in memory are held to their limit by the kernel. What containers write to a
+// root file system that is apart from the node's disk counts for the pod, not for them.
+func Exceeded(p *v1.Pod, u Usage, apart bool) (Signal, string) {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		if v.EmptyDir == nil || v.EmptyDir.Medium == v1.StorageMediumMemory || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
 			continue
 		}
-		if u.Volumes[v.Name] > v.EmptyDir.SizeLimit.Value() {
+		if u.Volumes[v.Name].Bytes+u.Pages[v.Name] > v.EmptyDir.SizeLimit.Value() {
 			return emptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
 		}
 	}
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
-	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok && u.disk() > limit.Value() {
+	if limit, ok := limits[v1.ResourceEphemeralStorage]; ok && u.files(All).Bytes > limit.Value() {
 		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
 	}
 	check := func(c *v1.Container) string {
-		used := u.Containers[c.Name]
-		if limit := c.Resources.Limits.StorageEphemeral(); limit.Sign() > 0 && used.RootFS+used.Logs > limit.Value() {
+		used := u.Containers[c.Name].Logs.Bytes
+		if !apart {
+			used += u.Containers[c.Name].RootFS.Bytes
+		}
+		if limit := c.Resources.Limits.StorageEphemeral(); limit.Sign() > 0 && used > limit.Value() {
 			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 		}
 		return ""

@@ -34,6 +34,8 @@ type Machine struct {
 	DataDir string // whose file system is the node's
 	// PodsMemory is what all pods together use and may use, in bytes; ok is false when it cannot be told.
 	PodsMemory func() (used, limit int64, ok bool)
+	// PodProcesses is how many processes a pod has; may be nil.
+	PodProcesses func(p *v1.Pod) (int64, error)
 	// EmptyDir is where a pod's emptyDir is, Logs where its containers' logs are, each in a directory of its name.
 	EmptyDir func(uid types.UID, volume string) string
 	Logs     func(pod *v1.Pod) string
@@ -112,6 +114,13 @@ func (m *Machine) fileSystem(dir string, bytes, nodes Signal, out map[Signal]Obs
 	}
 }
 
+// Apart implements Gauge. Where the runtime does not tell, it is not.
+func (m *Machine) Apart(ctx context.Context) bool {
+	var node, images unix.Stat_t
+	dir := m.images(ctx)
+	return dir != "" && unix.Stat(m.DataDir, &node) == nil && unix.Stat(dir, &images) == nil && node.Dev != images.Dev
+}
+
 // images is where the runtime keeps images; it does not move.
 func (m *Machine) images(ctx context.Context) string {
 	if m.imageFS != "" {
@@ -172,9 +181,10 @@ func (m *Machine) Pods(ctx context.Context, pods []*v1.Pod) map[types.UID]Usage 
 		if byPod[uid] == nil {
 			byPod[uid] = map[string]ContainerUsage{}
 		}
+		layer := s.GetWritableLayer()
 		byPod[uid][l[labels.ContainerName]] = ContainerUsage{
-			Memory: int64(s.GetMemory().GetWorkingSetBytes().GetValue()),  //nolint:gosec // far below 2^63
-			RootFS: int64(s.GetWritableLayer().GetUsedBytes().GetValue()), //nolint:gosec // as above
+			Memory: int64(s.GetMemory().GetWorkingSetBytes().GetValue()),                                   //nolint:gosec // far below 2^63
+			RootFS: Files{int64(layer.GetUsedBytes().GetValue()), int64(layer.GetInodesUsed().GetValue())}, //nolint:gosec // as above
 		}
 	}
 	out := map[types.UID]Usage{}
@@ -185,22 +195,31 @@ func (m *Machine) Pods(ctx context.Context, pods []*v1.Pod) map[types.UID]Usage 
 }
 
 func (m *Machine) pod(p *v1.Pod, containers map[string]ContainerUsage) Usage {
-	u := Usage{Containers: map[string]ContainerUsage{}, Volumes: map[string]int64{}}
+	u := Usage{Containers: map[string]ContainerUsage{}, Volumes: map[string]Files{}, Pages: map[string]int64{}}
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		if v.EmptyDir == nil || v.EmptyDir.Medium == v1.StorageMediumMemory {
 			continue
 		}
 		bytes, files := disk.Walk(m.EmptyDir(p.UID, v.Name))
-		u.Volumes[v.Name] = bytes
-		u.Inodes += files
+		if v.EmptyDir.Medium == v1.StorageMediumDefault {
+			u.Volumes[v.Name] = Files{bytes, files}
+		} else {
+			u.Pages[v.Name] = bytes
+		}
 	}
 	logs := m.Logs(p)
 	for name, c := range containers {
 		bytes, files := disk.Walk(filepath.Join(logs, name))
-		c.Logs = bytes
+		c.Logs = Files{bytes, files}
 		u.Containers[name] = c
-		u.Inodes += files
+	}
+	if m.PodProcesses != nil {
+		n, err := m.PodProcesses(p)
+		if err != nil {
+			m.Log.Debug("a pod's processes cannot be counted", "pod", p.Namespace+"/"+p.Name, "err", err)
+		}
+		u.Processes = n
 	}
 	return u
 }

@@ -26,6 +26,8 @@ type Gauge interface {
 	Node(ctx context.Context) map[Signal]Observation
 	// Pods is what each of the pods uses; one that cannot be measured is missing.
 	Pods(ctx context.Context, pods []*v1.Pod) map[types.UID]Usage
+	// Apart tells whether the runtime has images and containers on another file system than the node's.
+	Apart(ctx context.Context) bool
 }
 
 // Config is what a Manager needs. Changed and Reclaim may be nil.
@@ -48,7 +50,7 @@ type Config struct {
 	NodeEvent func(eventType, reason, message string)
 	// Changed is told when the conditions changed.
 	Changed func()
-	// Reclaim frees what no pod needs of the node's disk, before any pod has to go.
+	// Reclaim frees what no pod needs of the runtime's disk, before any pod has to go.
 	Reclaim func(ctx context.Context)
 	Log     *slog.Logger
 }
@@ -133,14 +135,14 @@ func (m *Manager) enforceLimits(ctx context.Context) bool {
 	if len(limited) == 0 {
 		return false
 	}
-	usage := m.cfg.Gauge.Pods(ctx, limited)
+	usage, apart := m.cfg.Gauge.Pods(ctx, limited), m.cfg.Gauge.Apart(ctx)
 	any := false
 	for _, p := range limited {
 		u, ok := usage[p.UID]
 		if !ok {
 			continue
 		}
-		if signal, why := Exceeded(p, u); why != "" {
+		if signal, why := Exceeded(p, u, apart); why != "" {
 			m.evict(p, signal, true, why, grace)
 			any = true
 		}
@@ -155,7 +157,9 @@ func (m *Manager) reclaim(ctx context.Context, v Verdict, seen map[Signal]Observ
 	}
 	m.last = ""
 	m.cfg.NodeEvent(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(v.Resource))
-	if disk := v.Resource == v1.ResourceEphemeralStorage || v.Resource == inodes; disk && m.cfg.Reclaim != nil {
+	frees := part(v.Act.Signal, m.cfg.Gauge.Apart(ctx))
+	disk := v.Resource == v1.ResourceEphemeralStorage || v.Resource == inodes
+	if disk && frees != LogsAndVolumes && m.cfg.Reclaim != nil {
 		m.cfg.Reclaim(ctx)
 		again := m.cfg.Gauge.Node(ctx)
 		if _, after := Judge(m.state, []Threshold{*v.Act}, again, m.cfg.Transition, now); after.Act == nil {
@@ -165,7 +169,7 @@ func (m *Manager) reclaim(ctx context.Context, v Verdict, seen map[Signal]Observ
 	}
 	pods := slices.DeleteFunc(m.cfg.Active(), Critical)
 	usage := m.cfg.Gauge.Pods(ctx, pods)
-	ranked := Rank(pods, func(p *v1.Pod) Usage { return usage[p.UID] }, v.Resource)
+	ranked := Rank(pods, func(p *v1.Pod) Usage { return usage[p.UID] }, v.Resource, frees)
 	if len(ranked) == 0 {
 		m.cfg.Log.Warn("resources run short and there is no pod to evict", "resource", v.Resource, "signal", v.Act.Signal)
 		return

@@ -1,6 +1,7 @@
 package eviction_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet/eviction"
+	"podo.dev/podo/internal/kubelet/labels"
 )
 
 // node is a made-up node: what it measures is set by the test. The manager asks from its own goroutine.
@@ -28,6 +31,8 @@ type node struct {
 	free   string
 	usage  map[types.UID]eviction.Usage
 	pods   []*v1.Pod
+	short  eviction.Signal // what of is left free; memory when left out
+	apart  bool
 	story  []string
 	killed types.UID
 }
@@ -35,8 +40,10 @@ type node struct {
 func (n *node) Node(context.Context) map[eviction.Signal]eviction.Observation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return map[eviction.Signal]eviction.Observation{eviction.Memory: {Available: resource.MustParse(n.free), Capacity: resource.MustParse("8Gi")}}
+	return map[eviction.Signal]eviction.Observation{cmp.Or(n.short, eviction.Memory): {Available: resource.MustParse(n.free), Capacity: resource.MustParse("8Gi")}}
 }
+
+func (n *node) Apart(context.Context) bool { return n.apart }
 
 func (n *node) Pods(context.Context, []*v1.Pod) map[types.UID]eviction.Usage { return n.usage }
 
@@ -147,10 +154,51 @@ func TestGraceOfSoftThresholds(t *testing.T) {
 	}
 }
 
-type stats struct{}
+// What no pod needs goes before a pod does where that lies on the file system that is full, and only there.
+func TestReclaim(t *testing.T) {
+	for _, c := range []struct {
+		signal    eviction.Signal
+		apart     bool
+		reclaimed bool
+	}{
+		{eviction.NodeFS, false, true},
+		{eviction.ImageFS, false, true},
+		{eviction.NodeFS, true, false},
+		{eviction.ImageFS, true, true},
+		{eviction.ImageFSInodes, true, true},
+		{eviction.PID, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+			var reclaimed, evicted bool
+			m, err := eviction.New(eviction.Config{
+				Thresholds: []eviction.Threshold{{Signal: c.signal, Value: eviction.Value{Quantity: resource.MustParse("100Mi")}}},
+				Transition: time.Minute, Gauge: &node{free: "50Mi", short: c.signal, apart: c.apart}, Log: slog.New(slog.DiscardHandler),
+				Active: func() []*v1.Pod { return []*v1.Pod{p} }, Ended: func(types.UID) bool { return false },
+				Evict:     func(*v1.Pod, bool, string, time.Duration) { evicted = true },
+				Reclaim:   func(context.Context) { reclaimed = true },
+				Event:     func(*v1.Pod, string, string, string, string) {},
+				NodeEvent: func(string, string, string) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error)
+			go func() { done <- m.Run(ctx, func() {}) }()
+			time.Sleep(11 * time.Second)
+			cancel()
+			if err := <-done; err != nil || reclaimed != c.reclaimed || !evicted {
+				t.Errorf("%s, apart %v: reclaimed %v, want %v; evicted %v; %v", c.signal, c.apart, reclaimed, c.reclaimed, evicted, err)
+			}
+		})
+	}
+}
 
-func (stats) ListContainerStats(context.Context, *runtimev1.ContainerStatsFilter) ([]*runtimev1.ContainerStats, error) {
-	return nil, nil
+type stats []*runtimev1.ContainerStats
+
+func (s stats) ListContainerStats(context.Context, *runtimev1.ContainerStatsFilter) ([]*runtimev1.ContainerStats, error) {
+	return s, nil
 }
 
 func (stats) ImageFsInfo(context.Context) (*runtimev1.ImageFsInfoResponse, error) {
@@ -161,10 +209,17 @@ func (stats) ImageFsInfo(context.Context) (*runtimev1.ImageFsInfoResponse, error
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	m := &eviction.Machine{
-		Name: "n", Runtime: stats{}, Files: linux.New(), DataDir: dir, Log: slog.New(slog.DiscardHandler),
-		PodsMemory: func() (int64, int64, bool) { return 1, 10, true },
-		EmptyDir:   func(_ types.UID, volume string) string { return filepath.Join(dir, volume) },
-		Logs:       func(*v1.Pod) string { return filepath.Join(dir, "none") },
+		Name: "n", Files: linux.New(), DataDir: dir, Log: slog.New(slog.DiscardHandler),
+		Runtime: stats{{
+			Attributes: &runtimev1.ContainerAttributes{Labels: map[string]string{labels.PodUID: "u", labels.ContainerName: "a"}},
+			WritableLayer: &runtimev1.FilesystemUsage{
+				UsedBytes: &runtimev1.UInt64Value{Value: 4096}, InodesUsed: &runtimev1.UInt64Value{Value: 3},
+			},
+		}},
+		PodProcesses: func(*v1.Pod) (int64, error) { return 7, nil },
+		PodsMemory:   func() (int64, int64, bool) { return 1, 10, true },
+		EmptyDir:     func(_ types.UID, volume string) string { return filepath.Join(dir, volume) },
+		Logs:         func(*v1.Pod) string { return filepath.Join(dir, "none") },
 	}
 	seen := m.Node(t.Context())
 	for _, s := range []eviction.Signal{eviction.Memory, eviction.AllocatableMemory, eviction.NodeFS, eviction.ImageFS, eviction.PID} {
@@ -185,7 +240,22 @@ func TestMachine(t *testing.T) {
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}}}
 	u := m.Pods(t.Context(), []*v1.Pod{p})["u"]
-	if got := u.Volumes["v"]; got < 1<<20 || got > 1<<20+64<<10 || u.Inodes != 2 {
+	if got := u.Volumes["v"]; got.Bytes < 1<<20 || got.Bytes > 1<<20+64<<10 || got.Inodes != 2 {
 		t.Errorf("%+v", u)
 	}
+	if got := u.Containers["a"].RootFS; got != (eviction.Files{Bytes: 4096, Inodes: 3}) || u.Processes != 7 {
+		t.Errorf("%+v", u)
+	}
+	if m.Apart(t.Context()) != (device(t, dir) != device(t, "/")) {
+		t.Error("apart")
+	}
+}
+
+func device(t *testing.T, dir string) uint64 {
+	t.Helper()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Dev
 }

@@ -75,6 +75,7 @@ func TestThresholdsAreRefused(t *testing.T) {
 	}{
 		{v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.free": "1Gi"}}, `evictionHard: unknown eviction signal "memory.free"`},
 		{v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "-1"}}, `evictionHard[memory.available]: "-1" must be`},
+		{v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "0"}}, `evictionHard[memory.available]: "0" must be`},
 		{v1beta1.KubeletConfiguration{EvictionSoft: map[string]string{"memory.available": "1Gi"}}, "evictionSoftGracePeriod[memory.available]: a duration"},
 		{v1beta1.KubeletConfiguration{EvictionSoftGracePeriod: map[string]string{"memory.available": "1m"}}, "evictionSoft has no threshold of that name"},
 		{v1beta1.KubeletConfiguration{EvictionMinimumReclaim: map[string]string{"x": "1"}}, `evictionMinimumReclaim: unknown eviction signal "x"`},
@@ -82,6 +83,18 @@ func TestThresholdsAreRefused(t *testing.T) {
 		if _, err := Thresholds(&c.conf); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q in it", err, c.want)
 		}
+	}
+}
+
+// 0% and 100% are no thresholds: a node without eviction is configured by them.
+func TestThresholdsThatAreNone(t *testing.T) {
+	all := map[string]string{"memory.available": "100%", "nodefs.available": "0%", "imagefs.available": "100%"}
+	got, err := Thresholds(&v1beta1.KubeletConfiguration{
+		EvictionHard: all, EvictionSoft: all, EnforceNodeAllocatable: []string{"pods"}, EvictionMinimumReclaim: map[string]string{"memory.available": "0Mi"},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": "1s", "nodefs.available": "1s", "imagefs.available": "1s"},
+	})
+	if err != nil || len(got) > 0 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -98,15 +111,42 @@ func TestRank(t *testing.T) {
 	pods := []*v1.Pod{pod("modest", 0, "100Mi"), pod("important", 10, "10Mi"), pod("greedy", 0, "10Mi"), pod("greedier", 0, "")}
 	use := func(p *v1.Pod) Usage {
 		mib := map[string]int64{"modest": 50, "important": 500, "greedy": 60, "greedier": 60}[p.Name]
-		return Usage{Containers: map[string]ContainerUsage{"a": {Memory: mib << 20, RootFS: mib << 19, Logs: mib << 19}}}
+		return Usage{Containers: map[string]ContainerUsage{"a": {Memory: mib << 20, RootFS: Files{Bytes: mib << 19}, Logs: Files{Bytes: mib << 19}}}}
 	}
 	for _, r := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceEphemeralStorage} {
 		var names []string
-		for _, p := range Rank(pods, use, r) {
+		for _, p := range Rank(pods, use, r, All) {
 			names = append(names, p.Name)
 		}
 		if got := strings.Join(names, " "); got != "greedier greedy important modest" {
 			t.Errorf("%s: %s", r, got)
+		}
+	}
+	// Without priorities and requests: what lies on the file system that is full counts, and of processes their number.
+	equal := []*v1.Pod{pod("logs", 0, ""), pod("layer", 0, ""), pod("forks", 0, "")}
+	of := map[string]Usage{
+		"logs":  {Containers: map[string]ContainerUsage{"a": {Logs: Files{5, 5}}}, Volumes: map[string]Files{"v": {5, 5}}, Processes: 2},
+		"layer": {Containers: map[string]ContainerUsage{"a": {RootFS: Files{8, 8}}}, Processes: 1},
+		"forks": {Processes: 9},
+	}
+	for _, c := range []struct {
+		signal Signal
+		apart  bool
+		first  string
+	}{
+		{NodeFS, false, "logs"},
+		{NodeFSInodes, false, "logs"},
+		{ImageFS, false, "logs"},
+		{NodeFS, true, "logs"},
+		{NodeFSInodes, true, "logs"},
+		{ImageFS, true, "layer"},
+		{ImageFSInodes, true, "layer"},
+		{ContainerFS, true, "layer"},
+		{PID, true, "forks"},
+	} {
+		ranked := Rank(equal, func(p *v1.Pod) Usage { return of[p.Name] }, meanings[c.signal].resource, part(c.signal, c.apart))
+		if ranked[0].Name != c.first {
+			t.Errorf("%s, apart %v: %s goes first, want %s", c.signal, c.apart, ranked[0].Name, c.first)
 		}
 	}
 	got := message(pods[2], use(pods[2]), v1.ResourceMemory, Threshold{Signal: Memory, Value: Value{Quantity: quantity("100Mi")}}, Observation{quantity("50Mi"), quantity("8Gi")})
@@ -132,19 +172,45 @@ func TestExceeded(t *testing.T) {
 	if !Limited(p) || Limited(pod("q", 0, "1Mi")) {
 		t.Error("limited")
 	}
-	if _, got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 5 << 20, "m": 1 << 30}}); got != "" {
-		t.Error(got)
-	}
-	if _, got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 5<<20 + 1}}); got != `Usage of EmptyDir volume "v" exceeds the limit "5Mi". ` {
-		t.Error(got)
-	}
-	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: limit}
-	if _, got := Exceeded(p, Usage{Volumes: map[string]int64{"v": 4 << 20}, Containers: map[string]ContainerUsage{"a": {Logs: 2 << 20}}}); got != "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. " {
-		t.Error(got)
-	}
-	second := v1.Container{Name: "b", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: limit}}}
-	p.Spec.Containers = append(p.Spec.Containers, second)
-	if _, got := Exceeded(p, Usage{Containers: map[string]ContainerUsage{"a": {RootFS: 4 << 20, Logs: 2 << 20}}}); got != `Container a exceeded its local ephemeral storage limit "5Mi". ` {
-		t.Error(got)
+	for _, c := range []struct {
+		change func()
+		use    Usage
+		apart  bool
+		want   string
+	}{
+		{use: Usage{Volumes: map[string]Files{"v": {Bytes: 5 << 20}, "m": {Bytes: 1 << 30}}}},
+		{use: Usage{Volumes: map[string]Files{"v": {Bytes: 5<<20 + 1}}}, want: `Usage of EmptyDir volume "v" exceeds the limit "5Mi". `},
+		{use: Usage{Pages: map[string]int64{"v": 5<<20 + 1}}, want: `Usage of EmptyDir volume "v" exceeds the limit "5Mi". `},
+		{
+			change: func() {
+				p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: limit}
+			},
+			use:  Usage{Volumes: map[string]Files{"v": {Bytes: 4 << 20}}, Containers: map[string]ContainerUsage{"a": {Logs: Files{Bytes: 2 << 20}}}},
+			want: "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. ",
+		},
+		{use: Usage{Pages: map[string]int64{"v": 4 << 20}, Containers: map[string]ContainerUsage{"a": {Logs: Files{Bytes: 2 << 20}}}}}, // no disk's
+		{
+			use: Usage{Containers: map[string]ContainerUsage{"a": {RootFS: Files{Bytes: 6 << 20}}}}, apart: true,
+			want: "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. ",
+		},
+		{
+			change: func() {
+				p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "b", Resources: p.Spec.Containers[0].Resources})
+			},
+			use:  Usage{Containers: map[string]ContainerUsage{"a": {RootFS: Files{Bytes: 4 << 20}, Logs: Files{Bytes: 2 << 20}}}},
+			want: `Container a exceeded its local ephemeral storage limit "5Mi". `,
+		},
+		{use: Usage{Containers: map[string]ContainerUsage{"a": {RootFS: Files{Bytes: 4 << 20}, Logs: Files{Bytes: 2 << 20}}}}, apart: true},
+		{
+			use: Usage{Containers: map[string]ContainerUsage{"a": {Logs: Files{Bytes: 6 << 20}}}}, apart: true,
+			want: `Container a exceeded its local ephemeral storage limit "5Mi". `,
+		},
+	} {
+		if c.change != nil {
+			c.change()
+		}
+		if _, got := Exceeded(p, c.use, c.apart); got != c.want {
+			t.Errorf("%+v, apart %v: %q, want %q", c.use, c.apart, got, c.want)
+		}
 	}
 }

@@ -14,14 +14,43 @@ import (
 // Usage is what a pod uses. A container that could not be measured is missing.
 type Usage struct {
 	Containers map[string]ContainerUsage
-	Volumes    map[string]int64 // bytes on the node's disk by the name of an emptyDir; not those in memory
-	Other      int64            // bytes on the node's disk that belong to no container: its hosts file and the like
-	Inodes     int64
+	Volumes    map[string]Files // on the node's disk, by the name of an emptyDir
+	Pages      map[string]int64 // bytes of huge pages, by the name of an emptyDir; those in other memory the kernel bounds
 	Processes  int64
 }
 
-// ContainerUsage is what a container uses, in bytes.
-type ContainerUsage struct{ Memory, RootFS, Logs int64 }
+// ContainerUsage is what a container uses: memory in bytes, its own layer of its root file system, and its logs.
+type ContainerUsage struct {
+	Memory       int64
+	RootFS, Logs Files
+}
+
+// Files are what files take: bytes, and how many there are.
+type Files struct{ Bytes, Inodes int64 }
+
+func (f Files) plus(o Files) Files { return Files{f.Bytes + o.Bytes, f.Inodes + o.Inodes} }
+
+// Part is what of a pod's files a file system has.
+type Part int
+
+// What there is of them. Where the runtime has a file system of its own, containers' root file systems are on it, and all else is on the
+// node's.
+const (
+	All Part = iota
+	Layers
+	LogsAndVolumes
+)
+
+// part is what of pods' files ending them frees for a signal's sake.
+func part(s Signal, apart bool) Part {
+	switch {
+	case !apart:
+		return All
+	case s == NodeFS || s == NodeFSInodes:
+		return LogsAndVolumes
+	}
+	return Layers
+}
 
 func (u Usage) memory() (sum int64) {
 	for _, c := range u.Containers {
@@ -30,26 +59,33 @@ func (u Usage) memory() (sum int64) {
 	return sum
 }
 
-func (u Usage) disk() int64 {
-	sum := u.Other
+func (u Usage) files(p Part) (sum Files) {
 	for _, c := range u.Containers {
-		sum += c.RootFS + c.Logs
+		if p != LogsAndVolumes {
+			sum = sum.plus(c.RootFS)
+		}
+		if p != Layers {
+			sum = sum.plus(c.Logs)
+		}
+	}
+	if p == Layers {
+		return sum
 	}
 	for _, v := range u.Volumes {
-		sum += v
+		sum = sum.plus(v)
 	}
 	return sum
 }
 
-// of is how much a pod uses of a resource.
-func (u Usage) of(r v1.ResourceName) int64 {
+// of is how much a pod uses of a resource, and of that part of its files.
+func (u Usage) of(r v1.ResourceName, p Part) int64 {
 	switch r {
 	case v1.ResourceMemory:
 		return u.memory()
 	case v1.ResourceEphemeralStorage:
-		return u.disk()
+		return u.files(p).Bytes
 	case inodes:
-		return u.Inodes
+		return u.files(p).Inodes
 	case pids:
 		return u.Processes
 	}
@@ -57,8 +93,9 @@ func (u Usage) of(r v1.ResourceName) int64 {
 }
 
 // Rank orders pods so that those that should go first are first: pods that use more than they asked for, then by priority, then by
-// how much more than they asked for they use. For process numbers, which pods do not ask for, only priority and number count.
-func Rank(pods []*v1.Pod, usage func(*v1.Pod) Usage, r v1.ResourceName) []*v1.Pod {
+// how much more than they asked for they use. For process numbers, which pods do not ask for, only priority and number count. Of files,
+// part counts.
+func Rank(pods []*v1.Pod, usage func(*v1.Pod) Usage, r v1.ResourceName, part Part) []*v1.Pod {
 	type ranked struct {
 		pod    *v1.Pod
 		exceed bool
@@ -66,7 +103,7 @@ func Rank(pods []*v1.Pod, usage func(*v1.Pod) Usage, r v1.ResourceName) []*v1.Po
 	}
 	list := make([]ranked, len(pods))
 	for i, p := range pods {
-		over := usage(p).of(r)
+		over := usage(p).of(r, part)
 		if r == v1.ResourceMemory || r == v1.ResourceEphemeralStorage {
 			asked := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true})[r]
 			over -= asked.Value()
@@ -128,7 +165,7 @@ func message(p *v1.Pod, u Usage, r v1.ResourceName, t Threshold, o Observation) 
 			case v1.ResourceMemory:
 				n = used.Memory
 			case v1.ResourceEphemeralStorage:
-				n = used.RootFS + used.Logs
+				n = used.RootFS.Bytes + used.Logs.Bytes
 			default:
 				continue
 			}

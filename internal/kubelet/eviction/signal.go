@@ -87,6 +87,9 @@ type Threshold struct {
 	Reclaim Value         // how much more than Value must be available before it counts as resolved
 }
 
+// Off is a threshold that is none, as 0% is.
+const Off = "100%"
+
 // Thresholds reads them from a kubelet configuration. What hard eviction keeps free of memory counts for all pods together too,
 // where the node enforces what is allocatable.
 func Thresholds(c *v1beta1.KubeletConfiguration) ([]Threshold, error) {
@@ -106,7 +109,11 @@ func Thresholds(c *v1beta1.KubeletConfiguration) ([]Threshold, error) {
 				}
 				t.Grace = d
 			}
-			if all[s] != (Value{}) {
+			switch text := m[string(s)]; {
+			case text == "0%", text == Off:
+			case t.Value.Share == 0 && t.Value.Quantity.Sign() == 0:
+				errs = append(errs, fmt.Errorf("%s[%s]: %q must be a positive amount or a percentage", field, s, text))
+			default:
 				out = append(out, t)
 			}
 		}
