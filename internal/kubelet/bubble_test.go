@@ -366,3 +366,27 @@ func TestASandboxThatComesAfterTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// A pod that is back under its UID before the runtime's events have told that the former one is gone, as a static pod may be, begins as new.
+func TestBackBeforeTheEvents(t *testing.T) {
+	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
+		p := newPod("p", "sleep inf")
+		p.UID = "back"
+		r.API.Create(p.DeepCopy())
+		time.Sleep(time.Minute) // it has been listed
+		r.Runtime.Fail(fake.Fault{Op: "event", Err: errors.New("late")})
+		r.API.Delete("p", 1)
+		time.Sleep(2 * time.Second)
+		if n := len(r.Kubelet.Workers()); n != 0 {
+			t.Fatalf("%d workers", n)
+		}
+		r.API.Create(p.DeepCopy())
+		time.Sleep(time.Second)
+		if st := r.API.Pod("p").Status; st.Phase != v1.PodRunning || st.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%+v", st)
+		}
+		if all := r.Runtime.Containers(); len(all) != 1 || !all[0].Running {
+			t.Errorf("it is said to run, and there is %+v", all)
+		}
+	})
+}

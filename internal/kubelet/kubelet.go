@@ -188,6 +188,7 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		Specs:   c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
 		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel, Reached: c.Reached, Metrics: c.Metrics,
 		Gone: func(p *v1.Pod) {
+			r.pleg.Forget(p.UID)
 			c.Reporter.Forget(p.UID)
 			k.mirror(p)
 			if c.Gone != nil {

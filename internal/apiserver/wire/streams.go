@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"podo.dev/podo/internal/streams"
 )
 
 // log copies a container's log from its kubelet.
@@ -192,7 +194,7 @@ func (c *call) connect(u user.Info) error {
 		return err
 	}
 	flag := func(name string) bool { return asked(q[name]) }
-	streams := proxy.Options{Stdin: flag("stdin"), Stdout: flag("stdout"), Stderr: flag("stderr"), Tty: flag("tty")}
+	o := streams.Options{Stdin: flag("stdin"), Stdout: flag("stdout"), Stderr: flag("stderr"), TTY: flag("tty")}
 	pass := url.Values{}
 	path := fmt.Sprintf("/portForward/%s/%s", pod.Namespace, pod.Name)
 	if c.info.Subresource == "portforward" {
@@ -205,7 +207,7 @@ func (c *call) connect(u user.Info) error {
 			return err
 		}
 		path = fmt.Sprintf("/%s/%s/%s/%s", c.info.Subresource, pod.Namespace, pod.Name, container)
-		for name, on := range map[string]bool{"input": streams.Stdin, "output": streams.Stdout, "error": streams.Stderr, "tty": streams.Tty} {
+		for name, on := range map[string]bool{"input": o.Stdin, "output": o.Stdout, "error": o.Stderr, "tty": o.TTY} {
 			if on {
 				pass.Set(name, "1")
 			}
@@ -218,11 +220,11 @@ func (c *call) connect(u user.Info) error {
 	if err != nil {
 		return err
 	}
-	c.upgrade(location, streams)
+	c.upgrade(location, o)
 	return nil
 }
 
-func (c *call) upgrade(location *url.URL, streams proxy.Options) {
+func (c *call) upgrade(location *url.URL, o streams.Options) {
 	up := utilproxy.NewUpgradeAwareHandler(location, c.s.kubelets, false, true, utilproxy.NewErrorResponder(responder{c}))
 	up.UseLocationHost = true
 	var h http.Handler = up
@@ -230,7 +232,7 @@ func (c *call) upgrade(location *url.URL, streams proxy.Options) {
 	case c.info.Subresource == "portforward" && wsstream.IsWebSocketRequestWithTunnelingProtocol(c.r):
 		h = proxy.NewTunnelingHandler(up)
 	case c.info.Subresource != "portforward" && wsstream.IsWebSocketRequestWithStreamCloseProtocol(c.r):
-		h = proxy.NewStreamTranslatorHandler(location, c.s.kubelets, 0, streams)
+		h = streams.Handler{Location: location, Transport: c.s.kubelets, Options: o}
 	}
 	// The upgraded connection is the handler's; it needs the writer that can be hijacked.
 	h.ServeHTTP(c.w, c.r)

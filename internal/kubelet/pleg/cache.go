@@ -89,6 +89,17 @@ func (g *Generator) removed(uid types.UID, id string) bool {
 	return true
 }
 
+// Forget takes out of the cache a pod of which nothing is left. Its worker knows that before the events have come, and a pod that is back
+// under the same UID must not find there what it has left. What is being asked about it now is not taken in: it may be of before.
+func (g *Generator) Forget(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.cache, uid)
+	if g.forgets++; g.under[uid] > 0 {
+		g.forgotten[uid] = g.forgets
+	}
+}
+
 // Changes is where changes are told.
 func (g *Generator) Changes() <-chan Change { return g.out }
 

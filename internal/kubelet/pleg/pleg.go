@@ -86,7 +86,11 @@ type Generator struct {
 	listed time.Time     // the last relist that succeeded
 	begun  time.Time
 	asking map[types.UID]bool // the pods being inspected, and whether once more
-	stream string             // why the stream is broken, "" while it stands
+	under  map[types.UID]int  // inspections under way
+	// forgets counts calls of Forget; forgotten has of pods that are being inspected which one was the last.
+	forgets   int
+	forgotten map[types.UID]int
+	stream    string // why the stream is broken, "" while it stands
 }
 
 // known is one pod's entry.
@@ -104,8 +108,8 @@ func New(cfg Config) (*Generator, error) {
 	}
 	return &Generator{
 		cfg: cfg, out: make(chan Change, 256), slots: make(chan struct{}, 8), cache: map[types.UID]*known{},
-		asking: map[types.UID]bool{},
-		newer:  make(chan struct{}), begun: time.Now(), stream: "not connected yet",
+		asking: map[types.UID]bool{}, under: map[types.UID]int{}, forgotten: map[types.UID]int{},
+		newer: make(chan struct{}), begun: time.Now(), stream: "not connected yet",
 	}, nil
 }
 
@@ -303,15 +307,25 @@ func (g *Generator) tell(ctx context.Context, c Change) {
 func (g *Generator) inspect(ctx context.Context, owner labels.Owner) error {
 	cctx, cancel := context.WithTimeout(ctx, g.cfg.CallTimeout)
 	defer cancel()
+	g.mu.Lock()
+	g.under[owner.UID]++
+	forgets := g.forgets
+	g.mu.Unlock()
 	at := time.Now()
 	o, err := g.cfg.Inspect(cctx, owner.UID)
 	if g.cfg.Inspected != nil {
 		g.cfg.Inspected(time.Since(at))
 	}
-	if err != nil {
+	g.mu.Lock()
+	old := g.forgotten[owner.UID] > forgets
+	if g.under[owner.UID]--; g.under[owner.UID] == 0 {
+		delete(g.under, owner.UID)
+		delete(g.forgotten, owner.UID)
+	}
+	if err != nil || old {
+		g.mu.Unlock()
 		return err
 	}
-	g.mu.Lock()
 	if len(o.Sandboxes) == 0 && len(o.Containers) == 0 {
 		delete(g.cache, owner.UID)
 	} else {

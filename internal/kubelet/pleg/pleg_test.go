@@ -243,3 +243,32 @@ func TestNewerThan(t *testing.T) {
 		}
 	})
 }
+
+// Of a pod that is forgotten nothing is known, and an answer that was asked for before does not bring it back.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		uid := r.run("n", "p", "sleep 30")
+		time.Sleep(29 * time.Second) // it has been listed
+		if _, there := r.g.Get(uid); !there {
+			t.Fatal("it is not known")
+		}
+		r.g.Forget(uid)
+		if o, there := r.g.Get(uid); there {
+			t.Errorf("forgotten, and known: %+v", o)
+		}
+		r.rt.Latency("ListPodSandbox", 2*time.Second)
+		asked := r.asked.Load()
+		time.Sleep(2 * time.Second)
+		if r.asked.Load() != asked+1 || r.told.Load() != asked {
+			t.Fatal("its end is not being asked about")
+		}
+		r.g.Forget(uid)
+		if c, ok := r.next(2 * time.Second); ok {
+			t.Errorf("an answer of before is told: %+v", c)
+		}
+		if o, there := r.g.Get(uid); there {
+			t.Errorf("an answer of before is taken in: %+v", o)
+		}
+	})
+}

@@ -19,7 +19,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("container")
-	if !hasContainer(pod, name) {
+	if containerOf(pod, name) == nil {
 		http.Error(w, fmt.Sprintf("container %v does not exist", name), http.StatusNotFound)
 		return
 	}

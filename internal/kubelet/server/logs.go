@@ -65,7 +65,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("pod %q does not exist", name), http.StatusNotFound)
 		return
 	}
-	if !hasContainer(pod, container) {
+	if containerOf(pod, container) == nil {
 		http.Error(w, fmt.Sprintf("container %q not found in pod %q", container, name), http.StatusNotFound)
 		return
 	}
@@ -155,23 +155,21 @@ func invalid(o *v1.PodLogOptions) bool {
 	return *o.Stream != v1.LogStreamStdout && *o.Stream != v1.LogStreamStderr || o.TailLines != nil
 }
 
-func hasContainer(pod *v1.Pod, name string) bool {
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == name {
-			return true
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == name {
-			return true
+// containerOf is a pod's container of a name, of whatever kind; nil when it has none.
+func containerOf(pod *v1.Pod, name string) *v1.Container {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		if pod.Spec.EphemeralContainers[i].Name == name {
-			return true
+		if c := (*v1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon); c.Name == name {
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 // logContainer returns the id, with its runtime's prefix, of the container whose log is meant: the one that runs or ran last, or with previous the one before.

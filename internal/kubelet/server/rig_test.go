@@ -178,11 +178,17 @@ func (f *fakePods) Pod(ns, name string) *v1.Pod {
 func pod() *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "tty", TTY: true}}},
+		Spec: v1.PodSpec{
+			InitContainers: []v1.Container{{Name: "init", TTY: true}},
+			Containers:     []v1.Container{{Name: "a"}, {Name: "tty", TTY: true}},
+			EphemeralContainers: []v1.EphemeralContainer{
+				{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debugger", TTY: true}},
+			},
+		},
 	}
 }
 
-// fakeRuntime runs containers a and tty of pod u. exec is what a command does; port-forward echoes in upper case.
+// fakeRuntime runs the containers of pod u. exec is what a command does; port-forward echoes in upper case.
 type fakeRuntime struct {
 	streaming.Server
 	exec     func(cmd []string, in io.Reader, out, errOut io.Writer, tty bool, resize <-chan remotecommand.TerminalSize) error
@@ -194,7 +200,7 @@ type fakeRuntime struct {
 
 func (f *fakeRuntime) ListContainers(_ context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error) {
 	var out []*runtimev1.Container
-	for i, name := range []string{"a", "a", "tty"} {
+	for i, name := range []string{"a", "a", "tty", "init", "debugger"} {
 		l := map[string]string{labels.PodUID: "u", labels.ContainerName: name, labels.PodName: "p", labels.PodNamespace: "ns"}
 		match := true
 		for k, v := range filter.LabelSelector {
@@ -241,7 +247,7 @@ func (f *fakeRuntime) ExecSync(_ context.Context, _ string, cmd []string, _ time
 
 // streams adapts the runtime to the names that the port uses.
 func (f *fakeRuntime) ExecURL(req *runtimev1.ExecRequest) (string, error) {
-	if req.ContainerId != "a1" && req.ContainerId != "tty2" {
+	if req.ContainerId == "a0" {
 		return "", errors.New("not the newest container: " + req.ContainerId)
 	}
 	r, err := f.GetExec(req)

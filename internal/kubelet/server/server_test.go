@@ -129,7 +129,7 @@ func TestNodeFacts(t *testing.T) {
 	if _, body := g.get("system:masters", "/metrics/extra"); body != "m 1" {
 		t.Error(body)
 	}
-	for path, names := range map[string]string{"/pods": "p a,tty", "/pods/": "p a,tty", "/runningpods/": "p a,a,tty"} {
+	for path, names := range map[string]string{"/pods": "p a,tty", "/pods/": "p a,tty", "/runningpods/": "p a,a,tty,init,debugger"} {
 		_, body := g.get("system:masters", path)
 		var list v1.PodList
 		if err := json.Unmarshal([]byte(body), &list); err != nil || list.Kind != "PodList" || len(list.Items) != 1 {

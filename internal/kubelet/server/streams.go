@@ -9,19 +9,20 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/proxy"
-	translate "k8s.io/apiserver/pkg/util/proxy"
+	tunnel "k8s.io/apiserver/pkg/util/proxy"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"podo.dev/podo/internal/kubelet/labels"
+	"podo.dev/podo/internal/streams"
 )
 
 // streamOptions reads which streams a client asks for. A terminal has no stderr of its own.
-func streamOptions(r *http.Request) (translate.Options, error) {
+func streamOptions(r *http.Request) (streams.Options, error) {
 	on := func(name string) bool { return r.FormValue(name) == "1" }
-	o := translate.Options{Stdin: on("input"), Stdout: on("output"), Stderr: on("error"), Tty: on("tty")}
-	if o.Tty {
+	o := streams.Options{Stdin: on("input"), Stdout: on("output"), Stderr: on("error"), TTY: on("tty")}
+	if o.TTY {
 		o.Stderr = false
 	}
 	if !o.Stdin && !o.Stdout && !o.Stderr {
@@ -41,7 +42,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	to, err := s.cfg.Runtime.Exec(r.Context(), &runtimev1.ExecRequest{
-		ContainerId: id, Cmd: r.Form["command"], Tty: o.Tty, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+		ContainerId: id, Cmd: r.Form["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	s.remoteCommand(w, r, "exec", o, to, err)
 }
@@ -57,38 +58,29 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The container decides about its terminal, not the client.
-	for _, c := range pod.Spec.Containers {
-		if c.Name == r.PathValue("container") {
-			o.Tty = c.TTY
-		}
+	if c := containerOf(pod, r.PathValue("container")); c != nil {
+		o.TTY = c.TTY
 	}
-	for _, c := range pod.Spec.EphemeralContainers {
-		if c.Name == r.PathValue("container") {
-			o.Tty = c.TTY
-		}
-	}
-	if o.Tty {
+	if o.TTY {
 		o.Stderr = false
 	}
 	to, err := s.cfg.Runtime.Attach(r.Context(), &runtimev1.AttachRequest{
-		ContainerId: id, Tty: o.Tty, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+		ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	s.remoteCommand(w, r, "attach", o, to, err)
 }
 
-func (s *Server) remoteCommand(w http.ResponseWriter, r *http.Request, what string, o translate.Options, to string, err error) {
+func (s *Server) remoteCommand(w http.ResponseWriter, r *http.Request, what string, o streams.Options, to string, err error) {
 	location, ok := s.location(w, to, err)
 	if !ok {
 		return
 	}
-	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
-		s.requests.streams.WithLabelValues(what).Inc()
+	if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		s.verbatim(location).ServeHTTP(w, r)
+		return
 	}
-	translate.NewTranslatingHandler(
-		s.verbatim(location),
-		translate.NewStreamTranslatorHandler(location, nil, 0, o),
-		wsstream.IsWebSocketRequestWithStreamCloseProtocol,
-	).ServeHTTP(w, r)
+	s.requests.streams.WithLabelValues(what).Inc()
+	streams.Handler{Location: location, Options: o}.ServeHTTP(w, r)
 }
 
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
@@ -124,12 +116,12 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	h := s.verbatim(location)
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 		s.requests.streams.WithLabelValues("portforward").Inc()
+		h = tunnel.NewTunnelingHandler(h)
 	}
-	verbatim := s.verbatim(location)
-	translate.NewTranslatingHandler(verbatim, translate.NewTunnelingHandler(verbatim),
-		wsstream.IsWebSocketRequestWithTunnelingProtocol).ServeHTTP(w, r)
+	h.ServeHTTP(w, r)
 }
 
 // forwardPorts reads the ports that the old WebSocket protocol names in the query. SPDY names them per stream.

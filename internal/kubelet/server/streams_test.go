@@ -131,6 +131,27 @@ func TestTerminalAndItsSize(t *testing.T) {
 	})
 }
 
+// Whether there is a terminal has been settled when the container began, of whatever kind it is.
+func TestAContainersTerminalIsItsOwn(t *testing.T) {
+	g := newRig(t)
+	g.rt.exec = func(_ []string, _ io.Reader, out, _ io.Writer, tty bool, _ <-chan cri.TerminalSize) error {
+		_, err := fmt.Fprint(out, tty)
+		return err
+	}
+	for container, want := range map[string]string{"a": "false", "tty": "true", "init": "true", "debugger": "true"} {
+		for _, ask := range []string{"", "&tty=1"} {
+			e, err := executors["websocket"](g.config("system:masters"), g.url("/attach/ns/p/"+container+"?output=1"+ask))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Tty: ask != ""}); err != nil || out.String() != want {
+				t.Errorf("%s, asked with %q: a terminal: %s %v", container, ask, out.String(), err)
+			}
+		}
+	}
+}
+
 func TestWhatCannotBeStreamedIsSaid(t *testing.T) {
 	g := newRig(t)
 	for path, want := range map[string]string{
