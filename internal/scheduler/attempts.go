@@ -153,11 +153,13 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	r.cluster.Assume(item.Pod, n.Name)
 	r.unclaimed(item, n.Name, now)
 	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
-	before := preBinders(held)
-	if len(before) > 0 {
+	job := bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held), by: r.extenders.who(pod, (*extender.Extender).Binds)}
+	if len(job.before) > 0 {
 		r.out.report(report{pod: pod, nominate: n.Name}) // it may take long until it is bound: others are to know where it will be
+		job.ahead = newAhead(r.out.ctx)
+		r.ahead[pod.UID] = job.ahead
 	}
-	r.out.bind(bindJob{item: item, pod: pod, node: n.Name, since: now, before: before, by: r.extenders.who(pod, (*extender.Extender).Binds)})
+	r.out.bind(job)
 }
 
 // settle takes in how binds ended.
@@ -173,9 +175,10 @@ func (r *run) settleOne(res bindResult) {
 	now, item := time.Now(), res.job.item
 	plan.End(r.reserved[res.job.pod.UID], res.err == nil)
 	delete(r.reserved, res.job.pod.UID)
+	delete(r.ahead, res.job.pod.UID)
 	if res.err == nil {
 		r.config.Metrics.attempt(res.job.pod, scheduled, now.Sub(res.job.since))
-		r.config.Metrics.bound(item, now.Sub(item.Since))
+		r.config.Metrics.bound(item, now.Sub(item.Entered))
 		return // the view will show it bound, or gone
 	}
 	r.config.Metrics.attempt(res.job.pod, failed, now.Sub(res.job.since))

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -21,9 +22,48 @@ type bindJob struct {
 	pod   *v1.Pod
 	node  string
 	since time.Time
-	// before is what has to happen first.
+	// before is what has to happen first, ahead how far that is; nil: nothing has to.
 	before []PreBinder
+	ahead  *ahead
 	by     []*extender.Extender // who binds it; nil: we do
+}
+
+// ahead is what happens before a pod is bound. It can be ended as long as the bind itself has not begun.
+//
+//	ahead ──begin──► being bound
+//	  └────end────► given up
+type ahead struct {
+	mu      sync.Mutex
+	ctx     context.Context // what is under way has it
+	cancel  context.CancelFunc
+	begun   bool
+	givenUp error
+}
+
+func newAhead(ctx context.Context) *ahead {
+	a := &ahead{}
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	return a
+}
+
+// end gives up for a reason; false: it is too late.
+func (a *ahead) end(why error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.begun {
+		return false
+	}
+	a.givenUp = why
+	a.cancel()
+	return true
+}
+
+// begin is called before the bind; its answer is why that must not be.
+func (a *ahead) begin() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begun = a.givenUp == nil
+	return a.givenUp
 }
 
 type bindResult struct {
@@ -78,7 +118,7 @@ func (o *outbox) drain(ctx context.Context) error {
 
 // bindSlowly binds a pod for which something has to happen before, or that an extender binds.
 func (o *outbox) bindSlowly(ctx context.Context, job bindJob, running *sync.WaitGroup) {
-	if err := o.prepare(ctx, job); err != nil {
+	if err := o.prepare(job); err != nil {
 		o.results <- []bindResult{{job, err}}
 		return
 	}
@@ -123,7 +163,12 @@ func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob, told func(job b
 		answer(0, err)
 		return
 	}
-	o.config.Client.Bind(ctx, bindings, answer)
+	o.config.Client.Bind(ctx, bindings, func(i int, err error) {
+		if err != nil {
+			err = fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
+		}
+		answer(i, err)
+	})
 }
 
 // tellExtender hands a bind to the first of the extenders that is not left out; done: there was one.

@@ -62,6 +62,7 @@ func (r *run) nodeLeft(node *v1.Node, now time.Time) {
 	}
 	r.wakeRejected(why, spread, now)
 	r.wakeRejected(why, kin, now)
+	r.wakeRejected(why, extended, now)
 }
 
 // Whose rejections what is elsewhere can end. What an extender goes by nobody knows: whatever happens may change its mind.
@@ -148,8 +149,12 @@ func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
 	}
 	r.queue.Set(pod, r.cluster.Shape, now)
 	i := r.queue.Item(pod.UID)
-	if !maps.Equal(was.Labels, pod.Labels) && (slices.Contains(i.RejectedBy, kin) || slices.Contains(i.RejectedBy, spread)) {
+	by := func(plugin string) bool { return slices.Contains(i.RejectedBy, plugin) }
+	switch relabelled := !maps.Equal(was.Labels, pod.Labels); {
+	case relabelled && (by(kin) || by(spread) || by(extended)):
 		r.queue.WakeOne(pod.UID, "its labels changed", now)
+	case by(extended) && !maps.Equal(was.Annotations, pod.Annotations):
+		r.queue.WakeOne(pod.UID, "its annotations changed", now)
 	}
 	if node := pod.Status.NominatedNodeName; node != was.Status.NominatedNodeName {
 		r.nominated(i, node, was.UID == "", now)

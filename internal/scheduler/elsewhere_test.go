@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,23 +151,53 @@ func TestNodeWithRoomThatIsMadeLeaves(t *testing.T) {
 	})
 }
 
-// Nobody knows what an extender goes by: whatever changes about a node has it asked again about whom it rejected.
+// Nobody knows what an extender goes by: whatever changes about a node or the pod itself has it asked again about whom it rejected, also
+// where it says nothing of why.
 func TestAnExtenderChangesItsMind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		p := extended(t, w, colours)
-		w.node(node("node-a", "4"))
-		p.answer["filter"] = only("none")
-		w.start()
-		w.create(coloured("red"))
-		w.waits("red")
-		p.mu.Lock()
-		p.answer["filter"] = only("node-a")
-		p.mu.Unlock()
-		change(w, client.Nodes.At("", "node-a"), func(n *v1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/colour", "red") })
-		time.Sleep(soon)
-		w.on("red", "node-a")
-	})
+	colour := func(o metav1.Object) {
+		o.SetAnnotations(map[string]string{"example.com/colour": "red"})
+	}
+	for name, happens := range map[string]func(w *world){
+		"a node changes":  func(w *world) { change(w, client.Nodes.At("", "node-a"), func(n *v1.Node) { colour(n) }) },
+		"the pod changes": func(w *world) { change(w, client.Pods.At("ns", "red"), func(p *v1.Pod) { colour(p) }) },
+		"its labels change": func(w *world) {
+			change(w, client.Pods.At("ns", "red"), func(p *v1.Pod) { p.Labels = map[string]string{"colour": "red"} })
+		},
+		"a node leaves": func(w *world) {
+			if err := w.admin.Delete(context.Background(), client.Nodes.At("", "node-b"), metav1.DeleteOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"another pod is placed": func(w *world) { w.create(pod("other", "100m")) },
+	} {
+		for filter, message := range map[string]string{"2 wrong colour.": "2 No preemption victims found for incoming pod.", "": "2 Preemption is not helpful for scheduling."} {
+			t.Run(name+" "+filter, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					p := extended(t, w, colours)
+					w.node(node("node-a", "4"))
+					w.node(node("node-b", "4"))
+					p.answer["filter"] = only("none")
+					if filter == "" {
+						p.answer["filter"] = func([]byte) any { return `{"NodeNames": []}` }
+					}
+					w.start()
+					w.create(coloured("red"))
+					w.waits("red")
+					want := strings.TrimSpace("0/2 nodes are available: "+filter) + " preemption: 0/2 nodes are available: " + message
+					if c := condition(w.pod("red"), v1.PodScheduled); c.Message != want {
+						t.Errorf("%q, want %q", c.Message, want)
+					}
+					p.mu.Lock()
+					p.answer["filter"] = only("node-a")
+					p.mu.Unlock()
+					happens(w)
+					time.Sleep(soon)
+					w.on("red", "node-a")
+				})
+			})
+		}
+	}
 }
 
 func claim(name, class string, mode v1.PersistentVolumeAccessMode) *v1.PersistentVolumeClaim {

@@ -124,6 +124,9 @@ func (r *run) consult(item *queue.Item, who []*extender.Extender, nodes []*frame
 	})
 }
 
+// dropped is said of nodes that an extender leaves out without a word.
+var dropped = &framework.Rejection{Plugin: extended, Unresolvable: true}
+
 // opinion asks one extender after the other. It runs on a goroutine of its own.
 func (r *run) opinion(who []*extender.Extender, pod *v1.Pod, nodes []*v1.Node) (plan.Opinion, error) {
 	out := plan.Opinion{Rejected: map[string]*framework.Rejection{}, Scores: map[string]int64{}}
@@ -146,6 +149,12 @@ func (r *run) opinion(who []*extender.Extender, pod *v1.Pod, nodes []*v1.Node) (
 			}
 			r.config.Logger.Info("extender failed and is left out", "extender", e.Name(), "error", err)
 			continue
+		}
+		for _, n := range nodes {
+			out.Rejected[n.Name] = dropped
+		}
+		for _, n := range v.Passed {
+			delete(out.Rejected, n.Name)
 		}
 		for name, text := range v.Failed {
 			reject(name, text, false)

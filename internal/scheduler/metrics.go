@@ -61,13 +61,13 @@ func NewMetrics() *Metrics {
 		attempts:    counter("schedule_attempts_total", "Attempts to place a pod, by how they ended: scheduled, unschedulable, error.", "result", "profile"),
 		attemptTook: hist("scheduling_attempt_duration_seconds", "How long attempts took, the binding included.", exp(0.001, 2, 15), "result", "profile"),
 		decided:     one("scheduling_algorithm_duration_seconds", "How long deciding took.", exp(0.001, 2, 15)),
-		sli:         hist("pod_scheduling_sli_duration_seconds", "From a pod's coming to the queue until it was bound.", exp(0.01, 2, 20), "attempts"),
+		sli:         hist("pod_scheduling_sli_duration_seconds", "From a pod's coming to the queue, when nothing gated it any more, until it was bound.", exp(0.01, 2, 20), "attempts"),
 		tries:       one("pod_scheduling_attempts", "Attempts until a pod was bound.", exp(1, 2, 5)),
 		pending:     gauge("pending_pods", "Pods that wait, by queue: active, backoff, unschedulable, gated.", "queue"),
 		incoming:    counter("queue_incoming_pods_total", "Pods that came to a queue, by what brought them.", "queue", "event"),
 		unschedulable: gauge("unschedulable_pods", "Unschedulable pods by the plug-in that rejected them on some node; a pod counts for each.",
 			"plugin", "profile"),
-		preemptions: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "preemption_attempts_total", Help: "How often others were made to leave for a pod."}),
+		preemptions: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "preemption_attempts_total", Help: "How often it was asked whether others may leave for a pod."}),
 		victims:     one("preemption_victims", "How many pods had to leave for one.", exp(1, 2, 7)),
 		points: hist("framework_extension_point_duration_seconds", "How long the plug-ins of an extension point took together, for one pod.",
 			exp(0.0001, 2, 12), "extension_point", "status", "profile"),
@@ -149,10 +149,18 @@ func (m *Metrics) attempt(pod *v1.Pod, result string, took time.Duration) {
 
 func (m *Metrics) bound(i *queue.Item, waited time.Duration) {
 	m.tries.Observe(float64(i.Attempts))
-	m.sli.WithLabelValues(strconv.Itoa(min(i.Attempts, 15))).Observe(waited.Seconds())
+	m.sli.WithLabelValues(attempts(i.Attempts)).Observe(waited.Seconds())
 	if i.Flushed {
 		m.flushed.Inc()
 	}
+}
+
+// attempts is a number of them as a label.
+func attempts(n int) string {
+	if n >= 15 {
+		return "15+"
+	}
+	return strconv.Itoa(n)
 }
 
 // status is upstream's word for how an extension point ended.
@@ -201,7 +209,6 @@ func (m *Metrics) took(event string, since time.Time) {
 }
 
 func (m *Metrics) preempted(p plan.Preemption) {
-	m.preemptions.Inc()
 	m.victims.Observe(float64(len(p.Victims)))
 }
 

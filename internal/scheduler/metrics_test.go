@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http/httptest"
@@ -59,9 +61,9 @@ scheduler_pending_pods{queue="unschedulable"} 1
 # HELP scheduler_pod_scheduled_after_flush_total Pods that were bound after they were only tried again because five minutes were over.
 # TYPE scheduler_pod_scheduled_after_flush_total counter
 scheduler_pod_scheduled_after_flush_total 0
-# HELP scheduler_preemption_attempts_total How often others were made to leave for a pod.
+# HELP scheduler_preemption_attempts_total How often it was asked whether others may leave for a pod.
 # TYPE scheduler_preemption_attempts_total counter
-scheduler_preemption_attempts_total 1
+scheduler_preemption_attempts_total 2
 # HELP scheduler_preemption_goroutines_execution_total How often the victims of a pod were told to leave, by how it ended.
 # TYPE scheduler_preemption_goroutines_execution_total counter
 scheduler_preemption_goroutines_execution_total{result="success"} 1
@@ -297,6 +299,40 @@ func TestHintTimes(t *testing.T) {
 		want := map[string]uint64{"PersistentVolumeClaimAdd QueueSkip VolumeRestrictions": 1, "PersistentVolumeClaimAdd Queue VolumeRestrictions": 1}
 		if !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// How long it took until a pod was bound, and in how many attempts: of these a label knows fifteen, and what gates a pod is not the scheduler's.
+func TestTimeUntilBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "2"))
+		fails := 0
+		w.client.bind = func(ctx context.Context, b *v1.Binding) error {
+			if fails--; fails >= 0 {
+				return errors.New("no")
+			}
+			return w.client.really(ctx, b)
+		}
+		w.start()
+		gated := pod("gated", "1")
+		gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/x"}}
+		w.create(gated)
+		time.Sleep(time.Hour)
+		change(w, client.Pods.At("ns", "gated"), func(p *v1.Pod) { p.Spec.SchedulingGates = nil })
+		w.on("gated", "node-a")
+		synctest.Wait()
+		fails = 20
+		w.create(pod("unlucky", "1"))
+		time.Sleep(time.Hour)
+		w.on("unlucky", "node-a")
+		told := w.told("scheduler_pod_scheduling_sli_duration_seconds")
+		for label, most := range map[string]float64{"1": 1, "15+": 600} {
+			m := told[label]
+			if h := m.GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() > most {
+				t.Errorf("in %s attempts: %v", label, h)
+			}
 		}
 	})
 }

@@ -17,8 +17,9 @@ import (
 // results; reports of failure are told in the background, of each pod only the newest.
 type outbox struct {
 	config   Config
-	inFlight int       // owned by the scheduling goroutine
-	ready    []bindJob // not handed over yet; so are these
+	ctx      context.Context // the workers' life
+	inFlight int             // owned by the scheduling goroutine
+	ready    []bindJob       // not handed over yet; so are these
 	jobs     chan []bindJob
 	slow     chan bindJob      // those that have something to do before, or that others bind; as large
 	results  chan []bindResult // as large as jobs: workers never block
@@ -53,6 +54,7 @@ func newOutbox(c Config) *outbox {
 // start runs the workers until ctx ends; the returned function waits for their end.
 func (o *outbox) start(ctx context.Context) (wait func()) {
 	var wg sync.WaitGroup
+	o.ctx = ctx
 	for range o.config.Binders {
 		wg.Go(func() {
 			for {

@@ -35,12 +35,19 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 	pod := item.Pod
 	uid, planner := pod.Object.UID, r.planner[pod.Object.Spec.SchedulerName]
 	if d.Nodes == 0 || !planner.Preempts() {
+		r.denominate(uid, now) // whoever said where it is to go
 		return plan.Preemption{}, false
+	}
+	began := time.Now()
+	r.config.Metrics.preemptions.Inc()
+	told := func(said string) {
+		r.config.Metrics.plugin("DefaultPreemption", "PostFilter", said, pod.Object.Spec.SchedulerName, time.Since(began))
 	}
 	if r.preempting[uid] { // it was in flight when that began
 		return plan.Preemption{Text: plan.VictimsBeingHad}, false
 	}
 	if why := plan.Eligible(pod, r.cluster.NominatedTo(uid), d); why != "" {
+		told("Unschedulable")
 		return plan.Preemption{Text: why}, false
 	}
 	if who := r.extenders.who(pod.Object, (*extender.Extender).Preempts); len(who) > 0 {
@@ -51,13 +58,12 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 		}
 		room.Text = found.Text
 	} else {
-		began := time.Now()
 		room = planner.Preempt(r.cluster, pod, d, r.config.Budgets(), now)
-		said := "Success"
 		if room.Node == nil {
-			said = "Unschedulable"
+			told("Unschedulable")
+		} else {
+			told("Success")
 		}
-		r.config.Metrics.plugin("DefaultPreemption", "PostFilter", said, pod.Object.Spec.SchedulerName, time.Since(began))
 	}
 	if room.Node == nil {
 		r.denominate(uid, now)
@@ -88,8 +94,23 @@ func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) 
 	r.cluster.Nominate(pod, room.Node.Name)
 	r.queue.Item(uid).Suggested = false
 	r.preempting[uid] = true
-	r.out.preempt(preemption{pod: pod.Object, node: room.Node.Name, victims: objects(room.Victims)})
+	r.out.preempt(preemption{pod: pod.Object, node: room.Node.Name, victims: r.giveUpBinds(pod, room)})
 	return room
+}
+
+var errPreempted = errors.New("preempted by DefaultPreemption")
+
+// giveUpBinds gives up the binds of those victims for which something has to happen before: they are tried again like any other whose bind
+// failed. The others have to be told.
+func (r *run) giveUpBinds(pod *framework.Pod, room plan.Preemption) (others []*v1.Pod) {
+	for _, v := range objects(room.Victims) {
+		if a := r.ahead[v.UID]; a == nil || !a.end(errPreempted) {
+			others = append(others, v)
+			continue
+		}
+		r.config.Events.Eventf(v, v1.EventTypeNormal, "Preempted", "Preempted by pod %v on node %v (in kube-scheduler memory).", pod.Object.UID, room.Node.Name)
+	}
+	return others
 }
 
 // waitsOn is the name of the node on which a pod waits for room; "" when it does not.

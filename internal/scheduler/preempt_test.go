@@ -285,3 +285,98 @@ func TestWhatIsLeftOfRoomIsNotHeld(t *testing.T) {
 		}
 	})
 }
+
+// Where a pod is expected is not where it is: who wants to be with it comes when it has come.
+func TestNobodyIsWithAPodThatIsOnlyExpected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(inZone("node-a", "a"))
+		w.start()
+		withPort := func(p *v1.Pod) *v1.Pod {
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+			return p
+		}
+		w.create(withPort(ranked("low", "1", 1)))
+		w.on("low", "node-a")
+		high := withPort(ranked("high", "1", 100))
+		high.Labels = map[string]string{"app": "db"}
+		w.create(high)
+		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
+			t.Fatalf("high waits on %q", p.Status.NominatedNodeName)
+		}
+		w.create(together(ranked("web", "1", 50), "db", v1.LabelHostname))
+		w.waits("web")
+		rec, _ := timeline.Last(timeline.Select(w.records, timeline.Query{Name: "web"}), timeline.Attempt)
+		if got := rec.Get("InterPodAffinity"); got != "1 node(s) didn't match pod affinity rules (node-a by=kubernetes.io/hostname there=0)" {
+			t.Errorf("numbers: %q", got)
+		}
+		w.delete("low")
+		time.Sleep(soon)
+		w.on("high", "node-a")
+		w.on("web", "node-a")
+	})
+}
+
+// Who waits for room that can be nowhere any more is not said to wait there.
+func TestTheOnlyNodeWithRoomThatIsMadeLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(node("node-a", "1"))
+		w.start()
+		w.create(ranked("low", "1", 1))
+		w.on("low", "node-a")
+		w.create(ranked("high", "1", 100))
+		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
+			t.Fatalf("high waits on %q", p.Status.NominatedNodeName)
+		}
+		if err := w.admin.Delete(context.Background(), client.Nodes.At("", "node-a"), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(soon)
+		w.waits("high")
+		if p := w.pod("high"); p.Status.NominatedNodeName != "" || condition(p, v1.PodScheduled).Message != "no nodes available to schedule pods" {
+			t.Errorf("high waits on %q: %q", p.Status.NominatedNodeName, condition(p, v1.PodScheduled).Message)
+		}
+	})
+}
+
+// A victim for which something has to happen before it is bound is not deleted: its bind is given up, and it is tried again.
+func TestAVictimThatIsNotBoundYet(t *testing.T) {
+	for name, finds := range map[string]string{"finds nothing else": "", "goes elsewhere": "node-b"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newRankedWorld(t)
+				d := withDisks(w)
+				d.hangs = make(chan struct{})
+				w.node(node("node-a", "1"))
+				w.disk("x", "node-a")
+				w.start()
+				low := ranked("low", "1", 1)
+				low.Labels = map[string]string{"disk": "x"}
+				w.create(low)
+				if p := w.pod("low"); p.Status.NominatedNodeName != "node-a" {
+					t.Fatalf("low is to go to %q", p.Status.NominatedNodeName)
+				}
+				w.create(ranked("high", "1", 100))
+				high := w.pod("high")
+				if want := "Normal Preempted Preempted by pod " + string(high.UID) + " on node node-a (in kube-scheduler memory)."; !slices.Contains(w.events, want) {
+					t.Errorf("events %q", w.events)
+				}
+				if finds != "" {
+					w.node(node(finds, "1"))
+					change(w, client.Resource(configMaps).At("ns", "x"), func(m *v1.ConfigMap) { m.Data["node"] = finds })
+				}
+				close(d.hangs)
+				time.Sleep(soon)
+				w.on("high", "node-a")
+				p := w.pod("low")
+				if p.DeletionTimestamp != nil || p.Spec.NodeName != finds || p.Status.NominatedNodeName != "" {
+					t.Errorf("low is deleted at %v, on %q, said to go to %q", p.DeletionTimestamp, p.Spec.NodeName, p.Status.NominatedNodeName)
+				}
+				if fmt.Sprint(d.ended[0]) != "low false" {
+					t.Errorf("ended: %v", d.ended)
+				}
+			})
+		})
+	}
+}

@@ -35,21 +35,22 @@ func preBinders(held []framework.Reservation) (out []PreBinder) {
 }
 
 // prepare does what must have happened before the bind.
-func (o *outbox) prepare(ctx context.Context, job bindJob) (err error) {
+func (o *outbox) prepare(job bindJob) (err error) {
 	if len(job.before) == 0 {
 		return nil
 	}
+	defer job.ahead.cancel()
 	profile, start := job.pod.Spec.SchedulerName, time.Now()
 	defer func() { o.config.Metrics.point("PreBind", status(err), profile, time.Since(start)) }()
 	for _, s := range job.before {
 		began := time.Now()
-		err := s.PreBind(ctx, o.config.Client)
+		err := s.PreBind(job.ahead.ctx, o.config.Client)
 		o.config.Metrics.plugins.WithLabelValues(s.Name(), "PreBind", status(err)).Observe(time.Since(began).Seconds())
 		if err != nil {
 			return fmt.Errorf("running PreBind plugin %q: %w", s.Name(), err)
 		}
 	}
-	return nil
+	return job.ahead.begin()
 }
 
 // told are changes of a kind that some plug-in wants to hear of; err is why there will be no more.

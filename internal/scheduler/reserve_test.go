@@ -181,6 +181,9 @@ func TestReservations(t *testing.T) {
 		if d.failed == 0 {
 			t.Error("two pods got one disk")
 		}
+		if c := condition(w.pod("q"), v1.PodScheduled); c.Reason != v1.PodReasonSchedulerError || c.Message != `running Reserve plugin "Disks": disk x is p's` {
+			t.Errorf("%s %q", c.Reason, c.Message)
+		}
 		close(d.hangs)
 		synctest.Wait()
 		if c := condition(w.pod("p"), v1.PodScheduled); c.Reason != v1.PodReasonSchedulerError || c.Message != `running PreBind plugin "Disks": no power` {

@@ -31,9 +31,10 @@ type run struct {
 	extenders  *extenders
 	// reserved are the reservations of pods whose bind has not come back.
 	reserved map[types.UID][]framework.Reservation
-	event    string    // what is being taken in, under upstream's name
-	stage    time.Time // when the stage of the decision began that is under way
-	cycles   uint64    // attempts
+	ahead    map[types.UID]*ahead // what happens before pods of these are bound
+	event    string               // what is being taken in, under upstream's name
+	stage    time.Time            // when the stage of the decision began that is under way
+	cycles   uint64               // attempts
 }
 
 // sampled: of every so many attempts one has the plug-ins timed, as with upstream's.
@@ -73,7 +74,7 @@ func (r *run) stopwatch(profile string) func(point string, ok bool) {
 func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	r := &run{
 		config: c, cluster: framework.NewCluster(), planner: map[string]*plan.Planner{}, out: out,
-		preempting: preempting{}, reserved: map[types.UID][]framework.Reservation{},
+		preempting: preempting{}, reserved: map[types.UID][]framework.Reservation{}, ahead: map[types.UID]*ahead{},
 	}
 	gates := gates{}
 	for i := range c.Profiles.Profiles {

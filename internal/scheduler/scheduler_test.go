@@ -407,7 +407,7 @@ func TestFailedBindGivesTheRoomBackAndIsTriedAgain(t *testing.T) {
 		w.create(pod("x", "1"))
 		time.Sleep(2900 * time.Millisecond)
 		w.on("x", "")
-		if c := w.pod("x").Status.Conditions[0]; c.Reason != v1.PodReasonSchedulerError || c.Message != "connection refused" {
+		if c := w.pod("x").Status.Conditions[0]; c.Reason != v1.PodReasonSchedulerError || c.Message != `running Bind plugin "DefaultBinder": connection refused` {
 			t.Errorf("condition %+v", c)
 		}
 		time.Sleep(time.Minute)

@@ -35,8 +35,8 @@ type QueueSort interface {
 // PreFilter narrows the nodes before they are looked at one by one.
 type PreFilter interface {
 	Plugin
-	// PreFilter returns the names of the only nodes to look at, or ok false when it does not narrow.
-	PreFilter(s *Shape) (names []string, ok bool)
+	// PreFilter returns the names of the only nodes to look at, or ok false when it does not narrow. none is why there cannot be any.
+	PreFilter(s *Shape) (names []string, ok bool, none *Rejection)
 }
 
 // Filter tells whether a node takes a pod of a shape; nil is yes. A Filter that is Static depends on nothing of the node but its

@@ -247,7 +247,7 @@ func hostPorts(spec *v1.PodSpec) []Port {
 
 // onlyNames finds the nodes that a selector can match at all, when every term names them by metadata.name.
 func onlyNames(sel *v1.NodeSelector) []string {
-	if sel == nil {
+	if sel == nil || len(sel.NodeSelectorTerms) == 0 {
 		return nil
 	}
 	names := []string{}

@@ -123,7 +123,16 @@ func (d *Diagnosis) fold(r *framework.Rejection, count int, example string, numb
 
 func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
 	held := p.hold(pod, n)
-	defer p.release(n, held)
+	fields := p.numbers(r, pod, n)
+	p.release(n, held)
+	if fields == nil && len(held) > 0 {
+		fields = p.numbers(r, pod, n) // it is without those that wait there that the node was rejected
+	}
+	return fields
+}
+
+// numbers asks the plug-in that rejected a node.
+func (p *Planner) numbers(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
 	for _, f := range p.set.Filters {
 		if f.Name() == r.Plugin {
 			return f.Explain(pod.Shape, n)
@@ -139,10 +148,16 @@ func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framewo
 
 // Plugins are those that rejected a node, each once.
 func (d *Diagnosis) Plugins() (out []string) {
-	for _, r := range d.Reasons {
-		if !slices.Contains(out, r.Plugin) {
-			out = append(out, r.Plugin)
+	add := func(plugin string) {
+		if !slices.Contains(out, plugin) {
+			out = append(out, plugin)
 		}
+	}
+	for _, r := range d.Reasons {
+		add(r.Plugin)
+	}
+	for _, r := range d.rejected { // perhaps without a word
+		add(r.Plugin)
 	}
 	return out
 }
@@ -161,7 +176,10 @@ func (d *Diagnosis) Message(preemption string) string {
 			words[i] = r.Text // of all of them
 		}
 	}
-	out := fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(words, ", "))
+	out := fmt.Sprintf("0/%d nodes are available:", d.Nodes)
+	if len(words) > 0 {
+		out += " " + strings.Join(words, ", ") + "."
+	}
 	if preemption != "" {
 		out += " preemption: " + preemption
 	}

@@ -183,7 +183,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	p.relate(c, pod)
 	waits := p.waits
 	shared := waits == nil && (!p.bound || shape.Relations != nil) && !p.personal() // what holds for the pod holds for its shape
-	r := p.refused()
+	r := p.refused(shape)
 	p.Ended("PreFilter", r == nil)
 	if r != nil {
 		return Decision{Diagnosis: refusal(c, r)}
@@ -255,7 +255,7 @@ func (p *Planner) narrow(shape *framework.Shape) (names []string, by []string) {
 		names, by = only, append(by, plugin)
 	}
 	for _, f := range p.set.PreFilters {
-		only, ok := f.PreFilter(shape)
+		only, ok, _ := f.PreFilter(shape)
 		narrowed(f.Name(), only, ok)
 	}
 	for i, x := range p.of {
@@ -406,18 +406,24 @@ func (p *Planner) timedWorth(s *score, shape *framework.Shape, n *framework.Node
 // already.
 func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	held := p.hold(pod, n)
-	defer p.release(n, held)
-	if r := p.filter(pod.Shape, n); r != nil || !p.bound {
+	r := p.filter(pod.Shape, n)
+	p.release(n, held)
+	if r != nil || !p.bound {
 		return r
 	}
-	return p.related(n)
+	return p.unrelated(pod, n)
 }
 
-// unrelated is what the relations say, as if those that wait there had it.
+// unrelated is what the relations say, as if those that wait there had it, and as if they had not: they may go elsewhere in the end, so that
+// nobody may count on their being there. What the other plug-ins look at is only less without them.
 func (p *Planner) unrelated(pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	held := p.hold(pod, n)
-	defer p.release(n, held)
-	return p.related(n)
+	r := p.related(n)
+	p.release(n, held)
+	if r == nil && len(held) > 0 {
+		r = p.related(n)
+	}
+	return r
 }
 
 // related asks the relations of the pod that is looked at.

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"sort"
 	"strings"
@@ -24,6 +25,7 @@ import (
 type oracle struct {
 	nodes map[string]*v1.Node
 	pods  map[types.UID]*v1.Pod // placed ones
+	wait  map[types.UID]*v1.Pod // for room on the nodes that they name
 }
 
 func cpuOf(p *v1.Pod, least int64) (sum int64) {
@@ -107,8 +109,24 @@ func tolerates(p *v1.Pod, t v1.Taint) bool {
 	return false
 }
 
-// reject returns the reasons in which the node refuses the pod.
+// reject returns the reasons in which the node refuses the pod: as if those that wait there and do not rank below it were there already, and
+// as they may never be.
 func (o *oracle) reject(p *v1.Pod, n *v1.Node) []string {
+	now := o.pods
+	o.pods = maps.Clone(now)
+	for uid, w := range o.wait {
+		if w.Spec.NodeName == n.Name && *w.Spec.Priority >= 0 {
+			o.pods[uid] = w
+		}
+	}
+	out := o.refuse(p, n)
+	if o.pods = now; len(out) == 0 {
+		out = o.refuse(p, n)
+	}
+	return out
+}
+
+func (o *oracle) refuse(p *v1.Pod, n *v1.Node) []string {
 	if n.Spec.Unschedulable && !tolerates(p, v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}) {
 		return []string{"node(s) were unschedulable"}
 	}
@@ -366,7 +384,7 @@ func drawPod(t *rapid.T, uid string) *v1.Pod {
 // reasons; and what it assumes never takes more of a node than there is.
 func TestPlannerAgreesWithTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := &oracle{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}}
+		o := &oracle{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, wait: map[types.UID]*v1.Pod{}}
 		c := framework.NewCluster()
 		c.SetNamespace("other", namespaceLabels["other"])
 		p := plan.New(plugins.Default(nil), 7)
@@ -421,6 +439,22 @@ func TestPlannerAgreesWithTheOracle(t *testing.T) {
 					c.Forget(placed.UID)
 					delete(o.pods, placed.UID)
 				}
+			},
+			"waits for room": func(t *rapid.T) {
+				for uid := range o.wait {
+					delete(o.wait, uid)
+					c.Denominate(uid)
+				}
+				if rapid.Bool().Draw(t, "nobody") {
+					return
+				}
+				serial++
+				pod := drawPod(t, fmt.Sprint("w", serial))
+				pod.Spec.Priority = new(rapid.SampledFrom([]int32{-1, 0, 1}).Draw(t, "priority"))
+				c.Nominate(c.Shape(pod), name.Draw(t, "on"))
+				there := pod.DeepCopy()
+				there.Spec.NodeName = c.NominatedTo(pod.UID).Name
+				o.wait[pod.UID] = there
 			},
 			"pod gone": func(t *rapid.T) {
 				for uid := range o.pods {
@@ -503,6 +537,24 @@ func TestPodThatNamesItsNode(t *testing.T) {
 	const want = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. " +
 		"preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
 	if got := d.Diagnosis.Message(p.Preempt(c, c.Shape(pod), d.Diagnosis, nil, time.Time{}).Text); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+// One that names two nodes at once goes nowhere, whatever there is.
+func TestPodThatNamesNodesThatContradict(t *testing.T) {
+	c, p := bigCluster(3), plan.New(plugins.Default(nil), 1)
+	pod := basicPod(1)
+	names := func(values ...string) v1.NodeSelectorRequirement {
+		return v1.NodeSelectorRequirement{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: values}
+	}
+	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{names("node-0001"), names("node-0002")}}},
+	}}}
+	shape := c.Shape(pod)
+	d := p.Schedule(c, shape)
+	const want = "0/3 nodes are available: pod affinity terms conflict. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+	if got := d.Diagnosis.Message(p.Preempt(c, shape, d.Diagnosis, nil, time.Time{}).Text); got != want || !d.Diagnosis.Refused {
 		t.Errorf("%s", got)
 	}
 }

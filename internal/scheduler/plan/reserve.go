@@ -1,6 +1,10 @@
 package plan
 
-import "podo.dev/podo/internal/scheduler/framework"
+import (
+	"fmt"
+
+	"podo.dev/podo/internal/scheduler/framework"
+)
 
 // personal tells whether something about the pod that is looked at holds for it alone.
 func (p *Planner) personal() bool {
@@ -13,7 +17,12 @@ func (p *Planner) personal() bool {
 }
 
 // refused is why the pod that is looked at can go nowhere; nil when it may.
-func (p *Planner) refused() *framework.Rejection {
+func (p *Planner) refused(shape *framework.Shape) *framework.Rejection {
+	for _, f := range p.set.PreFilters {
+		if _, _, none := f.PreFilter(shape); none != nil {
+			return none
+		}
+	}
 	for i, x := range p.of {
 		if x, ok := x.(framework.Refusing); ok && p.set.Relations[i].Filters {
 			if r := x.Refused(); r != nil {
@@ -39,7 +48,7 @@ func refusal(c *framework.Cluster, r *framework.Rejection) *Diagnosis {
 // Reserve sets aside what the pod that Schedule has just placed needs on its node; on an error nothing is.
 func (p *Planner) Reserve(n *framework.Node) ([]framework.Reservation, error) {
 	var held []framework.Reservation
-	for _, x := range p.of {
+	for i, x := range p.of {
 		x, ok := x.(framework.Reserving)
 		if !ok {
 			continue
@@ -47,7 +56,7 @@ func (p *Planner) Reserve(n *framework.Node) ([]framework.Reservation, error) {
 		r, err := x.Reserve(n)
 		if err != nil {
 			End(held, false)
-			return nil, err
+			return nil, fmt.Errorf("running Reserve plugin %q: %w", p.set.Relations[i].Name(), err)
 		}
 		if r != nil {
 			held = append(held, r)

@@ -18,13 +18,18 @@ var enforced = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"n
 
 var noMatch = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}, Unresolvable: true}
 
+var contradicts = &framework.Rejection{Plugin: "NodeAffinity", Reasons: []string{"pod affinity terms conflict"}, Unresolvable: true}
+
 func (NodeAffinity) Name() string   { return "NodeAffinity" }
 func (NodeAffinity) Static() bool   { return true }
 func (NodeAffinity) Absolute() bool { return false }
 
-// PreFilter narrows to the nodes that the required affinity names, as daemon pods do.
-func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool) {
-	return s.Names, s.Names != nil
+// PreFilter narrows to the nodes that the required affinity names, as that of daemon pods does. Terms may want two names of one node.
+func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool, none *framework.Rejection) {
+	if s.Names != nil && len(s.Names) == 0 {
+		return nil, false, contradicts
+	}
+	return s.Names, s.Names != nil, nil
 }
 
 // Filter matches the required terms.

@@ -50,6 +50,7 @@ type Item struct {
 	State    State
 	Attempts int
 	Since    time.Time // first seen
+	Entered  time.Time // first active
 
 	// RejectedBy are the plug-ins that kept it from a node while it is Unschedulable. Refused tells that they did so whatever the
 	// node: then only what these plug-ins say wakes it (WakeRejected).
@@ -222,7 +223,9 @@ func (q *Queue) enqueue(i *Item, why string, now time.Time) {
 	if q.gated(i, now) {
 		return
 	}
-	i.queued = now
+	if i.queued = now; i.Entered.IsZero() {
+		i.Entered = now
+	}
 	q.move(i, Active, why, now)
 	heap.Push(&q.active, i)
 }
