@@ -36,6 +36,13 @@ type container struct {
 
 // CreateContainer makes a container; its name with its attempt is reserved in its pod until it is removed.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *runtimev1.ContainerConfig, _ *runtimev1.PodSandboxConfig) (string, error) {
+	if slices.ContainsFunc(config.GetMounts(), func(m *runtimev1.Mount) bool { return m.GetImage() != nil }) {
+		done, ok := r.mountImages(sandboxID)
+		if !ok {
+			return "", status.Error(codes.Unknown, "failed to mount image volume: ImageVolumeMountFailed: invalid argument")
+		}
+		defer done()
+	}
 	after, err := r.enter(ctx, "CreateContainer", config.GetMetadata().GetName())
 	if r.later(err, containerName(sandboxID, config.GetMetadata()), func() { r.createContainer(sandboxID, config) }) || err != nil { //nolint:errcheck // nobody listens
 		return "", err
@@ -45,6 +52,20 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config 
 		return "", err
 	}
 	return id, nil
+}
+
+// mountImages begins to mount images for a container. As containerd, it cannot for two of one sandbox at once, and then for none any more.
+func (r *Runtime) mountImages(sandboxID string) (done func(), ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mounting[sandboxID]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.mounting[sandboxID] == 1 {
+			delete(r.mounting, sandboxID)
+		}
+	}, r.mounting[sandboxID] == 1
 }
 
 func containerName(sandboxID string, m *runtimev1.ContainerMetadata) string {

@@ -32,6 +32,7 @@ type Runtime struct {
 	images     map[string]*image // by full name
 	remote     map[string]*image // what a pull finds
 	latency    map[Op]time.Duration
+	mounting   map[string]int // by sandbox, how many of its containers are given image volumes
 	faults     []*Fault
 	hung       chan struct{} // not nil while the runtime hangs; closed when it goes on
 	subs       map[chan *runtimev1.ContainerEventResponse]chan error
@@ -75,7 +76,7 @@ type image struct {
 func New() *Runtime {
 	return &Runtime{
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, images: map[string]*image{}, remote: map[string]*image{},
-		latency: map[Op]time.Duration{}, subs: map[chan *runtimev1.ContainerEventResponse]chan error{}, calls: map[Op]int{},
+		latency: map[Op]time.Duration{}, mounting: map[string]int{}, subs: map[chan *runtimev1.ContainerEventResponse]chan error{}, calls: map[Op]int{},
 		reserved: map[string]bool{},
 	}
 }

@@ -217,6 +217,13 @@ func (f Specs) Container(_ context.Context, in worker.ContainerInput) (*runtimev
 		}
 		cfg.Mounts = append(cfg.Mounts, &runtimev1.Mount{ContainerPath: path, HostPath: host})
 	}
+	for _, m := range c.VolumeMounts {
+		for _, v := range in.Pod.Spec.Volumes {
+			if v.Name == m.Name && v.Image != nil {
+				cfg.Mounts = append(cfg.Mounts, &runtimev1.Mount{ContainerPath: m.MountPath, Image: &runtimev1.ImageSpec{Image: v.Image.Reference}})
+			}
+		}
+	}
 	cfg.Annotations = labels.ContainerAnnotations(in.Pod, c, in.Attempt, host)
 	return cfg, nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/cri"
 	"podo.dev/podo/internal/podlife"
@@ -56,7 +58,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		until := n.untilStop()
 		return func() podlife.Event {
 			return n.bounded(until, pullLimit, false, func(ctx context.Context) podlife.Event {
-				sandbox, err := conf()
+				sandbox, err := conf.get()
 				if err != nil {
 					return podlife.ImageReady{Container: x.Container, Fail: failure(err, "")} // the sandbox tells of it
 				}
@@ -121,7 +123,7 @@ func (n *pod) bounded(parent context.Context, limit time.Duration, slot bool, f 
 }
 
 func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.CreateSandbox) podlife.Event {
-	conf, err := n.config(s, x.Attempt)()
+	conf, err := n.config(s, x.Attempt).get()
 	if err != nil {
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: failure(err, "")}
 	}
@@ -151,7 +153,8 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 	fail := func(err error, reason string) podlife.Event {
 		return podlife.ContainerCreated{Container: x.Container, Attempt: x.Attempt, Fail: failure(err, reason)}
 	}
-	sandbox, err := n.config(s, s.SandboxAttempt)()
+	box := n.config(s, s.SandboxAttempt)
+	sandbox, err := box.get()
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")
 	}
@@ -168,6 +171,14 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 	})
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")
+	}
+	if slices.ContainsFunc(conf.Mounts, func(m *runtimev1.Mount) bool { return m.Image != nil }) {
+		select {
+		case box.images <- struct{}{}:
+			defer func() { <-box.images }()
+		case <-ctx.Done():
+			return fail(ctx.Err(), "CreateContainerError")
+		}
 	}
 	id, err := n.w.cfg.Runtime.CreateContainer(ctx, s.SandboxID, conf, sandbox)
 	if err != nil {

@@ -449,16 +449,19 @@ func first(s []string) string {
 type sandboxConfig struct {
 	attempt uint32
 	get     func() (*runtimev1.PodSandboxConfig, error)
+	// images holds a token while a container with image volumes is being created: the runtime mounts an image once for all containers of a
+	// sandbox, and two that find it not mounted at once undo each other's mount, for good.
+	images chan struct{}
 }
 
-func (n *pod) config(s *podlife.State, attempt uint32) func() (*runtimev1.PodSandboxConfig, error) {
+func (n *pod) config(s *podlife.State, attempt uint32) *sandboxConfig {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.box != nil && n.box.attempt == attempt {
-		return n.box.get
+		return n.box
 	}
 	pod, parent := s.Given(), s.CgroupParent
-	box := &sandboxConfig{attempt: attempt}
+	box := &sandboxConfig{attempt: attempt, images: make(chan struct{}, 1)}
 	box.get = sync.OnceValues(func() (*runtimev1.PodSandboxConfig, error) {
 		conf, err := n.w.cfg.Specs.Sandbox(pod, attempt, parent)
 		if err != nil {
@@ -471,5 +474,5 @@ func (n *pod) config(s *podlife.State, attempt uint32) func() (*runtimev1.PodSan
 		return conf, err
 	})
 	n.box = box
-	return box.get
+	return box
 }
