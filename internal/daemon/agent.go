@@ -67,7 +67,7 @@ func runAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootRe
 	cfg.NodeConfig = p.cfg
 	a := &agent{process: p, cfg: cfg}
 	checked := boot.Begin("host checked")
-	if err := preflightNode("agent", cfg.NodeConfig, cfg.ports(), lookPath); err != nil {
+	if err := p.preflight("agent", lookPath); err != nil {
 		return err
 	}
 	if err := a.build(ctx); err != nil {
@@ -85,7 +85,7 @@ func (a *agent) build(ctx context.Context) (err error) {
 	if a.state, err = loadJoined(a.dirs); err != nil {
 		return err
 	}
-	if err := a.state.claim(a.dirs, a.cfg); err != nil {
+	if err := a.state.claim(a.dirs, a.cfg, a.healthAt()); err != nil {
 		return err
 	}
 	v, feed, err := view.NewFed(view.Config{Kinds: registry.All(), Logger: a.log.With("component", "view")})

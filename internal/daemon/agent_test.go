@@ -50,6 +50,34 @@ func TestAnAgentIsRefusedWithTheFlag(t *testing.T) {
 	if err := c.Complete(); err != nil || c.Server != "https://192.0.2.7:6443" || c.Token != sampleToken {
 		t.Errorf("%v, server %s", err, c.Server)
 	}
+	// What is needed once may be gone afterwards.
+	c = sampleAgent()
+	c.Token, c.TokenFile, c.CAFile, c.DataDir = "", file+"none", file+"none", t.TempDir()
+	certificates := Dirs{Root: c.DataDir}.Certificates()
+	if err := os.MkdirAll(certificates, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ca.crt", "kubelet-client-current.pem"} {
+		if _, err := c.authority(); err == nil {
+			t.Errorf("before %s, no authority is none", name)
+		}
+		if err := os.WriteFile(filepath.Join(certificates, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Complete(); err != nil || c.Token != "" {
+		t.Errorf("without the token's file, after it has joined: %v", err)
+	}
+	if ca, err := c.authority(); err != nil || ca != nil {
+		t.Errorf("without the authority's, after it has joined: %v", err)
+	}
+}
+
+func TestTheServersAddress(t *testing.T) {
+	c := sampleAgent()
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
 	if want := netip.MustParseAddrPort("192.0.2.7:6443"); c.address != want {
 		t.Errorf("the server is at %s", c.address)
 	}
@@ -68,10 +96,10 @@ func TestWhatAnAgentRemembers(t *testing.T) {
 	}
 	other := c
 	other.NodeName = "node-x"
-	if err := j.claim(d, other); err != nil {
+	if err := j.claim(d, other, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.claim(d, c); err != nil {
+	if err := j.claim(d, c, ""); err != nil {
 		t.Errorf("a name that the node never had cannot be changed: %v", err)
 	}
 	if len(j.network(c).Pods) != 0 {
@@ -92,7 +120,7 @@ func TestWhatAnAgentRemembers(t *testing.T) {
 		n.Redirects[0].From.String() != "10.43.0.1:443" || n.Redirects[0].To != c.address {
 		t.Errorf("remembered %+v", n)
 	}
-	if err := j.claim(d, other); err == nil || !strings.Contains(err.Error(), `"node-b"`) {
+	if err := j.claim(d, other, ""); err == nil || !strings.Contains(err.Error(), `"node-b"`) {
 		t.Errorf("another node's data directory: %v", err)
 	}
 	if ofAgent(d) != nil || ofServer(d) == nil {

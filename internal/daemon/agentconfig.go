@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"podo.dev/podo/internal/jointoken"
+	"podo.dev/podo/internal/kubelet/cert"
 )
 
 // AgentConfig is everything that `podo agent` can be told.
@@ -44,10 +46,10 @@ func (c *AgentConfig) Complete() error {
 		u.Host = net.JoinHostPort(u.Hostname(), "6443")
 	}
 	c.Server = "https://" + u.Host
-	if err := c.completeToken(); err != nil {
+	if err := c.NodeConfig.complete(); err != nil {
 		return err
 	}
-	if err := c.NodeConfig.complete(); err != nil {
+	if err := c.completeToken(); err != nil {
 		return err
 	}
 	// A name that cannot be resolved now may be later; what needs the address then goes without.
@@ -62,7 +64,7 @@ func (c *AgentConfig) completeToken() error {
 		if c.Token != "" {
 			return errors.New("--token and --token-file are two ways to say one thing: give one of them")
 		}
-		content, err := os.ReadFile(c.TokenFile)
+		content, err := c.once(c.TokenFile)
 		if err != nil {
 			return fmt.Errorf("--token-file: %w", err)
 		}
@@ -77,12 +79,21 @@ func (c *AgentConfig) completeToken() error {
 	return nil
 }
 
+// once is the content of a file that a node needs to join, and not when it has: it may be gone by then.
+func (c *AgentConfig) once(file string) ([]byte, error) {
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && cert.Joined((Dirs{Root: c.DataDir}).Certificates()) {
+		return nil, nil
+	}
+	return content, err
+}
+
 // authority is the CAFile's content, nil without one.
 func (c *AgentConfig) authority() ([]byte, error) {
 	if c.CAFile == "" {
 		return nil, nil
 	}
-	ca, err := os.ReadFile(c.CAFile)
+	ca, err := c.once(c.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("--ca-file: %w", err)
 	}

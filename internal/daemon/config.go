@@ -67,9 +67,6 @@ func (c *Config) Complete() error {
 	if errs := validation.IsValidPortNum(c.HTTPSPort); len(errs) > 0 {
 		return fmt.Errorf("--https-port %d: %s", c.HTTPSPort, strings.Join(errs, "; "))
 	}
-	if c.HTTPSPort == c.KubeletPort {
-		return fmt.Errorf("--https-port and --kubelet-port are both %d: they must differ", c.HTTPSPort)
-	}
 	if c.NodeMonitorGrace < time.Second {
 		return fmt.Errorf("--node-monitor-grace-period %s: a second or more", c.NodeMonitorGrace)
 	}
@@ -83,6 +80,11 @@ func (c *Config) Complete() error {
 		return err
 	}
 	return c.checkEtcd()
+}
+
+// apiPort is on loopback and the node's address.
+func (c *Config) apiPort() usedPort {
+	return usedPort{"--https-port", c.HTTPSPort, "--node-ip", []string{"127.0.0.1", c.NodeIP}}
 }
 
 func (c *Config) checkIdentity() error {

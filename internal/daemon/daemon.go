@@ -50,7 +50,7 @@ func serve(ctx context.Context, cfg Config, version string, boot *BootReport, lo
 	cfg.NodeConfig = p.cfg
 	s := &server{process: p, cfg: cfg, hangup: hangup}
 	checked := boot.Begin("host checked")
-	if err := preflight(cfg, lookPath); err != nil {
+	if err := p.preflight("server", lookPath, cfg.apiPort()); err != nil {
 		return err
 	}
 	if err := s.build(ctx); err != nil {

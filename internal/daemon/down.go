@@ -244,7 +244,7 @@ func Reset(dataDir string) error {
 	if err != nil {
 		return err
 	}
-	lock, err := lockDataDir(dirs)
+	lock, err := takeDataDir(dirs)
 	if err != nil {
 		return err
 	}
@@ -257,6 +257,21 @@ func Reset(dataDir string) error {
 		if len(mounts) > 0 {
 			return fmt.Errorf("%d mounts live below %s, the first is %s: stop what uses them with `podo down --data-dir %s`, then try again; nothing was removed",
 				len(mounts), dir, mounts[0], dirs.Root)
+		}
+	}
+	// From here on it is no data directory any more, and still one that can be removed: should this end early, nobody starts on what is left.
+	if err := os.Truncate(dirs.Version(), 0); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dirs.Root)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if path := dirs.path(e.Name()); path != dirs.Version() {
+			if err := tree.Remove(path); err != nil {
+				return err
+			}
 		}
 	}
 	return tree.Remove(dirs.Root)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"podo.dev/podo/internal/runtime"
@@ -20,13 +21,15 @@ import (
 // joined is what an agent remembers, so that it starts without its server: which cluster it belongs to, and its pod network. Its file is
 // also what tells an agent's data directory from a server's.
 type joined struct {
+	mu sync.Mutex // held while it is changed and written
+
 	Server     string         `json:"server"`
 	Node       string         `json:"node"`
 	Registered bool           `json:"registered"` // the node's name is this machine's
 	Pods       []netip.Prefix `json:"pods,omitempty"`
 	Cluster    []netip.Prefix `json:"cluster,omitempty"`
-	Health     int            `json:"health"`           // port of the kubelet's health on loopback
-	Service    netip.Addr     `json:"service,omitzero"` // of the Service "kubernetes"
+	HealthAt   string         `json:"healthAt,omitempty"` // where the kubelet tells its health; "": nowhere
+	Service    netip.Addr     `json:"service,omitzero"`   // of the Service "kubernetes"
 }
 
 func (d Dirs) joined() string { return d.path("agent.json") }
@@ -74,26 +77,43 @@ func (j *joined) write(d Dirs) error {
 }
 
 // claim makes the data directory this node's. One of another node is refused: its pods would be nobody's.
-func (j *joined) claim(d Dirs, c AgentConfig) error {
+func (j *joined) claim(d Dirs, c AgentConfig, healthAt string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.Registered && j.Node != c.NodeName {
 		return fmt.Errorf("%s belongs to the node %q: give that --node-name, or `podo down` and `podo reset` it first", d.Root, j.Node)
 	}
-	j.Node, j.Server, j.Health = c.NodeName, c.Server, c.healthzPort()
+	j.Node, j.Server, j.HealthAt = c.NodeName, c.Server, healthAt
 	return j.write(d)
 }
 
+// healthAt is where the kubelet tells its health.
+func (p *process) healthAt() string {
+	c := p.node.config
+	if *c.HealthzPort <= 0 {
+		return ""
+	}
+	return net.JoinHostPort(c.HealthzBindAddress, strconv.Itoa(int(*c.HealthzPort)))
+}
+
 func (j *joined) registered(d Dirs) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.Registered = true
 	return j.write(d)
 }
 
 func (j *joined) addressed(d Dirs, pods, cluster []netip.Prefix, service netip.Addr) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.Pods, j.Cluster, j.Service = pods, cluster, service
 	return j.write(d)
 }
 
 // network is the pod network as it was told last; without addresses before that.
 func (j *joined) network(c AgentConfig) runtime.Network {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	n := runtime.Network{Pods: j.Pods, Cluster: j.Cluster}
 	if j.Service.IsValid() && c.address.IsValid() && j.Service.Is4() == c.address.Addr().Is4() {
 		n.Redirects = []runtime.Redirect{toAPI(j.Service, c.address)}
@@ -119,11 +139,11 @@ func Agent(dataDir string) (*AgentStatus, error) {
 		return nil, err
 	}
 	a := &AgentStatus{Server: j.Server, Node: j.Node}
-	if a.PID, err = Running(d); err != nil || a.PID == 0 {
+	if a.PID, err = Running(d); err != nil || a.PID == 0 || j.HealthAt == "" {
 		return a, err
 	}
 	client := &http.Client{Timeout: 5 * time.Second}
-	resp, err := client.Get("http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(j.Health)) + "/healthz")
+	resp, err := client.Get("http://" + j.HealthAt + "/healthz")
 	if err != nil {
 		a.Unhealthy = err
 		return a, nil

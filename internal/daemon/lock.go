@@ -18,6 +18,19 @@ const layoutVersion = "1"
 // lockDataDir makes the directory ours until the returned file is closed. The kernel drops the lock with the process, so a kill
 // leaves none behind. The file holds the process id for whoever is refused.
 func lockDataDir(d Dirs) (*os.File, error) {
+	f, err := takeDataDir(d)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLayout(d); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// takeDataDir is lockDataDir for whatever the directory holds.
+func takeDataDir(d Dirs) (*os.File, error) {
 	if err := os.MkdirAll(d.Root, 0o711); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -42,10 +55,6 @@ func lockDataDir(d Dirs) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if err := checkLayout(d); err != nil {
-		f.Close()
-		return nil, err
-	}
 	return f, nil
 }
 
@@ -53,8 +62,11 @@ func lockDataDir(d Dirs) (*os.File, error) {
 // start that failed has left, and a file system's own.
 var mayBeThere = []string{
 	"bin", "cni", "containerd", "etcd", "kubeconfig", "kubelet", "lock", "log", "lost+found", "manifests", "pki", "run.json", "server-id",
-	"timeline", "volumes",
+	"timeline", "version", "volumes",
 }
+
+// unfinished is the end of the name of a file that is being written: a crash may leave one.
+const unfinished = ".new"
 
 // checkOurs refuses a folder of somebody else's: `podo reset` would delete it all.
 func checkOurs(d Dirs) error {
@@ -63,7 +75,7 @@ func checkOurs(d Dirs) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	for _, e := range entries {
-		if !slices.Contains(mayBeThere, e.Name()) {
+		if !slices.Contains(mayBeThere, strings.TrimSuffix(e.Name(), unfinished)) {
 			return fmt.Errorf("%s holds other things than podo's (%s), and `podo reset` would delete them: use a folder of its own as --data-dir", d.Root, e.Name())
 		}
 	}
@@ -80,6 +92,8 @@ func checkLayout(d Dirs) error {
 		return writeFile(d.Version(), []byte(layoutVersion+"\n"), 0o644)
 	case err != nil:
 		return fmt.Errorf("data directory: %w", err)
+	case len(have) == 0:
+		return fmt.Errorf("data directory %s was being removed, and something of it is left: remove the rest with `podo reset --yes --data-dir %s`", d.Root, d.Root)
 	case string(bytes.TrimSpace(have)) != layoutVersion:
 		return fmt.Errorf("data directory %s has format %q, this podo works with format %s: run the podo that wrote it, or use another --data-dir",
 			d.Root, bytes.TrimSpace(have), layoutVersion)
@@ -117,7 +131,7 @@ func Running(d Dirs) (pid int, err error) {
 
 // writeFile replaces a file so that a crash leaves the old or the new content, never a part.
 func writeFile(path string, content []byte, mode os.FileMode) error {
-	tmp := path + ".new"
+	tmp := path + unfinished
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,6 @@ type nodeParts struct {
 func (p *process) buildNode(ctx context.Context, network runtime.Network) (err error) {
 	n := &p.node
 	n.host = linux.New()
-	if n.config, err = p.kubeletConfig(); err != nil {
-		return err
-	}
 	if err := p.checkMachine(); err != nil {
 		return err
 	}
@@ -54,7 +52,7 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	case n.config.CgroupDriver == string(cm.Cgroupfs):
 		n.systemd = false
 	}
-	endpoint := p.cfg.ContainerRuntimeEndpoint
+	endpoint := cmp.Or(p.cfg.ContainerRuntimeEndpoint, n.config.ContainerRuntimeEndpoint)
 	if endpoint == "" {
 		if n.embedded, err = newRuntime(p.cfg.DataDir, n.systemd, network, p.log.With("component", "containerd")); err != nil {
 			return err
@@ -153,16 +151,22 @@ func (p *process) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-config %s: %w", p.cfg.KubeletConfig, err)
 	}
-	def := config.Defaults()
-	if c.PodLogsDir == def.PodLogsDir && !strings.Contains(string(text), "podLogsDir") {
+	said := config.Names(text)
+	if !said["podLogsDir"] {
 		c.PodLogsDir = p.dirs.PodLogs()
 	}
 	if c.StaticPodPath == "" {
 		c.StaticPodPath = p.dirs.Manifests()
 	}
-	if c.HealthzPort != nil && *c.HealthzPort == *def.HealthzPort && !strings.Contains(string(text), "healthzPort") {
+	if !said["healthzPort"] {
 		port := int32(p.cfg.healthzPort())
 		c.HealthzPort = &port
+	}
+	if !said["address"] {
+		c.Address = p.cfg.NodeIP
+	}
+	if said["port"] && int(c.Port) != p.cfg.KubeletPort {
+		return nil, fmt.Errorf("kubelet configuration: port: %d is not the kubelet's, which is %d: use the flag --kubelet-port", c.Port, p.cfg.KubeletPort)
 	}
 	c.Port = int32(p.cfg.KubeletPort)
 	return c, nil

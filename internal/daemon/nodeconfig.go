@@ -73,9 +73,14 @@ func (c *NodeConfig) complete() error {
 		}
 		c.NodeIP = ip.String()
 	}
-	if _, err := netip.ParseAddr(c.NodeIP); err != nil {
+	ip, err := netip.ParseAddr(c.NodeIP)
+	switch {
+	case err != nil:
 		return fmt.Errorf("--node-ip: %w", err)
+	case ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast():
+		return fmt.Errorf("--node-ip %s: want the address at which other machines reach this one", ip)
 	}
+	c.NodeIP = ip.Unmap().String() // as it will be in the Node
 	return nil
 }
 

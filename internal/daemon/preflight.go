@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -16,40 +18,53 @@ import (
 // told at once, so that a newcomer mends them in one go. What only the embedded runtime needs (cgroups, overlay, nft) is
 // checked by package runtime, in the same pass.
 
-// minFreeBytes is what the data directory must have free: etcd's preallocated log, its database and the helpers.
+// minFreeBytes is what a new data directory must have free: etcd's preallocated log, its database and the helpers. One that is in use may
+// have less: a disk that pods have filled is made free by the node that runs them.
 const minFreeBytes = 512 << 20
 
 // usedPort is a port that must be free on some addresses.
 type usedPort struct {
 	what string
 	port int
+	from string // what named the addresses
 	ips  []string
 }
 
 // ports are those of a node's kubelet.
-func (c *NodeConfig) ports() []usedPort {
-	return []usedPort{
-		{"--kubelet-port", c.KubeletPort, []string{"127.0.0.1", c.NodeIP}},
-		{"the kubelet's health port (--kubelet-port minus 2)", c.healthzPort(), []string{"127.0.0.1"}},
+func (p *process) ports() []usedPort {
+	c, from := p.node.config, "address in the kubelet configuration:"
+	if c.Address == p.cfg.NodeIP {
+		from = "--node-ip"
 	}
+	all := []usedPort{{"--kubelet-port", p.cfg.KubeletPort, from, []string{c.Address}}}
+	if *c.HealthzPort > 0 {
+		all = append(all, usedPort{
+			"the kubelet's health port (--kubelet-port minus 2)", int(*c.HealthzPort), "healthzBindAddress in the kubelet configuration:", []string{c.HealthzBindAddress},
+		})
+	}
+	if c.ReadOnlyPort > 0 {
+		all = append(all, usedPort{"readOnlyPort in the kubelet configuration", int(c.ReadOnlyPort), from, []string{c.Address}})
+	}
+	return all
 }
 
-// preflight returns every problem found, or nil.
-func preflight(c Config, lookPath func(string) (string, error)) error {
-	api := usedPort{"--https-port", c.HTTPSPort, []string{"127.0.0.1", c.NodeIP}}
-	return preflightNode("server", c.NodeConfig, append([]usedPort{api}, c.ports()...), lookPath)
-}
-
-// preflightNode is what every node needs. verb names what was started.
-func preflightNode(verb string, c NodeConfig, ports []usedPort, lookPath func(string) (string, error)) error {
+// preflight returns every problem found, or nil. verb names what was started; ports are those beside the kubelet's.
+func (p *process) preflight(verb string, lookPath func(string) (string, error), ports ...usedPort) error {
 	var problems []error
 	if os.Geteuid() != 0 {
 		problems = append(problems, fmt.Errorf("podo %s runs containers and needs root: run it with sudo", verb))
 	}
-	for _, p := range ports {
-		problems = append(problems, portFree(p.what, p.port, p.ips))
+	ports = append(ports, p.ports()...)
+	for i, one := range ports {
+		if k := slices.IndexFunc(ports[:i], one.meets); k >= 0 {
+			problems = append(problems, fmt.Errorf("%s and %s are both %d: they must differ", ports[k].what, one.what, one.port))
+			continue
+		}
+		problems = append(problems, one.free())
 	}
-	problems = append(problems, enoughSpace(c.DataDir))
+	if _, err := os.Stat(p.dirs.run()); err != nil {
+		problems = append(problems, enoughSpace(p.dirs.Root))
+	}
 	if _, err := lookPath("mount"); err != nil {
 		problems = append(problems, errors.New("program mount not found: volumes need it, install util-linux"))
 	}
@@ -58,16 +73,27 @@ func preflightNode(verb string, c NodeConfig, ports []usedPort, lookPath func(st
 
 var lookPath = exec.LookPath
 
-func portFree(what string, port int, ips []string) error {
-	for _, ip := range ips {
-		l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
+// meets tells whether two ports cannot be had beside each other.
+func (u usedPort) meets(o usedPort) bool {
+	return u.port == o.port && slices.ContainsFunc(u.ips, func(ip string) bool {
+		a, _ := netip.ParseAddr(ip)
+		return slices.ContainsFunc(o.ips, func(other string) bool {
+			b, _ := netip.ParseAddr(other)
+			return a == b || a.IsUnspecified() || b.IsUnspecified()
+		})
+	})
+}
+
+func (u usedPort) free() error {
+	for _, ip := range u.ips {
+		l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(u.port)))
 		switch {
 		case errors.Is(err, unix.EADDRINUSE):
-			return fmt.Errorf("%s: port %d on %s is in use by another program: stop it (ss -ltnp 'sport = :%d' shows it) or choose another port", what, port, ip, port)
+			return fmt.Errorf("%s: port %d on %s is in use by another program: stop it (ss -ltnp 'sport = :%d' shows it) or choose another port", u.what, u.port, ip, u.port)
 		case errors.Is(err, unix.EADDRNOTAVAIL):
-			return fmt.Errorf("--node-ip %s is not an address of this host (ip addr shows those that are)", ip)
+			return fmt.Errorf("%s %s is not an address of this host (ip addr shows those that are)", u.from, ip)
 		case err != nil:
-			return fmt.Errorf("%s: cannot listen on %s port %d: %w", what, ip, port, err)
+			return fmt.Errorf("%s: cannot listen on %s port %d: %w", u.what, ip, u.port, err)
 		}
 		l.Close()
 	}

@@ -42,6 +42,10 @@ func newProcess(cfg NodeConfig, version string, boot *BootReport, log *slog.Logg
 		lock.Close()
 		return nil, nil, err
 	}
+	if p.node.config, err = p.kubeletConfig(); err != nil {
+		lock.Close()
+		return nil, nil, err
+	}
 	return p, lock, nil
 }
 

@@ -41,7 +41,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(r.closePorts(ctx), removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
+	return errors.Join(sweepChecks(r.cfg.DataDir), r.closePorts(ctx), removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
 }
 
 // deleteContainers has runc kill and delete what it knows. runc remembers a process's start time, so a number that passed to another

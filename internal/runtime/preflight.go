@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,9 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 	"podo.dev/podo/internal/host/dump"
 )
-
-// minFree is the disk space below which a first start is refused: programs, the store and a few images.
-const minFree = 512 << 20
 
 // Check says everything about this machine that would keep the runtime from working, and what to do about it. It changes nothing that
 // stays.
@@ -26,9 +24,8 @@ func (r *Runtime) Check(ctx context.Context) error {
 	}
 	return errors.Join(
 		checkKernel(),
-		checkCgroups(),
+		checkCgroups("/sys/fs/cgroup"),
 		checkOverlay(r.cfg.DataDir),
-		checkSpace(r.cfg.DataDir),
 		checkAddresses(r.cfg.PodCIDRs, r.layout.Bridge),
 		nft(ctx, rules(r.layout.Table, r.cfg.PodCIDRs, r.cfg.ClusterCIDRs, r.cfg.Redirects), true),
 	)
@@ -43,9 +40,18 @@ func checkKernel() error {
 }
 
 // checkCgroups accepts version 2 and version 1.
-func checkCgroups() error {
-	const root = "/sys/fs/cgroup"
-	if _, err := os.Stat(root + "/cgroup.controllers"); err == nil {
+func checkCgroups(root string) error {
+	if have, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); err == nil {
+		var missing []string
+		for _, c := range []string{"cpu", "memory", "pids"} {
+			if !slices.Contains(strings.Fields(string(have)), c) {
+				missing = append(missing, c)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("the kernel offers no cgroup controller for %s (%s/cgroup.controllers): it may be off on the kernel's command line "+
+				"(cgroup_disable=memory; some boards need cgroup_enable=memory), or bound to version 1", strings.Join(missing, ", "), root)
+		}
 		return nil
 	}
 	var missing []string
@@ -65,7 +71,10 @@ func checkOverlay(dataDir string) (err error) {
 	if err := os.MkdirAll(dataDir, 0o711); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(dataDir, ".overlay-check-")
+	if err := sweepChecks(dataDir); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(dataDir, overlayCheck)
 	if err != nil {
 		return err
 	}
@@ -86,15 +95,18 @@ func checkOverlay(dataDir string) (err error) {
 	return unix.Unmount(merged, unix.MNT_DETACH)
 }
 
-func checkSpace(dataDir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dataDir, &st); err != nil {
-		return err
+// overlayCheck begins the names of the folders in which overlays are tried.
+const overlayCheck = ".overlay-check-"
+
+// sweepChecks takes away what a check that was killed has left.
+func sweepChecks(dataDir string) error {
+	left, err := filepath.Glob(filepath.Join(dataDir, overlayCheck+"*"))
+	for _, dir := range left {
+		if err = errors.Join(err, unmountBelow(dir)); err == nil {
+			err = os.RemoveAll(dir)
+		}
 	}
-	if free := st.Bavail * uint64(st.Bsize); free < minFree {
-		return fmt.Errorf("%s has %d MB free, podo needs %d MB: make room or choose another --data-dir", dataDir, free>>20, uint64(minFree)>>20)
-	}
-	return nil
+	return err
 }
 
 // checkAddresses refuses pod ranges that an interface of this machine, other than our bridge, already has.

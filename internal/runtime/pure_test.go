@@ -284,3 +284,56 @@ func TestMountNames(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// What a kernel does not offer is said by its name, of either version of cgroups.
+func TestCgroupsThatAreMissing(t *testing.T) {
+	v2 := func(controllers string) string {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(controllers+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	v1 := t.TempDir()
+	for _, c := range []string{"cpu", "cpuset", "memory", "pids", "devices"} {
+		if err := os.Mkdir(filepath.Join(v1, c), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for root, want := range map[string]string{
+		v2("cpuset cpu io memory hugetlb pids rdma misc"): "",
+		v2("cpuset cpu io pids"):                          "no cgroup controller for memory",
+		v2(""):                                            "no cgroup controller for cpu, memory, pids",
+		v1:                                                "version 1 controllers missing: freezer",
+		t.TempDir():                                       "version 1 controllers missing: cpu, cpuset, memory, pids, devices, freezer",
+	} {
+		if err := checkCgroups(root); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// A check that was killed leaves its overlay mounted; the next one takes it away.
+func TestChecksThatWereKilled(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs root, and CI runs as root")
+		}
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	merged := filepath.Join(dir, overlayCheck+"1", "merged")
+	if err := os.MkdirAll(merged, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("left", merged, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(merged, 0) //nolint:errcheck // it should be gone
+	if err := checkOverlay(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}

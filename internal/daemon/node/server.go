@@ -43,9 +43,9 @@ func (k *run) buildServer() error {
 		runtime.SetBlockProfileRate(1)
 	}
 	k.server, err = kubeletserver.New(kubeletserver.Config{
-		Addr:       net.JoinHostPort(k.c.IP.String(), strconv.Itoa(k.c.Port)),
+		Addr:       net.JoinHostPort(c.Address, strconv.Itoa(k.c.Port)),
 		HealthAddr: portAt(c.HealthzBindAddress, c.HealthzPort),
-		ReadOnly:   portAt(k.c.IP.String(), &c.ReadOnlyPort),
+		ReadOnly:   portAt(c.Address, &c.ReadOnlyPort),
 		TLS:        k.cluster.Serving,
 		Pods:       k.kubelet, Runtime: k.c.Runtime, Log: k.log().of("kubelet-server"), Authenticate: k.cluster.Authenticate,
 		Authorize: k.cluster.Authorize,

@@ -110,10 +110,20 @@ func New(c Config) (*Manager, error) {
 		return nil, fmt.Errorf("making the folder for the node's certificates: %w", err)
 	}
 	m.api = &transport{}
-	m.client = m.newKeeper(clientKind, filepath.Join(c.Dir, "kubelet-client"))
+	m.client = m.newKeeper(clientKind, filepath.Join(c.Dir, clientFile))
 	m.serving = m.newKeeper(servingKind, filepath.Join(c.Dir, "kubelet-server"))
 	m.metrics = newMetrics(m.client, m.serving)
 	return m, m.load()
+}
+
+// Joined tells whether a folder has what a node has when it has joined.
+func Joined(dir string) bool {
+	for _, file := range []string{authorityFile, clientFile + current} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Name implements component.Component.

@@ -21,7 +21,14 @@ import (
 // ErrRefused says that the server knows neither the node's certificate nor the token.
 var ErrRefused = errors.New("the server refuses this node")
 
-func (m *Manager) caPath() string { return filepath.Join(m.c.Dir, "ca.crt") }
+// Names of files; those of certificates end with current.
+const (
+	authorityFile = "ca.crt"
+	clientFile    = "kubelet-client"
+	current       = "-current.pem"
+)
+
+func (m *Manager) caPath() string { return filepath.Join(m.c.Dir, authorityFile) }
 
 func (m *Manager) newKeeper(kind kind, path string) *keeper {
 	k := &keeper{kind: kind, path: path, m: m, wake: make(chan struct{}, 1)}

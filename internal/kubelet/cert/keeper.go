@@ -58,7 +58,7 @@ func (k *keeper) load() error {
 	return nil
 }
 
-func (k *keeper) file() string { return k.path + "-current.pem" }
+func (k *keeper) file() string { return k.path + current }
 
 func (k *keeper) take(c *tls.Certificate) {
 	k.part = k.m.c.Random()

@@ -19,8 +19,8 @@ import (
 
 // honoured names the fields that modules act on, by their names in the file, and who does.
 var honoured = map[string]string{
-	"address":                                "server",
-	"port":                                   "server",
+	"address":                                "server: the node's address when left out",
+	"port":                                   "daemon: refused unless it is the flag's",
 	"enableDebuggingHandlers":                "server",
 	"enableSystemLogHandler":                 "server",
 	"enableProfilingHandler":                 "server",
@@ -69,7 +69,7 @@ var honoured = map[string]string{
 	"clusterDNS":                             "spec",
 	"clusterDomain":                          "spec",
 	"resolvConf":                             "spec",
-	"containerRuntimeEndpoint":               "cri",
+	"containerRuntimeEndpoint":               "daemon: where the flag says nothing",
 	"runtimeRequestTimeout":                  "cri",
 	"staticPodPath":                          "source",
 	"staticPodURL":                           "source",
@@ -186,6 +186,17 @@ func Parse(text []byte) (*v1beta1.KubeletConfiguration, error) {
 		return nil, fmt.Errorf("kubelet configuration: %w", errors.Join(errs...))
 	}
 	return c, nil
+}
+
+// Names are the fields that a configuration's text sets. What is wrong with it Parse tells.
+func Names(text []byte) map[string]bool {
+	fields := map[string]any{}
+	_ = yaml.Unmarshal(text, &fields)
+	names := map[string]bool{}
+	for name := range fields {
+		names[name] = true
+	}
+	return names
 }
 
 // fill gives fields that the file leaves out their defaults.
