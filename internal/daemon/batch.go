@@ -9,6 +9,7 @@ import (
 	"podo.dev/podo/internal/controllers/job"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/ttlafterfinished"
+	"podo.dev/podo/internal/host/linux"
 )
 
 // batchControllers run work that ends.
@@ -18,6 +19,7 @@ func (s *server) batchControllers() []component.Component {
 		component.Func("job-orphans", s.controller(s.newJobOrphans)),
 		component.Func("cronjobs", s.controller(s.newCronJobs)),
 		component.Func("ttl-after-finished", s.controller(s.newTTLAfterFinished)),
+		component.Func("clock", s.followClock),
 	}
 }
 
@@ -35,4 +37,21 @@ func (s *server) newCronJobs(_ context.Context, c client.Client) (*loop.Loop, er
 
 func (s *server) newTTLAfterFinished(_ context.Context, c client.Client) (*loop.Loop, error) {
 	return ttlafterfinished.New(s.control.view, c, s.log)
+}
+
+// followClock tells the controllers when the clock was set: of what is due by it, their timers know nothing.
+func (s *server) followClock(ctx context.Context, ready func()) error {
+	ready()
+	set, err := linux.ClockSet(ctx)
+	if err != nil {
+		s.log.Warn("changes of the clock will be noticed late", "err", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-set:
+			s.control.board.ClockSet()
+		}
+	}
 }

@@ -25,7 +25,7 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	k := &controller{c}
 	keys := loop.Itself
 	return loop.New(loop.Config{
-		Name: "csr-cleaner", View: v, Reconcile: k.reconcile, Logger: log,
+		Name: "csr-cleaner", View: v, ByClock: true, Reconcile: k.reconcile, Logger: log,
 		Watches: []loop.Watch{{Resource: schema.GroupResource(requests), Keys: keys}, {Resource: schema.GroupResource(podRequests), Keys: keys}},
 	})
 }

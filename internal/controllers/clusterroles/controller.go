@@ -2,9 +2,11 @@ package clusterroles
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,25 +38,33 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, _ view.Key)
 	for e := range s.All(schema.GroupResource(clusterRoles), "", view.Key{}) {
 		all = append(all, e.Object.(*rbacv1.ClusterRole))
 	}
+	var failed []error
 	for _, role := range all {
-		if role.AggregationRule == nil {
-			continue
-		}
-		rules, same, err := Gathered(role, all)
-		if err != nil {
-			return res, err
-		}
-		if same {
-			continue
-		}
-		obj, err := k.client.Mutate(ctx, clusterRoles.At("", role.Name), func(o runtime.Object) (bool, error) {
-			o.(*rbacv1.ClusterRole).Rules = rules
-			return true, nil
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return res, err
-		}
-		res.Wrote = max(res.Wrote, loop.Revision(obj))
+		wrote, err := k.gather(ctx, role, all)
+		failed = append(failed, err) // one that cannot be written keeps no other
+		res.Wrote = max(res.Wrote, wrote)
 	}
-	return res, nil
+	return res, errors.Join(failed...)
+}
+
+func (k *controller) gather(ctx context.Context, role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) (wrote int64, err error) {
+	if role.AggregationRule == nil {
+		return 0, nil
+	}
+	rules, same, err := Gathered(role, all)
+	if same || err != nil {
+		return 0, err
+	}
+	obj, err := k.client.Mutate(ctx, clusterRoles.At("", role.Name), func(o runtime.Object) (bool, error) {
+		now := o.(*rbacv1.ClusterRole)
+		if now.UID != role.UID || !equality.Semantic.DeepEqual(now.AggregationRule, role.AggregationRule) {
+			return false, nil // it gathers something else by now, or nothing: that comes as a change
+		}
+		now.Rules = rules
+		return true, nil
+	})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	return loop.Revision(obj), err
 }

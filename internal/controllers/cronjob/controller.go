@@ -46,7 +46,7 @@ func New(c Config) (*loop.Loop, error) {
 		Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 	})}
 	return loop.New(loop.Config{
-		Name: "cronjob-controller", View: c.View, Reconcile: k.reconcile, Workers: workers, Logger: c.Logger, Metrics: []prometheus.Collector{k.skew},
+		Name: "cronjob-controller", View: c.View, Reconcile: k.reconcile, ByClock: true, Workers: workers, Logger: c.Logger, Metrics: []prometheus.Collector{k.skew},
 		Watches: []loop.Watch{
 			{Resource: cronjobs, Keys: loop.Itself},
 			{Resource: schema.GroupResource(jobs), Keys: func(ch view.Change) (out []view.Key) {

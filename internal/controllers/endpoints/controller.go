@@ -85,10 +85,13 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	e := s.Get(services, key.Namespace, key.Name)
 	if e == nil {
 		k.triggers.DeleteService(key.Namespace, key.Name)
-		if has := s.Get(schema.GroupResource(all), key.Namespace, key.Name); has == nil || elects(has.Meta) {
+		has := s.Get(schema.GroupResource(all), key.Namespace, key.Name)
+		if has == nil || elects(has.Meta) {
 			return loop.Result{}, nil
 		}
-		err := k.Client.Delete(ctx, all.At(key.Namespace, key.Name), metav1.DeleteOptions{})
+		// Not those that somebody has written since for a Service of his.
+		uid, seen := has.Meta.GetUID(), has.Meta.GetResourceVersion()
+		err := k.Client.Delete(ctx, all.At(key.Namespace, key.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &seen}})
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -113,6 +114,7 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	now := time.Now()
 	p := Decide(j, mine, k.backoff(key, j, mine), now)
 	if podset.Ending(s, key.Namespace) {
+		p.refuse(len(p.Create))
 		p.Create = nil
 	}
 	rev, err := k.apply(ctx, key, j, p)
@@ -154,25 +156,37 @@ func (k *controller) remember(key view.Key, r *remembered) {
 // apply does what the plan says and returns the revision of its last write.
 func (k *controller) apply(ctx context.Context, key view.Key, j *batchv1.Job, p Plan) (int64, error) {
 	w := &writes{}
+	var made atomic.Int64
 	created := podset.Slowly(len(p.Create), func(i int) error {
-		err := k.create(ctx, j, p.Create[i], w)
+		there, err := k.create(ctx, j, p.Create[i], w)
+		if there {
+			made.Add(1)
+		}
 		k.meter.made(p.Why, err)
 		return err
 	})
-	removed := k.each(p.Remove, func(pod *v1.Pod) error { return k.remove(ctx, j, pod, w) })
-	managed := errors.Join(created, removed)
-	if managed != nil { // what did not work is as it was; the next look says so
-		p.Status.Active, p.Status.Ready, p.Status.Terminating = j.Status.Active, j.Status.Ready, j.Status.Terminating
+	p.refuse(len(p.Create) - int(made.Load()))
+	stays := make([]bool, len(p.Remove))
+	removed := k.each(p.Remove, func(i int) error {
+		err := k.remove(ctx, j, p.Remove[i], w)
+		stays[i] = err != nil
+		return err
+	})
+	for i, pod := range p.Remove {
+		if stays[i] {
+			p.keep(pod)
+		}
 	}
+	managed := errors.Join(created, removed)
 	if err := k.report(ctx, j, p, w); err != nil {
 		return w.rev, errors.Join(managed, err)
 	}
 	k.meter.judged(p.Handled)
 	k.remember(key, &remembered{j.UID, p.Backoff})
-	if err := k.each(p.Untrack, func(pod *v1.Pod) error { return k.untrack(ctx, pod, w) }); err != nil {
+	if err := k.each(p.Untrack, func(i int) error { return k.untrack(ctx, p.Untrack[i], w) }); err != nil {
 		return w.rev, errors.Join(managed, err)
 	}
-	return w.rev, errors.Join(managed, k.each(p.End, func(pod *v1.Pod) error { return k.remove(ctx, j, pod, w) }))
+	return w.rev, errors.Join(managed, k.each(p.End, func(i int) error { return k.remove(ctx, j, p.End[i], w) }))
 }
 
 // report stores the status, under the condition that the Job is still the one that the plan was made for.
@@ -206,15 +220,15 @@ func (w *writes) note(obj runtime.Object) {
 	w.rev = max(w.rev, loop.Revision(obj))
 }
 
-// each does something for all pods, a few at a time, and tells what failed.
-func (k *controller) each(list []*v1.Pod, do func(*v1.Pod) error) error {
+// each does something for all pods of a list, a few at a time, and tells what failed.
+func (k *controller) each(list []*v1.Pod, do func(i int) error) error {
 	errs := make([]error, len(list))
 	gate := make(chan struct{}, 16)
 	var wg sync.WaitGroup
-	for i, pod := range list {
+	for i := range list {
 		gate <- struct{}{}
 		wg.Go(func() {
-			errs[i] = do(pod)
+			errs[i] = do(i)
 			<-gate
 		})
 	}
@@ -222,12 +236,13 @@ func (k *controller) each(list []*v1.Pod, do func(*v1.Pod) error) error {
 	return errors.Join(errs...)
 }
 
-func (k *controller) create(ctx context.Context, j *batchv1.Job, c Creation, w *writes) error {
+// create makes a pod. There is none, and no error, in a namespace that goes.
+func (k *controller) create(ctx context.Context, j *batchv1.Job, c Creation, w *writes) (there bool, err error) {
 	out, err := Kind.Create(ctx, k.Client, k.Events, j, newPod(j, c))
 	if out != nil {
 		w.note(out)
 	}
-	return err
+	return out != nil, err
 }
 
 // remove deletes a pod that is not to be counted, or is already.

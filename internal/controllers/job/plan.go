@@ -105,6 +105,18 @@ func Decide(j *batchv1.Job, pods []*v1.Pod, b Backoff, now time.Time) Plan {
 	return w.plan
 }
 
+// refuse is for n pods that are not made: the status does not count them.
+func (p *Plan) refuse(n int) { p.Status.Active -= int32(n) }
+
+// keep is for a pod of Remove that is still there.
+func (p *Plan) keep(pod *v1.Pod) {
+	p.Status.Active++
+	*p.Status.Terminating--
+	if ready(pod) {
+		*p.Status.Ready++
+	}
+}
+
 // stamp is now as statuses have it.
 func (w *work) stamp() *metav1.Time { return new(metav1.NewTime(w.now.Truncate(time.Second))) }
 

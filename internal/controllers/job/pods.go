@@ -70,12 +70,6 @@ func spareFirst(pods []*v1.Pod) {
 		return 0
 	}
 	phase := map[v1.PodPhase]int{v1.PodPending: 0, v1.PodUnknown: 1, v1.PodRunning: 2}
-	restarts := func(p *v1.Pod) (most int32) {
-		for i := range p.Status.ContainerStatuses {
-			most = max(most, p.Status.ContainerStatuses[i].RestartCount)
-		}
-		return most
-	}
 	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {
 		sinceA, readyA := podset.Ready(a)
 		sinceB, readyB := podset.Ready(b)
@@ -87,7 +81,7 @@ func spareFirst(pods []*v1.Pod) {
 		if c == 0 && readyA {
 			c = sinceB.Compare(sinceA)
 		}
-		return cmp.Or(c, cmp.Compare(restarts(b), restarts(a)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(c, podset.Restarts(a, b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 

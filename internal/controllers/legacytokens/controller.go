@@ -41,7 +41,7 @@ func New(v *view.View, c client.Client, period time.Duration, log *slog.Logger) 
 	}
 	k := &controller{c, period, log.With("component", "legacy-tokens")}
 	return loop.New(loop.Config{
-		Name: "legacy-tokens", View: v, Reconcile: k.reconcile, Logger: log,
+		Name: "legacy-tokens", View: v, ByClock: true, Reconcile: k.reconcile, Logger: log,
 		Watches: []loop.Watch{
 			{Resource: configMaps, Keys: func(c view.Change) []view.Key {
 				if c.New != nil && c.New.Key == tracking || c.Old != nil && c.Old.Key == tracking {

@@ -49,6 +49,9 @@ type Config struct {
 	Watches []Watch
 	// Reconcile brings what the key names to where it should be. Conflicts and other errors make it come again.
 	Reconcile func(ctx context.Context, now view.Snapshot, key view.Key) (Result, error)
+	// ByClock says that looks which are to come Again are due at a time of day, not after so much time: they come at once when the machine's
+	// clock was set (Board.ClockSet).
+	ByClock bool
 	// Start, when set, runs before the first key, each time Run is called.
 	Start   func(ctx context.Context) error
 	Workers int // default 1
@@ -67,6 +70,7 @@ type Loop struct {
 	journal journal
 	pace    pace
 	behind  behind
+	alarms  alarms
 }
 
 // New makes a Loop.
@@ -104,6 +108,7 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 	}
 	queue := l.newQueue()
 	l.journal.open(queue.Len)
+	l.alarms.open(queue.Add)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -176,6 +181,7 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 		return true
 	}
 	l.journal.begin(key, began)
+	rang := l.alarms.off(key)
 	res, err := l.c.Reconcile(ctx, l.c.View.Snapshot(), key)
 	if ctx.Err() != nil {
 		return false
@@ -201,7 +207,11 @@ func (l *Loop) next(ctx context.Context, queue workqueue.TypedRateLimitingInterf
 		return true
 	}
 	queue.Forget(key)
-	if res.Again > 0 {
+	switch {
+	case res.Again <= 0:
+	case l.c.ByClock && !l.alarms.on(key, rang):
+		queue.Add(key)
+	default:
 		queue.AddAfter(key, res.Again)
 	}
 	return true

@@ -3,6 +3,7 @@
 package podset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -296,4 +297,27 @@ func Available(pod *v1.Pod, minReadySeconds int32, now time.Time) (ok bool, left
 		return false, max(left, time.Second)
 	}
 	return true, 0
+}
+
+// Restarts puts the pod first whose containers have been restarted more often, by the one that was most often; of pods that are alike in
+// that, the one whose sidecars have. What other init containers did is over.
+func Restarts(a, b *v1.Pod) int {
+	main, sidecar := mostRestarts(a)
+	ofMain, ofSidecar := mostRestarts(b)
+	return cmp.Or(cmp.Compare(ofMain, main), cmp.Compare(ofSidecar, sidecar))
+}
+
+func mostRestarts(pod *v1.Pod) (main, sidecar int32) {
+	for i := range pod.Status.ContainerStatuses {
+		main = max(main, pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		if slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool {
+			return c.Name == s.Name && c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		}) {
+			sidecar = max(sidecar, s.RestartCount)
+		}
+	}
+	return main, sidecar
 }

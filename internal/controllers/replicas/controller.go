@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +35,7 @@ type Kind struct {
 	// Read says what an object asks for; ok is false when nothing can be done about it (a selector that cannot be read).
 	Read func(obj runtime.Object) (Wanted, bool)
 	// Report writes what there is into an object's status, and, when failure is not nil, what kept pods from being created or
-	// deleted; false says that nothing changed.
+	// deleted; false says that nothing changed. The object may be newer than the one that was looked at.
 	Report func(obj runtime.Object, c Counts, failure *Failure, now time.Time) bool
 }
 
@@ -96,6 +97,10 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		return loop.Result{Wrote: rev, Deleted: deleted}, err
 	}
 	obj, serr := k.Client.Mutate(ctx, k.Kind.Resource.At(key.Namespace, key.Name).Sub("status"), func(o runtime.Object) (bool, error) {
+		now, err := meta.Accessor(o)
+		if err != nil || now.GetUID() != w.Meta.GetUID() {
+			return false, err // another one of its name, of which nothing is known yet
+		}
 		return k.Kind.Report(o, plan.Counts, failure, time.Now()), nil
 	})
 	switch {

@@ -48,7 +48,7 @@ func goFirst(pods, siblings []*v1.Pod, now time.Time) []*v1.Pod {
 			}
 		}
 		return cmp.Or(
-			cmp.Compare(restarts(b), restarts(a)),
+			podset.Restarts(a, b),
 			cmp.Compare(magnitude(now.Sub(a.CreationTimestamp.Time)), magnitude(now.Sub(b.CreationTimestamp.Time))),
 			cmp.Compare(a.UID, b.UID),
 		)
@@ -83,16 +83,6 @@ func cost(p *v1.Pod) int64 {
 		return 0 // what the API refuses counts nothing
 	}
 	return n
-}
-
-func restarts(p *v1.Pod) (most int32) {
-	for i := range p.Status.ContainerStatuses {
-		most = max(most, p.Status.ContainerStatuses[i].RestartCount)
-	}
-	for i := range p.Status.InitContainerStatuses {
-		most = max(most, p.Status.InitContainerStatuses[i].RestartCount)
-	}
-	return most
 }
 
 // magnitude is the logarithm of a time, so that a second does not decide between pods that are days old.

@@ -31,7 +31,11 @@ type Wanted struct {
 }
 
 // Counts are what there is.
-type Counts struct{ Replicas, FullyLabeled, Ready, Available, Terminating int32 }
+type Counts struct {
+	Replicas, FullyLabeled, Ready, Available, Terminating int32
+
+	Generation int64 // of the object for which that was counted
+}
 
 // Plan is what to do.
 type Plan struct {
@@ -140,6 +144,7 @@ func pause(failed []*v1.Pod, replicas int, now time.Time) time.Duration {
 }
 
 func (p *Plan) count(w Wanted, mine []*v1.Pod, now time.Time) {
+	p.Counts.Generation = w.Meta.GetGeneration()
 	template := labels.Set{}
 	if w.Template != nil {
 		template = w.Template.Labels

@@ -36,7 +36,7 @@ var ReplicaSets = Kind{
 		old, changed := r.Status, false
 		r.Status = appsv1.ReplicaSetStatus{
 			Replicas: n.Replicas, FullyLabeledReplicas: n.FullyLabeled, ReadyReplicas: n.Ready, AvailableReplicas: n.Available,
-			TerminatingReplicas: &n.Terminating, ObservedGeneration: r.Generation,
+			TerminatingReplicas: &n.Terminating, ObservedGeneration: n.Generation,
 		}
 		r.Status.Conditions, changed = failureIn(old.Conditions, failure,
 			func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure },
@@ -48,6 +48,6 @@ var ReplicaSets = Kind{
 			})
 		return changed || old.Replicas != n.Replicas || old.FullyLabeledReplicas != n.FullyLabeled || old.ReadyReplicas != n.Ready ||
 			old.AvailableReplicas != n.Available || old.TerminatingReplicas == nil || *old.TerminatingReplicas != n.Terminating ||
-			old.ObservedGeneration != r.Generation
+			old.ObservedGeneration != n.Generation
 	},
 }

@@ -31,7 +31,7 @@ var ReplicationControllers = Kind{
 		c := obj.(*v1.ReplicationController)
 		s := v1.ReplicationControllerStatus{
 			Replicas: n.Replicas, FullyLabeledReplicas: n.FullyLabeled, ReadyReplicas: n.Ready, AvailableReplicas: n.Available,
-			ObservedGeneration: c.Generation, Conditions: c.Status.Conditions,
+			ObservedGeneration: n.Generation, Conditions: c.Status.Conditions,
 		}
 		changed := false
 		s.Conditions, changed = failureIn(s.Conditions, failure,

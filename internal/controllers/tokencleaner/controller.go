@@ -22,7 +22,7 @@ var secrets = schema.GroupResource(client.Secrets)
 func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	k := &controller{c}
 	return loop.New(loop.Config{
-		Name: "token-cleaner", View: v, Reconcile: k.reconcile, Logger: log,
+		Name: "token-cleaner", View: v, ByClock: true, Reconcile: k.reconcile, Logger: log,
 		Watches: []loop.Watch{{Resource: secrets, Keys: func(c view.Change) []view.Key {
 			if c.New == nil || c.New.Key.Namespace != metav1.NamespaceSystem || c.New.Object.(*v1.Secret).Type != jointoken.SecretType {
 				return nil

@@ -29,7 +29,7 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 		Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
 	})
 	return loop.New(loop.Config{
-		Name: "ttl-after-finished-controller", View: v, Logger: log, Workers: 5, Metrics: []prometheus.Collector{late},
+		Name: "ttl-after-finished-controller", View: v, Logger: log, ByClock: true, Workers: 5, Metrics: []prometheus.Collector{late},
 		Watches: []loop.Watch{{Resource: schema.GroupResource(jobs), Keys: func(ch view.Change) []view.Key {
 			if ch.New == nil {
 				return nil

@@ -228,14 +228,13 @@ func (d *deed) tell(obj runtime.Object, e *Event) {
 
 func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 	p := ForClaim(c, w)
-	ref := client.Claims.At(c.Namespace, c.Name)
 	if p.Bind != nil {
 		err := d.bind(p.Bind, c)
 		d.ops.step(c.UID, err)
 		return err
 	}
 	if p.Class != "" {
-		_, err := edit(d, ref, func(c *v1.PersistentVolumeClaim) (bool, error) {
+		_, err := edit(d, c, "", func(c *v1.PersistentVolumeClaim) (bool, error) {
 			if storagehelpers.PersistentVolumeClaimHasClass(c) {
 				return false, nil
 			}
@@ -247,7 +246,7 @@ func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 	}
 	if p.Provisioner != "" {
 		d.ops.begin(c.UID, p.Provisioner, "provision")
-		if _, err := edit(d, ref, func(c *v1.PersistentVolumeClaim) (bool, error) { return provisionedBy(c, p.Provisioner), nil }); err != nil {
+		if _, err := edit(d, c, "", func(c *v1.PersistentVolumeClaim) (bool, error) { return provisionedBy(c, p.Provisioner), nil }); err != nil {
 			d.ops.step(c.UID, err)
 			d.tell(c, warning("ProvisioningFailed", "Error saving claim: %v", err))
 			return err
@@ -257,7 +256,7 @@ func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 		d.tell(c, p.Event)
 	}
 	if p.Phase != "" && report(c.DeepCopy(), p.Phase, nil) {
-		if _, err := edit(d, ref.Sub("status"), func(c *v1.PersistentVolumeClaim) (bool, error) { return report(c, p.Phase, nil), nil }); err != nil {
+		if _, err := edit(d, c, "status", func(c *v1.PersistentVolumeClaim) (bool, error) { return report(c, p.Phase, nil), nil }); err != nil {
 			return err
 		}
 	}
@@ -266,40 +265,38 @@ func (d *deed) claim(c *v1.PersistentVolumeClaim, w World) error {
 
 // bind has both name each other, the volume first, and both say so. Where all is said already nothing is written.
 func (d *deed) bind(pv *v1.PersistentVolume, c *v1.PersistentVolumeClaim) error {
-	volume, claim := client.Volumes.At("", pv.Name), client.Claims.At(c.Namespace, c.Name)
 	var err error
 	if _, needed, _ := storagehelpers.GetBindVolumeToClaim(pv, c); needed || pv.Spec.ClaimRef == nil {
-		if pv, err = edit(d, volume, func(pv *v1.PersistentVolume) (bool, error) { return bindVolume(pv, c) }); err != nil {
+		if pv, err = edit(d, pv, "", func(pv *v1.PersistentVolume) (bool, error) { return bindVolume(pv, c) }); err != nil {
 			return err
 		}
 	}
 	if phased(pv.DeepCopy(), v1.VolumeBound, "") {
-		if pv, err = edit(d, volume.Sub("status"), func(pv *v1.PersistentVolume) (bool, error) { return phased(pv, v1.VolumeBound, ""), nil }); err != nil {
+		if pv, err = edit(d, pv, "status", func(pv *v1.PersistentVolume) (bool, error) { return phased(pv, v1.VolumeBound, ""), nil }); err != nil {
 			return err
 		}
 	}
 	if needed, err := bindClaim(c.DeepCopy(), pv); err != nil {
 		return err
 	} else if needed {
-		if c, err = edit(d, claim, func(c *v1.PersistentVolumeClaim) (bool, error) { return bindClaim(c, pv) }); err != nil {
+		if c, err = edit(d, c, "", func(c *v1.PersistentVolumeClaim) (bool, error) { return bindClaim(c, pv) }); err != nil {
 			return err
 		}
 	}
 	if report(c.DeepCopy(), v1.ClaimBound, pv) {
-		_, err = edit(d, claim.Sub("status"), func(c *v1.PersistentVolumeClaim) (bool, error) { return report(c, v1.ClaimBound, pv), nil })
+		_, err = edit(d, c, "status", func(c *v1.PersistentVolumeClaim) (bool, error) { return report(c, v1.ClaimBound, pv), nil })
 	}
 	return err
 }
 
 func (d *deed) volume(pv *v1.PersistentVolume, w World) error {
 	p := ForVolume(pv, w)
-	ref := client.Volumes.At("", pv.Name)
 	d.tell(pv, p.Event)
 	if p.ClaimEvent != nil {
 		d.tell(w.Claim(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name), p.ClaimEvent)
 	}
 	if p.Unbind {
-		out, err := edit(d, ref, func(pv *v1.PersistentVolume) (bool, error) { return unbind(pv), nil })
+		out, err := edit(d, pv, "", func(pv *v1.PersistentVolume) (bool, error) { return unbind(pv), nil })
 		if err != nil {
 			return err
 		}
@@ -325,7 +322,7 @@ func (d *deed) volume(pv *v1.PersistentVolume, w World) error {
 		if pv.DeletionTimestamp != nil {
 			return nil
 		}
-		err := d.Client.Delete(d.ctx, ref, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}})
+		err := d.Client.Delete(d.ctx, client.Volumes.At("", pv.Name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}})
 		if err != nil { // else it is over when the volume has gone
 			d.ops.step(pv.UID, err)
 		}
@@ -338,7 +335,7 @@ func (d *deed) phase(pv *v1.PersistentVolume, phase v1.PersistentVolumePhase, me
 	if pv.Status.Phase == phase {
 		return nil
 	}
-	_, err := edit(d, client.Volumes.At("", pv.Name).Sub("status"), func(pv *v1.PersistentVolume) (bool, error) { return phased(pv, phase, message), nil })
+	_, err := edit(d, pv, "status", func(pv *v1.PersistentVolume) (bool, error) { return phased(pv, phase, message), nil })
 	return err
 }
 
@@ -354,9 +351,19 @@ func (d *deed) failed(pv *v1.PersistentVolume, why *Event) error {
 	return nil
 }
 
-// edit changes an object and notes the revision of the write.
-func edit[T runtime.Object](d *deed, ref client.Ref, change func(T) (bool, error)) (T, error) {
-	out, err := d.Client.Mutate(d.ctx, ref, func(o runtime.Object) (bool, error) { return change(o.(T)) })
+// edit changes the object that was looked at, and notes the revision of the write. Another one of its name is a conflict.
+func edit[T metav1.Object](d *deed, of T, subresource string, change func(T) (bool, error)) (T, error) {
+	ref := client.Claims.At(of.GetNamespace(), of.GetName()).Sub(subresource)
+	if of.GetNamespace() == "" {
+		ref = client.Volumes.At("", of.GetName()).Sub(subresource)
+	}
+	out, err := d.Client.Mutate(d.ctx, ref, func(o runtime.Object) (bool, error) {
+		now := o.(T)
+		if now.GetUID() != of.GetUID() {
+			return false, conflict(ref.Resource.Resource, ref.Name, "it was made anew")
+		}
+		return change(now)
+	})
 	if err != nil {
 		var none T
 		return none, err
