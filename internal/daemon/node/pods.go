@@ -61,6 +61,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 		},
 		Token: k.tokens.Token, Certificate: k.certs.Bundle, Folder: k.localFolders().Ensure, Operated: k.counts.VolumeOperated,
 		Wake:   func(uid types.UID) { k.kubelet.Signal(uid, podlife.VolumesChanged{}) },
+		Event:  k.event,
 		Logger: k.log().of("volume"),
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
@@ -207,6 +208,10 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	if mounted, err := m.c.Host.IsMount(dir); err != nil || mounted {
 		return err
 	}
+	others, err := m.others(pod, b.pv.Name)
+	if err != nil {
+		return fail(err)
+	}
 	if err := makeDir(dir, 0o750); err != nil {
 		return fail(err)
 	}
@@ -228,14 +233,44 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	if err := m.c.Host.Mount(source.Path, dir, fsType, options); err != nil {
 		return fail(err)
 	}
-	group := fsGroup(pod)
-	if b.readOnly || onRootMismatch(pod) && owned(dir, group) {
-		return nil
-	}
-	if err := own(dir, group, false); err != nil {
-		return fail(errors.Join(err, m.c.Host.Unmount(dir))) // what is mounted counts as set up
+	if !b.readOnly {
+		m.giveLocal(pod, b, dir, others)
 	}
 	return nil
+}
+
+// giveLocal gives a local volume to the pod's group, unless pods have it already: they would lose it. What cannot be given, on a file system
+// that takes no owners, does not keep the pod from it.
+func (m *Manager) giveLocal(pod *v1.Pod, b bound, dir string, others bool) {
+	group := fsGroup(pod)
+	if group == nil || onRootMismatch(pod) && owned(dir, group, false) {
+		return
+	}
+	if others {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err == nil && int64(st.Gid) != *group {
+			m.c.Event(pod, "", v1.EventTypeWarning, "AlreadyMountedVolume", fmt.Sprintf(
+				"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *group, b.pv.Name, st.Gid))
+		}
+		return
+	}
+	if err := own(dir, group, false); err != nil {
+		m.c.Logger.Warn("a volume cannot be given to its pod's group", "pod", pod.Namespace+"/"+pod.Name, "volume", b.pv.Name, "err", err)
+	}
+}
+
+// others tells whether other pods have a local volume mounted.
+func (m *Manager) others(pod *v1.Pod, volume string) (bool, error) {
+	own := m.layout.volume(pod.UID, dirLocal, volume)
+	for _, dir := range m.layout.LocalMounts(volume) {
+		if dir == own {
+			continue
+		}
+		if mounted, err := m.c.Host.IsMount(dir); err != nil || mounted {
+			return mounted, err
+		}
+	}
+	return false, nil
 }
 
 func onRootMismatch(pod *v1.Pod) bool {

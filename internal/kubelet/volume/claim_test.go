@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,8 +161,8 @@ func TestLocalVolume(t *testing.T) {
 	if want := filepath.Join(n.Layout().Pod("u1"), "volumes/kubernetes.io~local-volume/pv-1"); dir != want {
 		t.Errorf("mounted on %s, want %s", dir, want)
 	}
-	if got := n.read(t, p, "v", "f"); got != "kept" || !owned(disk, ptr(int64(1234))) {
-		t.Errorf("%q, given to the group: %v", got, owned(disk, ptr(int64(1234))))
+	if got := n.read(t, p, "v", "f"); got != "kept" || !owned(disk, ptr(int64(1234)), false) {
+		t.Errorf("%q, given to the group: %v", got, owned(disk, ptr(int64(1234)), false))
 	}
 	reader := pod("u2", claim("v", "c", true))
 	n.mount(t, reader)
@@ -193,12 +194,24 @@ func TestLocalVolume(t *testing.T) {
 	}
 }
 
-// The group's ownership is given again for each pod, unless the pod wants it only where the root differs.
+// The group's ownership is given again for each pod, unless the pod wants it only where the root differs, in its mode, too.
 func TestGroupChangePolicy(t *testing.T) {
-	for policy, want := range map[v1.PodFSGroupChangePolicy]bool{v1.FSGroupChangeAlways: true, v1.FSGroupChangeOnRootMismatch: false} {
+	for _, c := range []struct {
+		policy v1.PodFSGroupChangePolicy
+		root   os.FileMode
+		want   bool
+	}{
+		{v1.FSGroupChangeAlways, 0o770, true},
+		{v1.FSGroupChangeOnRootMismatch, 0o770, false},
+		{v1.FSGroupChangeOnRootMismatch, 0o700, true},
+	} {
+		policy, want := c.policy, c.want
 		n := newReal(t)
 		disk := t.TempDir()
 		if err := own(disk, ptr(int64(1234)), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(disk, os.ModeSetgid|c.root); err != nil {
 			t.Fatal(err)
 		}
 		inner := filepath.Join(disk, "d")
@@ -217,10 +230,87 @@ func TestGroupChangePolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := info.Mode().Perm()&0o070 == 0o070; got != want {
-			t.Errorf("%s: %v, given to the group: %v", policy, info.Mode(), got)
+			t.Errorf("%s, %o: %v, given to the group: %v", policy, c.root, info.Mode(), got)
 		}
 		if err := n.Unmount(context.Background(), p.UID); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Pods that have a local volume do not lose it to another one's group, who is told of that; when they have gone, it is the next one's.
+func TestLocalVolumeOfTwoGroups(t *testing.T) {
+	n := newReal(t)
+	disk := t.TempDir()
+	n.api.bind(local(disk))
+	mount := func(uid string, group int64) {
+		t.Helper()
+		p := pod(uid, claim("v", "c", false))
+		p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
+		n.mount(t, p)
+	}
+	mount("u1", 1234)
+	mount("u2", 5678)
+	want := "AlreadyMountedVolume: The requested fsGroup is 5678, but the volume pv-1 has GID 1234. The volume may not be shareable."
+	if got := strings.Join(n.told(), "\n"); got != want || !owned(disk, ptr(int64(1234)), false) {
+		t.Errorf("told %q, want %q; still the first one's: %v", got, want, owned(disk, ptr(int64(1234)), false))
+	}
+	for _, uid := range []types.UID{"u1", "u2"} {
+		if err := n.Unmount(context.Background(), uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount("u3", 5678)
+	if !owned(disk, ptr(int64(5678)), false) {
+		t.Error("not given to the next pod's group")
+	}
+	if err := n.Unmount(context.Background(), "u3"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A local volume that nobody can be given, since nothing can be written there, is mounted all the same.
+func TestLocalVolumeWithoutOwners(t *testing.T) {
+	n := newReal(t)
+	disk, h := t.TempDir(), linux.New()
+	if err := h.Mount("tmpfs", disk, "tmpfs", []string{"ro"}); err != nil {
+		t.Fatal(err)
+	}
+	defer h.Unmount(disk)
+	n.api.bind(local(disk))
+	p := pod("u1", claim("v", "c", false))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(1234))}
+	n.mount(t, p)
+	if err := n.Unmount(context.Background(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The root of a tree is given last: who sees that it is knows that all is.
+func TestTheRootIsGivenLast(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := fsnotify.NewBufferedWatcher(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Add(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := own(dir, ptr(int64(1234)), false); err != nil {
+		t.Fatal(err)
+	}
+	for inner := false; ; {
+		switch e := <-w.Events; {
+		case e.Name == filepath.Join(dir, "d"):
+			inner = true
+		case e.Name == dir && !inner:
+			t.Fatal("the root came first")
+		case e.Name == dir:
+			return
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -127,6 +128,15 @@ type testNode struct {
 	api  *api
 	host *fake.Host
 	woke chan types.UID
+
+	events []string // guarded by api.mu
+}
+
+// told are the events of pods.
+func (n *testNode) told() []string {
+	n.api.mu.Lock()
+	defer n.api.mu.Unlock()
+	return slices.Clone(n.events)
 }
 
 // newTest is a Manager on a made-up host, following.
@@ -155,6 +165,11 @@ func newOn(t *testing.T, h host.Mounts, root string) *testNode {
 		},
 		NodeLabels: func() map[string]string { return map[string]string{"kubernetes.io/hostname": "n1"} },
 		Wake:       func(uid types.UID) { n.woke <- uid },
+		Event: func(_ *v1.Pod, _, _, reason, message string) {
+			n.api.mu.Lock()
+			defer n.api.mu.Unlock()
+			n.events = append(n.events, reason+": "+message)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"podo.dev/podo/internal/kubelet/cm"
 )
@@ -44,7 +47,7 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	group := fsGroup(pod)
-	if owned(dir, group) {
+	if owned(dir, group, readOnly) {
 		return nil
 	}
 	return own(dir, group, readOnly)
@@ -93,7 +96,7 @@ func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {
 		return fmt.Errorf("unknown storage medium %q", medium)
 	}
 	group := fsGroup(pod)
-	if owned(dir, group) {
+	if owned(dir, group, false) {
 		return nil
 	}
 	return own(dir, group, false)
@@ -122,6 +125,18 @@ func (m *Manager) memory(pod *v1.Pod, limit *resource.Quantity, dir string) erro
 	if size > 0 {
 		options = []string{"size=" + strconv.FormatInt(size, 10)}
 	}
+	return m.mountMemory(dir, options)
+}
+
+// mountMemory keeps what is in the volume from being swapped to a disk, where the kernel can.
+func (m *Manager) mountMemory(dir string, options []string) error {
+	if !m.swaps.Load() {
+		err := m.c.Host.Mount("tmpfs", dir, "tmpfs", append(slices.Clip(options), "noswap"))
+		if !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+		m.swaps.Store(true) // a kernel before 6.4, or one of which this is no root
+	}
 	return m.c.Host.Mount("tmpfs", dir, "tmpfs", options)
 }
 
@@ -130,28 +145,49 @@ func (m *Manager) hugePages(pod *v1.Pod, medium v1.StorageMedium, dir string) er
 	if mounted, err := m.c.Host.IsMount(dir); err != nil || mounted {
 		return err
 	}
-	size, named := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix))
-	if !named {
-		sizes := map[string]bool{}
-		for i := range pod.Spec.Containers {
-			for name := range pod.Spec.Containers[i].Resources.Requests {
-				if s, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
-					sizes[s] = true
-				}
+	size, err := pageSize(pod, medium)
+	if err != nil {
+		return err
+	}
+	return m.c.Host.Mount("nodev", dir, "hugetlbfs", []string{"pagesize=" + size.String()})
+}
+
+func pageSize(pod *v1.Pod, medium v1.StorageMedium) (found resource.Quantity, err error) {
+	name, named := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix))
+	var want resource.Quantity
+	if named {
+		if want, err = resource.ParseQuantity(name); err != nil {
+			return found, fmt.Errorf("medium %q: %w", medium, err)
+		}
+	}
+	var asked []v1.ResourceList
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		asked = append(asked, pod.Spec.Resources.Requests)
+	}
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			asked = append(asked, list[i].Resources.Requests)
+		}
+	}
+	for _, requests := range asked {
+		for name := range requests {
+			s, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+			size, err := resource.ParseQuantity(s)
+			switch {
+			case !ok, named && want.Cmp(size) != 0:
+			case err != nil:
+				return found, err
+			case !named && !found.IsZero() && found.Cmp(size) != 0:
+				return found, fmt.Errorf("medium: %s can't be used if container requests multiple huge page sizes", medium)
+			default:
+				found = size
 			}
 		}
-		if len(sizes) != 1 {
-			return fmt.Errorf("medium %q must be used with one size of huge pages, this pod has %d", medium, len(sizes))
-		}
-		for s := range sizes {
-			size = s
-		}
 	}
-	q, err := resource.ParseQuantity(size)
-	if err != nil {
-		return fmt.Errorf("medium %q: %w", medium, err)
+	if found.IsZero() {
+		return found, fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages", medium)
 	}
-	return m.c.Host.Mount("nodev", dir, "hugetlbfs", []string{"pagesize=" + q.String()})
+	return found, nil
 }
 
 // makeDir makes a volume's directory with exactly this mode, whatever the umask; one that is there keeps its own.

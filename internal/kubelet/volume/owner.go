@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,48 +10,76 @@ import (
 
 // own gives a tree to a pod's group: everything belongs to it, directories hand it down (setgid), and the group may read, and
 // write unless readOnly. A nil group changes nothing.
+//
+// The tree's own directory comes last: it tells that all of it has been given (owned). What goes meanwhile is passed over, what cannot be
+// given keeps nothing else from it, and the first such error is returned in the end.
 func own(dir string, group *int64, readOnly bool) error {
 	if group == nil {
 		return nil
 	}
+	var first error
+	tell := func(err error) {
+		if first == nil && !errors.Is(err, fs.ErrNotExist) {
+			first = err
+		}
+	}
+	tell(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			tell(err)
+		case path != dir:
+			tell(give(path, d, *group, readOnly))
+		}
+		return nil
+	}))
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	tell(give(dir, fs.FileInfoToDirEntry(info), *group, readOnly))
+	return first
+}
+
+func give(path string, d fs.DirEntry, group int64, readOnly bool) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	if err := os.Lchown(path, -1, int(group)); err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return nil
+	}
+	add := groupBits(info.IsDir(), readOnly)
+	if info.Mode()&add == add {
+		return nil
+	}
+	return os.Chmod(path, info.Mode()|add)
+}
+
+// groupBits are those that the pod's group needs, and the owner, too.
+func groupBits(dir, readOnly bool) fs.FileMode {
 	bits := fs.FileMode(0o660)
 	if readOnly {
 		bits = 0o440
 	}
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if err := os.Lchown(path, -1, int(*group)); err != nil {
-			return err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return nil
-		}
-		add := bits
-		if info.IsDir() {
-			add |= 0o110 | fs.ModeSetgid
-		}
-		if info.Mode()&add == add {
-			return nil
-		}
-		return os.Chmod(path, info.Mode()|add)
-	})
+	if dir {
+		bits |= 0o110 | fs.ModeSetgid
+	}
+	return bits
 }
 
 // owned tells whether a directory was given to the group already.
-func owned(dir string, group *int64) bool {
+func owned(dir string, group *int64, readOnly bool) bool {
 	if group == nil {
 		return true
 	}
 	info, err := os.Lstat(dir)
-	if err != nil {
+	if err != nil || !info.IsDir() {
 		return false
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int64(st.Gid) == *group && info.Mode()&fs.ModeSetgid != 0
+	need := groupBits(true, readOnly)
+	return ok && int64(st.Gid) == *group && info.Mode()&need == need
 }

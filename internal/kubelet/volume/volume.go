@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,6 +47,8 @@ type Config struct {
 	Wake              func(uid types.UID)      // optional: a pod whose volumes failed may now succeed
 	// Operated is told of each volume that was mounted or unmounted, well or not; optional.
 	Operated func(plugin, operation string, took time.Duration, err error)
+	// Event tells users about a pod. It must not block. Optional.
+	Event func(pod *v1.Pod, container, eventType, reason, message string)
 	// Folder makes the folder of a local volume that is one of the node's own; optional.
 	Folder func(pv *v1.PersistentVolume) error
 	Logger *slog.Logger
@@ -68,6 +71,7 @@ type Manager struct {
 	c      Config
 	layout Layout
 	maker  maker
+	swaps  atomic.Bool // the kernel knows no file system in memory that is not swapped
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
@@ -103,6 +107,9 @@ func New(c Config) (*Manager, error) {
 	}
 	if c.Operated == nil {
 		c.Operated = func(string, string, time.Duration, error) {}
+	}
+	if c.Event == nil {
+		c.Event = func(*v1.Pod, string, string, string, string) {}
 	}
 	if c.NodeLabels == nil {
 		c.NodeLabels = func() map[string]string { return nil }

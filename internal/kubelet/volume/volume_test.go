@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -15,10 +16,12 @@ import (
 	"time"
 	"weak"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/host/fake"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -28,6 +31,7 @@ func TestEmptyDir(t *testing.T) {
 		vol("mem", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: ptr(resource.MustParse("8Mi"))}}),
 		vol("huge", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}))
 	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(4000))}
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}
 	unused := vol("unused", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}})
 	p.Spec.Volumes = append(p.Spec.Volumes, unused)
 	n.mount(t, p)
@@ -51,7 +55,7 @@ func TestEmptyDir(t *testing.T) {
 	for _, m := range table {
 		options[filepath.Base(m.Target)] = m.FSType + " " + strings.Join(m.Options, ",")
 	}
-	if len(table) != 2 || options["mem"] != "tmpfs size=8388608" || options["huge"] != "hugetlbfs pagesize=2Mi" {
+	if len(table) != 2 || options["mem"] != "tmpfs size=8388608,noswap" || options["huge"] != "hugetlbfs pagesize=2Mi" {
 		t.Errorf("mounts %v", options)
 	}
 	if err := n.Unmount(context.Background(), "u1"); err != nil {
@@ -80,8 +84,74 @@ func TestMemoryIsBounded(t *testing.T) {
 	for _, m := range table {
 		got = append(got, m.Options...)
 	}
-	if want := []string{"size=1073741824", "size=67108864"}; !slices.Equal(got, want) {
+	if want := []string{"size=1073741824", "noswap", "size=67108864", "noswap"}; !slices.Equal(got, want) {
 		t.Errorf("sizes %v, want the node's and the pod's: %v", got, want)
+	}
+}
+
+// noSwap is a kernel that does not know the option.
+type noSwap struct{ *fake.Host }
+
+func (h noSwap) Mount(source, target, fsType string, options []string) error {
+	if slices.Contains(options, "noswap") {
+		return fmt.Errorf("mount: %w", unix.EINVAL)
+	}
+	return h.Host.Mount(source, target, fsType, options)
+}
+
+func TestMemoryOfAnOldKernel(t *testing.T) {
+	h := fake.New(t.TempDir())
+	n := newOn(t, noSwap{h}, h.Path("/"))
+	for _, uid := range []string{"u1", "u2"} {
+		n.mount(t, pod(uid, vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}})))
+	}
+	table, _ := h.MountTable()
+	if len(table) != 2 || len(table[0].Options) != 1 {
+		t.Errorf("%+v", table)
+	}
+}
+
+// The size of huge pages is what the medium or some request of the pod names.
+func TestHugePages(t *testing.T) {
+	asks := func(names ...string) (l v1.ResourceList) {
+		l = v1.ResourceList{}
+		for _, name := range names {
+			l[v1.ResourceName(name)] = resource.MustParse("1Gi")
+		}
+		return l
+	}
+	p := func(container, init, pod v1.ResourceList) *v1.Pod {
+		out := &v1.Pod{}
+		out.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: container}}}
+		out.Spec.InitContainers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: init}}}
+		if pod != nil {
+			out.Spec.Resources = &v1.ResourceRequirements{Requests: pod, Limits: pod}
+		}
+		return out
+	}
+	const two, big = "hugepages-2Mi", "hugepages-1Gi"
+	for _, c := range []struct {
+		pod    *v1.Pod
+		medium v1.StorageMedium
+		want   string
+	}{
+		{p(asks("cpu", two), nil, nil), "HugePages", "2Mi"},
+		{p(nil, asks(big), nil), "HugePages", "1Gi"},
+		{p(nil, nil, asks(two)), "HugePages", "2Mi"},
+		{p(asks(two), asks(big), nil), "HugePages-1Gi", "1Gi"},
+		{p(asks(two), asks(big), nil), "HugePages-2Mi", "2Mi"},
+		{p(asks(two), asks(big), nil), "HugePages", "medium: HugePages can't be used if container requests multiple huge page sizes"},
+		{p(asks("cpu"), nil, nil), "HugePages", "medium HugePages: hugePages storage requested, but there is no resource request for huge pages"},
+		{p(asks(two), nil, nil), "HugePages-1Gi", "medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"},
+	} {
+		size, err := pageSize(c.pod, c.medium)
+		got := size.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.medium, got, c.want)
+		}
 	}
 }
 
