@@ -217,9 +217,13 @@ func (s *State) restarts(c *Container) bool {
 	case c.Kind == Init && c.Cur.endedWell():
 		return !s.here(c) && !s.initialized()
 	}
-	failed := c.Kind == Init || c.Cur.ExitCode != 0
-	if own := c.spec.RestartPolicy; own != nil {
-		switch actionOn(c.spec, c.Cur.ExitCode) {
+	return s.byPolicy(c.spec, c.Cur.ExitCode, c.Kind == Init || c.Cur.ExitCode != 0)
+}
+
+// byPolicy tells what policies and rules say of a container that has ended with a code. One may have failed whatever its code is.
+func (s *State) byPolicy(c *v1.Container, code int32, failed bool) bool {
+	if own := c.RestartPolicy; own != nil {
+		switch actionOn(c, code) {
 		case v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers:
 			return true
 		}

@@ -117,11 +117,11 @@ func (s *State) incomplete() []string {
 
 func (s *State) containersReady(st *v1.PodStatus) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionFalse}
-	switch st.Phase {
-	case v1.PodFailed:
+	switch {
+	case st.Phase == v1.PodFailed, s.Stop.Why == Deadline: // whatever its containers say while they end
 		out.Reason = reasonPodFailed
 		return out
-	case v1.PodSucceeded:
+	case st.Phase == v1.PodSucceeded:
 		out.Reason = reasonPodCompleted
 		return out
 	}

@@ -21,6 +21,9 @@ func drawPod(t *rapid.T) *v1.Pod {
 	for i := range rapid.IntRange(1, 2).Draw(t, "mains") {
 		names = append(names, fmt.Sprintf("m%d", i))
 	}
+	if rapid.IntRange(0, 3).Draw(t, "ephemeral") == 0 {
+		names = append(names, "e0")
+	}
 	p := newPod(policy, names...)
 	if rapid.IntRange(0, 4).Draw(t, "deadline?") == 0 {
 		d := rapid.Int64Range(1, 600).Draw(t, "deadline")
@@ -49,6 +52,12 @@ func drawContainer(t *rapid.T, c *v1.Container) {
 		}
 		if rapid.IntRange(0, 4).Draw(t, "liveness") == 0 {
 			c.LivenessProbe = &v1.Probe{}
+		}
+		if rapid.IntRange(0, 4).Draw(t, "readiness") == 0 {
+			c.ReadinessProbe = &v1.Probe{}
+		}
+		if rapid.IntRange(0, 4).Draw(t, "startup") == 0 {
+			c.StartupProbe = &v1.Probe{}
 		}
 	}
 	if c.Name[0] == 's' || rapid.IntRange(0, 4).Draw(t, "rules") > 0 {
@@ -105,7 +114,7 @@ func drawRun(t *rapid.T) func(string, uint32) behaviour {
 // poke is something that happens to the pod from outside.
 func poke(t *rapid.T, w *world) {
 	switch rapid.SampledFrom([]string{
-		"tick", "observe", "sandbox", "vanish", "delete", "remove", "evict", "kill", "probe", "image", "resize", "wait", "wait",
+		"tick", "observe", "sandbox", "vanish", "delete", "remove", "evict", "kill", "probe", "image", "resize", "power", "wait", "wait",
 	}).Draw(t, "poke") {
 	case "tick":
 		w.step(Tick{})
@@ -113,6 +122,8 @@ func poke(t *rapid.T, w *world) {
 		w.step(Observation{Observed: w.observe()})
 	case "sandbox":
 		w.loseSandbox()
+	case "power":
+		w.power(rapid.Bool().Draw(t, "old"))
 	case "vanish":
 		for _, id := range sortedKeys(w.cons) {
 			delete(w.cons, id)
@@ -161,7 +172,7 @@ func poke(t *rapid.T, w *world) {
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, drawPod(t))
-		w.run = drawRun(t)
+		w.run, w.prober = drawRun(t), true
 		delays := rapid.SliceOfN(rapid.SampledFrom([]int{0, 5, 80, 2500}), 8, 8).Draw(t, "delays")
 		n := 0
 		w.delay = func(Effect) time.Duration { n++; return time.Duration(delays[n%8]) * time.Millisecond }
@@ -234,7 +245,7 @@ func TestRestartChangesNothing(t *testing.T) {
 		restartAt := time.Duration(rapid.IntRange(1, 400).Draw(t, "restart")) * time.Second
 		play := func(restart bool) *world {
 			w := newWorld(t, pod)
-			w.run, w.fail = run, fail
+			w.run, w.fail, w.prober = run, fail, true
 			w.step(Tick{})
 			did := !restart
 			for _, p := range append(plans, plan{at + 500*time.Second, "end"}) {

@@ -371,6 +371,7 @@ func TestEndedContainersThatAreGoneStayEnded(t *testing.T) {
 func TestInitContainerThatLostAProcessToMemory(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure, v1.RestartPolicyAlways} {
 		w := newWorld(t, newPod(policy, "i", "m"))
+		w.prober = true // the API takes what it is told
 		w.run = func(n string, attempt uint32) behaviour {
 			return either(n == "i" && attempt > 0, behaviour{d: time.Second}, behaviour{})
 		}

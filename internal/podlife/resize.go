@@ -43,7 +43,7 @@ func (s *State) Given() *v1.Pod { return s.given }
 // takePod takes the pod as it is wanted now.
 func (s *State) takePod(p *v1.Pod) {
 	s.Pod = p
-	if s.given = s.Granted.Over(p); s.given == p {
+	if s.given = s.Granted.Over(p); s.given == p || p.DeletionTimestamp != nil { // nobody judges any more what one that ends asks for
 		s.observed = p.Generation
 	}
 	s.syncContainers()

@@ -184,6 +184,11 @@ func TestResizePending(t *testing.T) {
 	if c := condition(w.status(), v1.PodResizePending); c == nil || c.ObservedGeneration != 2 {
 		t.Errorf("after a restart: %+v", c)
 	}
+	ends := deleting(w.state.Pod, w.now, 30) // nobody judges it any more
+	ends.Generation = 3
+	if end, _ := Step(w.state, Desired{Pod: ends}, w.now); Status(end).ObservedGeneration != 3 {
+		t.Errorf("of a pod that ends the generation %d is observed", Status(end).ObservedGeneration)
+	}
 	w.step(Desired{Pod: asks(w.state.Pod, 0, resources("100m", "1Mi"))}) // taken back
 	w.until(4 * time.Second)
 	if c := condition(w.status(), v1.PodResizePending); c != nil {

@@ -233,3 +233,80 @@ func TestStartsThatAreCutOffAgainAndAgain(t *testing.T) {
 		}
 	}
 }
+
+// The API takes it of a container only that it runs again after it had ended where its policy says so. An init container does in a new
+// sandbox, whatever its policy says: until it has ended there, it is told as it ended before, so that all else is told too.
+func TestAnInitContainerThatRunsAgainIsToldAsEnded(t *testing.T) {
+	for policy, failed := range map[v1.RestartPolicy]bool{v1.RestartPolicyOnFailure: true, v1.RestartPolicyNever: false} {
+		w := newWorld(t, newPod(policy, "i", "m"))
+		w.prober = true
+		w.run = func(n string, attempt uint32) behaviour {
+			return either(n == "i", behaviour{d: 5 * time.Second, code: either(failed && attempt == 1, int32(1), 0)}, behaviour{})
+		}
+		w.delay = func(e Effect) time.Duration {
+			if _, ok := e.(PullImage); ok {
+				return time.Second
+			}
+			return 0
+		}
+		w.step(Tick{})
+		w.until(either(failed, 20*time.Second, 6500*time.Millisecond)) // one that restarts never does so only before it had run
+		w.loseSandbox()
+		w.until(w.now.Sub(epoch) + 3*time.Second)
+		st, i := w.status(), w.cstatus("i")
+		if st.Phase != v1.PodPending || ready(w) != v1.ConditionFalse || w.state.Container("i").Stage != Up ||
+			i.State.Terminated == nil || i.State.Terminated.ExitCode != 0 || i.RestartCount != 0 {
+			t.Fatalf("%s: %s %+v\n%s", policy, st.Phase, i, w.tail())
+		}
+		w.restart(nil)
+		w.until(w.now.Sub(epoch) + 4*time.Second)
+		if i = w.cstatus("i"); i.State.Terminated == nil || i.State.Terminated.ExitCode == 0 == failed || i.RestartCount != 1 {
+			t.Fatalf("%s: %+v\n%s", policy, i, w.tail())
+		}
+		w.until(w.now.Sub(epoch) + time.Minute)
+		if i = w.cstatus("i"); w.status().Phase != v1.PodRunning || i.State.Terminated == nil || i.State.Terminated.ExitCode != 0 {
+			t.Fatalf("%s: %s %+v\n%s", policy, w.status().Phase, i, w.tail())
+		}
+	}
+}
+
+// A machine that goes down may leave what was saved some time before: a back-off that was over by then is not waited for again, and what ran
+// after it and ended well does not run once more. That a pod had been initialized the API knows.
+func TestWhatWasSavedMayBeOld(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyOnFailure, "i", "m0", "m1"))
+	w.prober = true
+	w.run = func(n string, _ uint32) behaviour {
+		return either(n == "m1", behaviour{}, behaviour{d: 5 * time.Second})
+	}
+	w.fail = func(e Effect) *Failure {
+		if x, ok := e.(PullImage); ok && x.Container == "m0" && w.now.Before(epoch.Add(10*time.Second)) {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(8 * time.Second)
+	if w.state.Container("m0").Stage != BackOff {
+		t.Fatalf("%s\n%s", w.state.Container("m0").Stage, w.tail())
+	}
+	w.kept = w.saved
+	w.until(30 * time.Second)
+	w.power(true)
+	w.until(2 * time.Minute)
+	if n := len(starts(w, "m0")); n != 1 || w.status().Phase != v1.PodRunning || w.cstatus("m1").RestartCount != 1 {
+		t.Fatalf("%d starts, %s %+v\n%s", n, w.status().Phase, w.cstatus("m1"), w.tail())
+	}
+
+	w = newWorld(t, newPod(v1.RestartPolicyAlways, "i", "m"))
+	w.prober = true // see checkTold
+	w.run = func(n string, _ uint32) behaviour { return either(n == "i", behaviour{d: time.Second}, behaviour{}) }
+	w.fail = func(e Effect) *Failure {
+		if x, ok := e.(PullImage); ok && x.Container == "m" {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(5 * time.Second)
+	w.power(true)
+}

@@ -100,6 +100,9 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	}
 	s.Stage, s.Cgroup, s.Volumes = Starting, Doubtful, Doubtful
 	s.observeAfter = now
+	s.Initialized = slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { // whatever was saved when the machine went down
+		return c.Type == v1.PodInitialized && c.Status == v1.ConditionTrue
+	})
 	if saved != nil {
 		s.restoreSaved(saved, now)
 	}
@@ -268,6 +271,10 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		used[c.Prev.ID] = true
 	}
 	begun := c.Attempt > c.Cur.Attempt // the next instance was decided on, but is not there
+	if c.Stage == BackOff && !begun && (c.Reason != crashLoop || c.Attempt < c.Cur.Attempt) {
+		// It was saved before this instance was made: the machine went down, and with it what was saved since.
+		c.Stage, c.Reason, c.Message, c.until, c.notice = Waiting, "", "", time.Time{}, time.Time{}
+	}
 	if !begun {
 		c.Attempt = c.Cur.Attempt
 	}

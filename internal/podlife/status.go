@@ -117,6 +117,10 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 	no := false
 	out := v1.ContainerStatus{Name: c.Name, Image: c.spec.Image, Started: &no, VolumeMounts: s.mountStatuses(c.spec)}
 	in, last := c.shown()
+	held := s.lastWord(c, in, last)
+	if held != nil && held == last {
+		in, last = last, nil
+	}
 	if in == nil {
 		out.RestartCount = int32(c.Attempt)
 	} else {
@@ -129,7 +133,10 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.User = in.User
 	}
 	out.Ready = c.ready()
-	if c.started() {
+	switch {
+	case c.Kind == Ephemeral:
+		out.Started = nil // nothing waits for it
+	case c.started():
 		yes := true
 		out.Started = &yes
 	}
@@ -145,7 +152,7 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.State.Waiting = s.waiting(c)
 	case in.State == InstanceRunning:
 		out.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(in.StartedAt.Truncate(time.Second))}
-	case (c.Reason != "" || c.Again) && s.Stage <= Running && (c.Stage != Exited || s.restarts(c)):
+	case held == nil && (c.Reason != "" || c.Again || s.lasts(c, in)) && s.Stage <= Running && (c.Stage != Exited || s.restarts(c)):
 		// Once a container was told as ended by itself, the API does not take it that it runs again, unless the policy says so.
 		out.State.Waiting = s.waiting(c)
 		last = in
@@ -156,6 +163,27 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.LastTerminationState.Terminated = s.terminated(last)
 	}
 	return out
+}
+
+// lastWord is the end that an init container is told to have had, whatever it does by now; nil for most. It has ended well, and its policy would
+// not have it run again, but there is a new sandbox, in which it has to. A status that said so would be refused, and with it all else that there
+// is to tell; should it fail there, that has to be told before it can be said to wait.
+func (s *State) lastWord(c *Container, in, last *Instance) *Instance {
+	stays := func(x *Instance) bool {
+		return x != nil && x.State == InstanceExited && (s.Sandbox != SandboxUp || x.SandboxID != s.SandboxID) && s.lasts(c, x)
+	}
+	switch {
+	case in != nil && in.State == InstanceExited && (stays(in) || stays(last)):
+		return in
+	case stays(last):
+		return last
+	}
+	return nil
+}
+
+// lasts tells whether the API takes it that an init container has ended with this, and does not take it that it runs again then.
+func (s *State) lasts(c *Container, in *Instance) bool {
+	return c.Kind == Init && in.ExitCode == 0 && !s.mayRestartAll() && !s.byPolicy(c.spec, in.ExitCode, false)
 }
 
 // unlocated tells containers of an ended pod as ended that have not: all main ones once the pod was initialized, and the init ones up to

@@ -180,6 +180,7 @@ func TestProbesDuringTermination(t *testing.T) {
 		t.Fatal("not ready")
 	}
 	w.step(Desired{Pod: deleting(p, w.now, 40)})
+	w.restart(nil) // whoever comes back goes on asking, see checkProbes
 	w.until(3 * time.Second)
 	w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Readiness})
 	w.step(ProbeTurned{Container: "m", ID: "m-0", Probe: Liveness})
@@ -360,7 +361,16 @@ func TestActiveDeadline(t *testing.T) {
 	d := int64(60)
 	p.Spec.ActiveDeadlineSeconds = &d
 	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
 	w.step(Tick{})
+	w.until(59 * time.Second)
+	if ready(w) != v1.ConditionTrue {
+		t.Fatal("not ready")
+	}
+	w.until(62 * time.Second) // it ends, and is sent nothing any more
+	if c := condition(w.status(), v1.PodReady); w.status().Phase != v1.PodRunning || c.Status != v1.ConditionFalse || c.Reason != "PodFailed" {
+		t.Fatalf("%s %+v", w.status().Phase, c)
+	}
 	w.until(2 * time.Minute)
 	st := w.status()
 	if st.Phase != v1.PodFailed || st.Reason != "DeadlineExceeded" || st.Message != "Pod was active on the node longer than the specified deadline" ||
@@ -389,7 +399,7 @@ func TestEphemeralNeverRestarts(t *testing.T) {
 	w.step(Observation{Observed: w.observe()})
 	w.restart(nil)
 	w.until(time.Minute)
-	if st := w.cstatus("d"); len(starts(w, "d")) != 1 || st.State.Terminated == nil || st.State.Terminated.ExitCode != 0 {
+	if st := w.cstatus("d"); len(starts(w, "d")) != 1 || st.State.Terminated == nil || st.State.Terminated.ExitCode != 0 || st.Started != nil {
 		t.Fatalf("%v %+v", starts(w, "d"), st)
 	}
 }

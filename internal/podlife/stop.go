@@ -21,13 +21,13 @@ func (m *mover) killOne(c *Container, message string) { m.beginEnd(c, 0, message
 func (m *mover) beginEnd(c *Container, grace time.Duration, message string, first CStage) {
 	c.StopWhy, c.deadline, c.asked, c.retry = message, m.now.Add(max(grace, m.cfg.MinGrace)), time.Time{}, retry{}
 	c.Stage, c.preStop, c.sent = first, false, time.Time{}
-	m.setProbes(c, ReadinessOnly)
 	m.tell(c.Name, v1.EventTypeNormal, "Killing", message)
 	m.pressOn(c)
 }
 
 // pressOn sees to it that a container that is being stopped is asked in time, and again when there is less time.
 func (m *mover) pressOn(c *Container) {
+	m.setProbes(c, ReadinessOnly) // here, since nobody probes what a kubelet before this one began to stop
 	if m.Stage == Stopping && m.Stop.Deadline.Before(c.deadline) {
 		c.deadline = m.Stop.Deadline
 	}

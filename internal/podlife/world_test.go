@@ -29,11 +29,16 @@ type world struct {
 	seq    int
 	trace  []string
 	events []Tell
-	done   map[string]bool // sandbox/name that ended well
-	term0  bool            // TERM ends containers with 0
-	unsure bool            // what the runtime does not know the state of stays so when it is stopped
-	after  func()          // called after each step, when set
-	pulled map[string]bool // containers whose image was there when the kubelet ended: it is asked for once more
+	done   map[string]bool     // sandbox/name that ended well
+	term0  bool                // TERM ends containers with 0
+	unsure bool                // what the runtime does not know the state of stays so when it is stopped
+	after  func()              // called after each step, when set
+	pulled map[string]bool     // containers whose image was there when the kubelet ended: it is asked for once more
+	probed map[string]ProbeSet // which probes run, by instance
+	prober bool                // they have results, and what users are told is compared with what they were told before
+	ran    map[string]bool     // containers of which an instance ran
+	kept   *Saved              // what is on the disk when the machine goes down: the last that had to be
+	told   *v1.PodStatus       // the last status
 
 	limits map[string]amounts   // of containers, by id
 	full   func(*v1.Pod) string // why the node has no room for what a pod asks for; nil is room for all
@@ -59,9 +64,9 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(t fataler, pod *v1.Pod) *world {
 	w := &world{
 		t: t, now: epoch, cfg: Defaults(), cons: map[string]*Instance{}, ends: map[string]time.Time{}, done: map[string]bool{},
-		limits: map[string]amounts{},
-		delay:  func(Effect) time.Duration { return 0 },
-		run:    func(string, uint32) behaviour { return behaviour{} },
+		limits: map[string]amounts{}, probed: map[string]ProbeSet{}, ran: map[string]bool{},
+		delay: func(Effect) time.Duration { return 0 },
+		run:   func(string, uint32) behaviour { return behaviour{} },
 	}
 	w.cfg.HostIPs = []string{"10.0.0.1"}
 	w.state = Begin(w.cfg, pod, w.now)
@@ -80,6 +85,10 @@ func newPod(policy v1.RestartPolicy, names ...string) *v1.Pod {
 		switch n[0] {
 		case 'i':
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		case 'e':
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: n, Image: "img"},
+			})
 		case 's':
 			c.RestartPolicy = &always
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
@@ -95,12 +104,14 @@ func (w *world) step(ev Event) {
 	next, fx := Step(old, ev, w.now)
 	w.checkStep(old, next, ev, fx)
 	w.state = next
+	w.checkTold()
 	if w.after != nil {
 		w.after()
 	}
 	for _, e := range fx {
 		w.begin(e)
 	}
+	w.checkProbes()
 }
 
 // begin puts an effect on its way.
@@ -109,12 +120,16 @@ func (w *world) begin(e Effect) {
 	case Save:
 		s := x.Saved
 		w.saved = &s
+		if x.Durable {
+			w.kept = &s
+		}
 		return
 	case Tell:
 		w.events = append(w.events, x)
 		w.trace = append(w.trace, fmt.Sprintf("%s tell %s %s: %s", w.rel(), x.Container, x.Reason, x.Message))
 		return
 	case SetProbes:
+		w.probe(x)
 		return
 	case WakeAt:
 		w.queue = slices.DeleteFunc(w.queue, func(p pending) bool { return p.wake })
@@ -427,6 +442,7 @@ func (w *world) restart(lost func(Effect) bool) {
 			w.execute(p.effect) // the runtime did it, nobody heard
 		}
 	}
+	clear(w.probed)
 	pod := w.state.Pod.DeepCopy()
 	st := Status(w.state)
 	pod.Status = st
@@ -447,6 +463,23 @@ func (w *world) restart(lost func(Effect) bool) {
 	} else {
 		w.step(Desired{Pod: pod})
 	}
+}
+
+// power is a machine that goes down: with it whatever ran, and maybe what was saved last.
+func (w *world) power(old bool) {
+	if old {
+		w.saved = w.kept
+	}
+	for _, b := range w.boxes {
+		b.Ready = false
+	}
+	for _, id := range sortedKeys(w.cons) {
+		if w.cons[id].State == InstanceRunning {
+			w.exit(id, 255, "Unknown")
+		}
+	}
+	w.trace = append(w.trace, w.rel()+" --- power")
+	w.restart(func(Effect) bool { return true })
 }
 
 func (w *world) status() v1.PodStatus { return Status(w.state) }
@@ -474,6 +507,10 @@ func (w *world) checkStart(in *Instance) {
 			w.t.Fatalf("two running instances: %s and %s\n%s", o.ID, in.ID, w.tail())
 		}
 	}
+	if in.Name[0] == 'e' && w.ran[in.Name] {
+		w.t.Fatalf("%s started again\n%s", in.ID, w.tail())
+	}
+	w.ran[in.Name] = true
 	if in.Name[0] != 'm' {
 		return
 	}
@@ -575,6 +612,114 @@ func (w *world) checkStatus(s State) {
 	}
 	if cond[v1.PodReady] == v1.ConditionTrue && (cond[v1.ContainersReady] != v1.ConditionTrue || cond[v1.PodInitialized] != v1.ConditionTrue) {
 		w.t.Fatalf("conditions disagree: %v", cond)
+	}
+}
+
+// probe is a prober to whom every container is started two seconds after its start, and ready a second later.
+func (w *world) probe(x SetProbes) {
+	w.queue = slices.DeleteFunc(w.queue, func(p pending) bool {
+		e, ok := p.ev.(ProbeTurned)
+		return ok && e.ID == x.ID
+	})
+	if x.Set == NoProbes {
+		delete(w.probed, x.ID)
+		return
+	}
+	w.probed[x.ID] = x.Set
+	in, c := w.cons[x.ID], w.state.Container(x.Container)
+	if in == nil || !w.prober {
+		return
+	}
+	later := func(d time.Duration, probe Probe) {
+		at := in.StartedAt.Add(d)
+		w.push(pending{at: either(at.After(w.now), at, w.now), ev: ProbeTurned{Container: x.Container, ID: x.ID, Probe: probe, OK: true}})
+	}
+	started := c.spec.StartupProbe == nil || c.Startup == ProbeOK
+	if !started && x.Set == AllProbes {
+		later(2*time.Second, Startup)
+		started = true
+	}
+	if c.spec.ReadinessProbe != nil && c.Readiness == ProbeUnknown && started {
+		later(3*time.Second, Readiness)
+	}
+}
+
+// checkProbes: what runs is probed, what is being stopped only for whether it is ready, what has ended not at all.
+func (w *world) checkProbes() {
+	for i := range w.state.Containers {
+		c := &w.state.Containers[i]
+		if c.Cur == nil {
+			continue
+		}
+		want := NoProbes
+		switch {
+		case c.Stage == Up && w.state.Stage <= Stopping && (c.spec.LivenessProbe != nil || c.spec.ReadinessProbe != nil || c.spec.StartupProbe != nil):
+			want = AllProbes
+		case c.stopping() && c.spec.ReadinessProbe != nil:
+			want = ReadinessOnly
+		}
+		if got := w.probed[c.Cur.ID]; got != want {
+			w.t.Fatalf("%s is probed as %d, want %d: %s\n%s", c.Cur.ID, got, want, c.Stage, w.tail())
+		}
+	}
+}
+
+// checkTold: what users are told one after the other makes sense, and is taken by the API.
+func (w *world) checkTold() {
+	st := Status(w.state)
+	old := w.told
+	w.told = &st
+	if old == nil || !w.prober || w.state.Removed { // of one that is nowhere any more nobody is told
+		return
+	}
+	if (old.Phase == v1.PodSucceeded || old.Phase == v1.PodFailed) && st.Phase != old.Phase {
+		w.t.Fatalf("phase from %s to %s\n%s", old.Phase, st.Phase, w.tail())
+	}
+	if !old.StartTime.Equal(st.StartTime) {
+		w.t.Fatalf("start from %s to %s\n%s", old.StartTime, st.StartTime, w.tail())
+	}
+	if old.ObservedGeneration > st.ObservedGeneration {
+		w.t.Fatalf("observed generation from %d to %d\n%s", old.ObservedGeneration, st.ObservedGeneration, w.tail())
+	}
+	is := func(s *v1.PodStatus, t v1.PodConditionType) bool {
+		return slices.ContainsFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == t && c.Status == v1.ConditionTrue })
+	}
+	if is(old, v1.PodInitialized) && !is(&st, v1.PodInitialized) {
+		w.t.Fatalf("no longer initialized\n%s", w.tail())
+	}
+	if old.PodIP != "" && st.PodIP == "" && w.saved != nil {
+		w.t.Fatalf("no address any more\n%s", w.tail())
+	}
+	lists := func(s *v1.PodStatus) [][]v1.ContainerStatus {
+		return [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses}
+	}
+	for k, list := range lists(&st) {
+		for i := range list {
+			c := &list[i]
+			j := slices.IndexFunc(lists(old)[k], func(o v1.ContainerStatus) bool { return o.Name == c.Name })
+			if j < 0 {
+				continue
+			}
+			w.checkToldContainer(&lists(old)[k][j], c)
+		}
+	}
+}
+
+func (w *world) checkToldContainer(old, c *v1.ContainerStatus) {
+	s := w.state.Container(c.Name)
+	if c.RestartCount < old.RestartCount {
+		w.t.Fatalf("%s: restarts from %d to %d\n%s", c.Name, old.RestartCount, c.RestartCount, w.tail())
+	}
+	if c.ContainerID != old.ContainerID && c.ContainerID != "" && old.ContainerID != "" && c.RestartCount == old.RestartCount {
+		w.t.Fatalf("%s: from %s to %s without a restart\n%s", c.Name, old.ContainerID, c.ContainerID, w.tail())
+	}
+	if t := old.State.Terminated; t != nil && c.State.Terminated == nil && !w.state.mayRestartAll() && s.Kind != Sidecar {
+		if s.Kind == Ephemeral || !w.state.restarts(&Container{Kind: Main, Cur: &Instance{ExitCode: t.ExitCode}, spec: s.spec}) {
+			w.t.Fatalf("%s: had ended with %d, and now %+v\n%s", c.Name, t.ExitCode, c.State, w.tail())
+		}
+	}
+	if a, b := old.State.Running, c.State.Running; a != nil && b != nil && old.ContainerID == c.ContainerID && old.Started != nil && *old.Started && !*c.Started {
+		w.t.Fatalf("%s: no longer started\n%s", c.Name, w.tail())
 	}
 }
 

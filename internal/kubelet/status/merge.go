@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +93,23 @@ func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now
 	for _, c := range have {
 		if !ownConditions[c.Type] && find(out, c.Type) == nil {
 			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// dated says of the kubelet's conditions since when they hold: as before what says the same as before, the others from now on. The API may
+// hear of it much later. A pod's disruption is told with its end, and holds from then on.
+func dated(conditions, before []v1.PodCondition, now metav1.Time) []v1.PodCondition {
+	out := slices.Clone(conditions)
+	for i := range out {
+		c := &out[i]
+		if !ownConditions[c.Type] && c.Type != v1.PodScheduled || !c.LastTransitionTime.IsZero() {
+			continue
+		}
+		c.LastTransitionTime = now
+		if old := find(before, c.Type); old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
 	return out

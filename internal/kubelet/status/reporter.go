@@ -95,6 +95,7 @@ func (r *Reporter) Report(pod *v1.Pod, status v1.PodStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entry(pod)
+	status.Conditions = dated(status.Conditions, e.status.Conditions, metav1.Now())
 	if e.version > 0 && equality.Semantic.DeepEqual(*e.status, status) && e.told == e.version {
 		return
 	}

@@ -117,6 +117,38 @@ func TestPodsAreWrittenInParallelWithABound(t *testing.T) {
 	})
 }
 
+// A condition holds since it turned, be the API told of it at once or when it is back.
+func TestConditionsTellWhenTheyTurned(t *testing.T) {
+	api := newAPI(pod("a"))
+	bubble(t, api, func(r *Reporter, _ func() []string) {
+		since := func() time.Time { return find(api.pod("a").Status.Conditions, v1.PodReady).LastTransitionTime.Time }
+		report := func(p v1.PodPhase, ready v1.ConditionStatus) time.Time {
+			at := time.Now().Truncate(time.Second)
+			r.Report(pod("a"), phase(p, ready))
+			settle(10 * time.Second)
+			return at
+		}
+		down := func(err error) {
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			api.down = err
+		}
+		first := report(v1.PodRunning, v1.ConditionTrue)
+		down(errors.New("away"))
+		turned := report(v1.PodRunning, v1.ConditionFalse)
+		settle(time.Hour)
+		report(v1.PodFailed, v1.ConditionFalse)
+		if !since().Equal(first) {
+			t.Fatalf("%s, want %s", since(), first)
+		}
+		down(nil)
+		settle(time.Minute)
+		if api.pod("a").Status.Phase != v1.PodFailed || !since().Equal(turned) {
+			t.Errorf("%s not ready since %s, want %s", api.pod("a").Status.Phase, since(), turned)
+		}
+	})
+}
+
 func TestUnreachableAPIIsRetriedWithBackOff(t *testing.T) {
 	api := newAPI(pod("a"))
 	api.down = errors.New("connection refused")
