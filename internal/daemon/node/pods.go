@@ -80,7 +80,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 	k.specs, err = spec.New(spec.Config{
 		Node: k.c.Name, LogDir: c.PodLogsDir, LogList: k.logList(), Files: k.c.Host, Objects: objs, Volumes: k.volumes, Images: k.c.Runtime,
 		Facts: k.facts, Machine: k.machine, Services: objs.Services, Users: k.usersOf, Handler: objs.RuntimeHandler, Volume: k.imageVolume, Event: k.event, Logger: k.log().of("spec"),
-		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: cmp.Or(c.ClusterDomain, "cluster.local"), ResolvConf: resolv},
+		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: cmp.Or(c.ClusterDomain, "cluster.local"), ResolvConf: resolv, Off: c.ResolverConfig != nil && *c.ResolverConfig == ""},
 		SeccompDir: filepath.Join(k.c.Dir, "seccomp"), SandboxSeccomp: k.c.SandboxSeccomp,
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
 		QuotaPeriod: c.CPUCFSQuotaPeriod.Duration,

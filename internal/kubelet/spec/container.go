@@ -310,7 +310,10 @@ func (b *Builder) recursiveReadOnly(vm *v1.VolumeMount) (bool, error) {
 		return false, nil
 	}
 	if !vm.ReadOnly {
-		return false, errors.New("volume mount is not read-only")
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", vm.Name)
+	}
+	if p := vm.MountPropagation; p != nil && *p != v1.MountPropagationNone {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", vm.Name, *p)
 	}
 	switch {
 	case *vm.RecursiveReadOnly == v1.RecursiveReadOnlyIfPossible:
@@ -318,7 +321,7 @@ func (b *Builder) recursiveReadOnly(vm *v1.VolumeMount) (bool, error) {
 	case *vm.RecursiveReadOnly != v1.RecursiveReadOnlyEnabled:
 		return false, fmt.Errorf("unknown recursive read-only mode %q", *vm.RecursiveReadOnly)
 	case !b.c.RecursiveReadOnly:
-		return false, errors.New("not supported by the runtime")
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", vm.Name)
 	}
 	return true, nil
 }

@@ -110,7 +110,12 @@ func TestMountFailures(t *testing.T) {
 		{v1.VolumeMount{Name: "v", SubPath: "a/../b"}, "unable to provision SubPath `a/../b`: must not contain '..'"},
 		{v1.VolumeMount{Name: "v", SubPathExpr: "$(Z)/$(A)/$(EMPTY)"}, "missing value for EMPTY, Z"},
 		{v1.VolumeMount{Name: "v", SubPathExpr: "$(UP)"}, "unable to provision SubPath `..`: must not contain '..'"},
-		{v1.VolumeMount{Name: "v", ReadOnly: true, RecursiveReadOnly: ptr(v1.RecursiveReadOnlyEnabled)}, "failed to resolve recursive read-only mode: not supported by the runtime"},
+		{v1.VolumeMount{Name: "v", ReadOnly: true, RecursiveReadOnly: ptr(v1.RecursiveReadOnlyEnabled)}, `failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, but it is not supported by the runtime`},
+		{v1.VolumeMount{Name: "v", RecursiveReadOnly: ptr(v1.RecursiveReadOnlyIfPossible)}, `failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, but it is not read-only`},
+		{
+			v1.VolumeMount{Name: "v", ReadOnly: true, RecursiveReadOnly: ptr(v1.RecursiveReadOnlyIfPossible), MountPropagation: ptr(v1.MountPropagationHostToContainer)},
+			`failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, but it is not compatible with propagation "HostToContainer"`,
+		},
 	} {
 		_, err := n.of(testPod(func(p *v1.Pod) {
 			p.Spec.Volumes = []v1.Volume{{Name: "v"}}

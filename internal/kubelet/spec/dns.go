@@ -20,6 +20,8 @@ type DNS struct {
 	Domain  string   // clusterDomain
 	// ResolvConf is the file that pods with the policy Default get; "" is the host's own (ResolvConf).
 	ResolvConf string
+	// Off says that pods have nothing of the host's (an empty resolvConf).
+	Off bool
 }
 
 // Where the host's resolver is configured. The stub of systemd-resolved listens on an address that is only the host's; the
@@ -91,11 +93,14 @@ func (b *Builder) dns(pod *v1.Pod, tell bool) (*runtimev1.DNSConfig, error) {
 		policy = v1.DNSDefault
 	}
 	out := &runtimev1.DNSConfig{}
-	if policy != v1.DNSNone {
+	if policy != v1.DNSNone && !b.c.DNS.Off {
 		var err error
 		if out, err = b.hostDNS(); err != nil {
 			return nil, err
 		}
+	}
+	if b.c.DNS.Off && (policy == v1.DNSDefault || policy != v1.DNSNone && len(b.c.DNS.Cluster) == 0) {
+		out = noDNS(b.c.Facts().HostIPs)
 	}
 	if policy != v1.DNSNone && policy != v1.DNSDefault {
 		if len(b.c.DNS.Cluster) > 0 {
@@ -114,6 +119,23 @@ func (b *Builder) dns(pod *v1.Pod, tell bool) (*runtimev1.DNSConfig, error) {
 		out.Options = mergeOptions(out.Options, c.Options)
 	}
 	return b.fit(pod, out, tell), nil
+}
+
+// noDNS leads to nobody: without any name server resolvers would ask one at this very address. The search list keeps the runtime from
+// putting the host's own there.
+func noDNS(node []string) *runtimev1.DNSConfig {
+	var servers []string
+	for _, ip := range node {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Is6() {
+			servers = append(servers, "::1")
+		} else {
+			servers = append(servers, "127.0.0.1")
+		}
+	}
+	if len(servers) == 0 {
+		servers = []string{"127.0.0.1"}
+	}
+	return &runtimev1.DNSConfig{Servers: servers, Searches: []string{"."}}
 }
 
 func (b *Builder) hostDNS() (*runtimev1.DNSConfig, error) {

@@ -83,9 +83,11 @@ func (b *Builder) hostsFile(pod *v1.Pod, ips []string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", err
 	}
-	// Written in place: running containers have this very file mounted.
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return "", err
+	// Written in place, since running containers have this very file mounted, and only when it changes: who reads it meanwhile finds it empty.
+	if have, err := os.ReadFile(path); err != nil || string(have) != text {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return "", err
+		}
 	}
 	return path, os.Chmod(path, 0o644)
 }

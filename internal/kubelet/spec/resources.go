@@ -20,11 +20,17 @@ func (b *Builder) Resources(pod *v1.Pod, c *v1.Container) *runtimev1.LinuxContai
 	}
 	out := b.limits(request, limitOf(pod, c, v1.ResourceCPU), limitOf(pod, c, v1.ResourceMemory))
 	out.OomScoreAdj = oomScore(pod, c, b.c.Machine.Memory)
+	var ofPod v1.ResourceList
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		ofPod = pod.Spec.Resources.Limits
+	}
 	for _, size := range b.c.Machine.PageSizes() {
-		l := &runtimev1.HugepageLimit{PageSize: size} // none, unless asked for
-		for name, q := range c.Resources.Limits {
-			if unit, ok := cm.HugePageUnit(name); ok && unit == size {
-				l.Limit = uint64(q.Value())
+		l := &runtimev1.HugepageLimit{PageSize: size}                         // none, unless asked for
+		for _, limits := range []v1.ResourceList{ofPod, c.Resources.Limits} { // the container's own counts more
+			for name, q := range limits {
+				if unit, ok := cm.HugePageUnit(name); ok && unit == size {
+					l.Limit = uint64(q.Value())
+				}
 			}
 		}
 		out.HugepageLimits = append(out.HugepageLimits, l)
@@ -142,7 +148,8 @@ func oomScore(pod *v1.Pod, c *v1.Container, capacity int64) int64 {
 				least = r
 			}
 		}
-		score = min(score, scoreScale-scoreScale*max(least, 0)/capacity)
+		share := fairRequest(pod, c) - c.Resources.Requests.Memory().Value()
+		score = min(score, scoreScale-scoreScale*(max(least, 0)+share)/capacity)
 	}
 	return min(max(score, scoreScale+guaranteedScore), bestEffortScore-1)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -170,6 +171,9 @@ func TestDNS(t *testing.T) {
 		{"ClusterFirstWithHostNet", cluster, func(p *v1.Pod) {
 			p.Spec.HostNetwork, p.Spec.DNSPolicy = true, v1.DNSClusterFirstWithHostNet
 		}, "10.96.0.10|ns.svc.cluster.local svc.cluster.local cluster.local corp.example|ndots:5"},
+		{"Default where resolvConf is empty", DNS{Off: true}, func(p *v1.Pod) { p.Spec.DNSPolicy = v1.DNSDefault }, "127.0.0.1|.|"},
+		{"ClusterFirst without a cluster's where resolvConf is empty", DNS{Off: true}, func(*v1.Pod) {}, "127.0.0.1|.|"},
+		{"ClusterFirst where resolvConf is empty", DNS{Off: true, Cluster: cluster.Cluster, Domain: cluster.Domain}, func(*v1.Pod) {}, "10.96.0.10|ns.svc.cluster.local svc.cluster.local cluster.local|ndots:5"},
 		{"None", cluster, func(p *v1.Pod) { p.Spec.DNSPolicy, p.Spec.DNSConfig = v1.DNSNone, own }, "1.1.1.1 10.96.0.10|my.example cluster.local|ndots:2 edns0"},
 		{"merged", cluster, func(p *v1.Pod) { p.Spec.DNSConfig = own }, "10.96.0.10 1.1.1.1|ns.svc.cluster.local svc.cluster.local cluster.local corp.example my.example|ndots:2 edns0"},
 	} {
@@ -270,6 +274,15 @@ func TestHostsFile(t *testing.T) {
 		"\n# Entries added by HostAliases.\n1.2.3.4\tx\ty\n"
 	if b, err := os.ReadFile(cfg.Mounts[i].HostPath); err != nil || string(b) != want {
 		t.Errorf("%s\n%v, want\n%s", b, err, want)
+	}
+	// A container that starts beside one that runs leaves the file alone.
+	old := time.Unix(1, 0)
+	if err := os.Chtimes(cfg.Mounts[i].HostPath, old, old); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, p)
+	if info, err := os.Stat(cfg.Mounts[i].HostPath); err != nil || !info.ModTime().Equal(old) {
+		t.Errorf("written again: %v, %v", info, err)
 	}
 	if filepath.Base(filepath.Dir(cfg.Mounts[i].HostPath)) != "u1" {
 		t.Errorf("at %s, want in the pod's directory", cfg.Mounts[i].HostPath)

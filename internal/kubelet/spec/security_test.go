@@ -127,6 +127,15 @@ func TestResources(t *testing.T) {
 		len(r.HugepageLimits) != 1 || r.HugepageLimits[0].PageSize != "2MB" || r.HugepageLimits[0].Limit != 4<<20 || r.Unified != nil || r.MemorySwapLimitInBytes != 0 {
 		t.Errorf("resources %v", r)
 	}
+	// Huge pages of the pod are its containers', but of those that say themselves.
+	p.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{"hugepages-2Mi": resource.MustParse("8Mi"), "cpu": resource.MustParse("2")}}
+	if r := n.Resources(p, &p.Spec.Containers[0]); r.HugepageLimits[0].Limit != 4<<20 {
+		t.Errorf("its own %v", r)
+	}
+	if r := n.Resources(p, &v1.Container{Name: "b"}); r.HugepageLimits[0].Limit != 8<<20 {
+		t.Errorf("the pod's %v", r)
+	}
+	p.Spec.Resources = nil
 	r = newTest(t, func(c *Config) { c.SwapLimited, c.NoCPUQuota = true, true }).Resources(p, &p.Spec.Containers[0])
 	if r.CpuQuota != 0 || r.CpuPeriod != 0 || r.MemorySwapLimitInBytes != 2<<30 {
 		t.Errorf("v1 without quotas %v", r)
@@ -171,6 +180,10 @@ func TestOOMScore(t *testing.T) {
 	})
 	if got := oomScore(sidecar, &sidecar.Spec.InitContainers[0], 10<<30); got != 800 {
 		t.Errorf("a sidecar goes no sooner than what it serves: %d, want 800", got)
+	}
+	sidecar.Spec.Resources = &v1.ResourceRequirements{Requests: gi("4Gi")}
+	if got := oomScore(sidecar, &sidecar.Spec.InitContainers[0], 10<<30); got != 700 {
+		t.Errorf("nor where the pod asks for more than its containers: %d, want 700", got)
 	}
 }
 
