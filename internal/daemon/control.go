@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/audit"
@@ -180,6 +180,7 @@ func (s *server) controllers() []component.Component {
 		component.Func("token-cleaner", s.controller(s.newTokenCleaner)),
 		component.Func("legacy-tokens", s.controller(s.newLegacyTokens)),
 		component.Func("service-cidr", s.controller(s.newServiceCIDR)),
+		component.Func("service-cidrs", s.controller(s.newServiceCIDRs)),
 		component.Func("service-addresses", s.controller(s.newServiceAddresses)),
 		component.Func("node-lifecycle", s.controller(s.newNodeLifecycle)),
 		component.Func("node-ipam", s.controller(s.newNodeIPAM)),
@@ -388,10 +389,11 @@ func (s *server) schedulerProfiles() (profile.Config, error) {
 
 func (s *server) runScheduler(ctx context.Context, ready func()) error {
 	user := local.Scheduler(s.control.verbs)
+	writer := events.Start(ctx, user, s.log)
 	sched, err := scheduler.New(scheduler.Config{
 		View:   s.control.view,
 		Client: user,
-		Events: events.New(ctx, user, v1.DefaultSchedulerName, "", s.log),
+		Events: func(profile string) record.EventRecorder { return writer.Recorder(profile, "") },
 		Append: s.timeline.Append, Budgets: s.budgets,
 		Logger: s.log.With("component", "scheduler"),
 		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics, Page: s.control.page, Profiles: s.control.profiles,

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"podo.dev/podo/internal/client"
@@ -53,7 +54,7 @@ func (w *watched) Mutate(ctx context.Context, ref client.Ref, change func(runtim
 
 // watch runs a scheduler, whose attempts are counted, until stop is called.
 func (w *watched) watch(t *testing.T) (stop func()) {
-	sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: w, Seed: 1, Append: func(r timeline.Record) {
+	sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: func(string) record.EventRecorder { return w }, Seed: 1, Append: func(r timeline.Record) {
 		if r.Stage == timeline.Attempt {
 			w.mu.Lock()
 			w.attempts++

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 )
@@ -17,9 +18,10 @@ import (
 // results; reports of failure are told in the background, of each pod only the newest.
 type outbox struct {
 	config   Config
-	ctx      context.Context // the workers' life
-	inFlight int             // owned by the scheduling goroutine
-	ready    []bindJob       // not handed over yet; so are these
+	events   map[string]record.EventRecorder // by profile
+	ctx      context.Context                 // the workers' life
+	inFlight int                             // owned by the scheduling goroutine
+	ready    []bindJob                       // not handed over yet; so are these
 	jobs     chan []bindJob
 	slow     chan bindJob      // those that have something to do before, or that others bind; as large
 	results  chan []bindResult // as large as jobs: workers never block
@@ -44,8 +46,13 @@ const maxEvicting = 64
 const maxPreempting = 512
 
 func newOutbox(c Config) *outbox {
+	events := map[string]record.EventRecorder{}
+	for i := range c.Profiles.Profiles {
+		name := c.Profiles.Profiles[i].Name
+		events[name] = c.Events(name)
+	}
 	return &outbox{
-		config: c, jobs: make(chan []bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan []bindResult, c.MaxInFlight),
+		config: c, events: events, jobs: make(chan []bindJob, c.MaxInFlight), slow: make(chan bindJob, c.MaxInFlight), results: make(chan []bindResult, c.MaxInFlight),
 		preemptions: make(chan preemption, maxPreempting), cleared: make(chan cleared, maxPreempting), evicting: make(chan struct{}, maxEvicting),
 		reports: newReports(),
 	}
@@ -107,6 +114,9 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 	return wg.Wait
 }
 
+// eventsOf are told by the profile that places a pod.
+func (o *outbox) eventsOf(pod *v1.Pod) record.EventRecorder { return o.events[pod.Spec.SchedulerName] }
+
 func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way
 
 func (o *outbox) report(r report) { o.reports.add(r) }
@@ -116,7 +126,7 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 		return
 	}
 	if r.tries == 0 && r.reason != "" {
-		o.config.Events.Event(r.pod, v1.EventTypeWarning, "FailedScheduling", shortened(r.message))
+		o.eventsOf(r.pod).Event(r.pod, v1.EventTypeWarning, "FailedScheduling", shortened(r.message))
 	}
 	_, err := o.config.Client.Mutate(ctx, client.Pods.At(r.pod.Namespace, r.pod.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
 		pod := obj.(*v1.Pod)

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -46,6 +47,15 @@ profiles:
 		w.create(large)
 		if c := condition(w.pod("large"), v1.PodScheduled); c.Message != "0/2 nodes are available: 2 Insufficient cpu." {
 			t.Errorf("%q", c.Message)
+		}
+		for _, want := range []string{
+			"Normal Scheduled Successfully assigned ns/spread to node-b",
+			"Normal Scheduled packed: Successfully assigned ns/packed to " + busy,
+			"Warning FailedScheduling packed: 0/2 nodes are available: 2 Insufficient cpu.",
+		} {
+			if !slices.Contains(w.events, want) {
+				t.Errorf("%q is not told in %q", want, w.events)
+			}
 		}
 	})
 }

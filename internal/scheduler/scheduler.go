@@ -30,9 +30,9 @@ import (
 type Config struct {
 	View   *view.View
 	Client client.Client
-	Events record.EventRecorder // default: none are sent
-	Append timeline.Append      // default: Discard
-	Logger *slog.Logger         // default: none
+	Events func(profile string) record.EventRecorder // each profile's are its own; default: none are sent
+	Append timeline.Append                           // default: Discard
+	Logger *slog.Logger                              // default: none
 
 	// Profiles are whose pods are placed, by spec.schedulerName, and how. Default: profile.Default.
 	Profiles profile.Config
@@ -54,7 +54,7 @@ func (c *Config) Validate() error {
 		return errors.New("scheduler: View and Client are required")
 	}
 	if c.Events == nil {
-		c.Events = noEvents{}
+		c.Events = func(string) record.EventRecorder { return noEvents{} }
 	}
 	if c.Append == nil {
 		c.Append = timeline.Discard

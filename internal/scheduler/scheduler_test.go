@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
@@ -69,6 +70,27 @@ func (w *world) append(r timeline.Record) {
 	w.records = append(w.records, r)
 }
 
+func (w *world) recorder(profile string) record.EventRecorder {
+	if profile == v1.DefaultSchedulerName {
+		return w
+	}
+	return others{w, profile}
+}
+
+// others tell of another profile's events whose they are.
+type others struct {
+	*world
+	profile string
+}
+
+func (o others) Event(obj runtime.Object, kind, reason, message string) {
+	o.world.Event(obj, kind, reason, o.profile+": "+message)
+}
+
+func (o others) Eventf(obj runtime.Object, kind, reason, format string, args ...any) {
+	o.Event(obj, kind, reason, fmt.Sprintf(format, args...))
+}
+
 func (w *world) Event(o runtime.Object, kind, reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +108,7 @@ func (w *world) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, rea
 // start runs the scheduler until the returned function is called, at the latest until the test ends.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w, Append: w.append, Seed: 1, Metrics: w.metrics, Page: w.page, Profiles: w.profiles, Transport: w.transport})
+	s, err := scheduler.New(scheduler.Config{View: w.view, Client: w.client, Events: w.recorder, Append: w.append, Seed: 1, Metrics: w.metrics, Page: w.page, Profiles: w.profiles, Transport: w.transport})
 	if err != nil {
 		w.t.Fatal(err)
 	}
