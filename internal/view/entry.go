@@ -2,12 +2,15 @@ package view
 
 import (
 	"hash/fnv"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/registry"
 )
 
 // Entry is one published object. Object has its TypeMeta and resourceVersion set, and is read-only.
@@ -20,6 +23,21 @@ type Entry struct {
 	size int    // bytes in the store
 	sum  uint64 // hash at publication, with CheckMutation
 	enc  encodings
+}
+
+// roomOf is the type of an entry with an object of the kind behind it. They live together, and apart from the objects of requests: those are of
+// another size, so that the memory between two that are kept is not full of holes where a request's was.
+func roomOf(k *registry.Kind) reflect.Type {
+	return reflect.StructOf([]reflect.StructField{
+		{Name: "Entry", Type: reflect.TypeFor[Entry]()},
+		{Name: "Object", Type: reflect.TypeOf(k.New()).Elem()},
+	})
+}
+
+// place makes room for an entry and its object.
+func (t *table) place() (e *Entry, empty func() runtime.Object) {
+	room := reflect.New(t.room).Elem()
+	return room.Field(0).Addr().Interface().(*Entry), func() runtime.Object { return room.Field(1).Addr().Interface().(runtime.Object) }
 }
 
 // Size is how many bytes the object takes in the store; 0 when that is not known.

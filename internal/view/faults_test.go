@@ -21,10 +21,6 @@ import (
 	"podo.dev/podo/internal/view/viewtest"
 )
 
-func decodePlain(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
-	return codec.Decode(k, value, rev)
-}
-
 func TestUndecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mem.New(mem.Options{})
@@ -81,11 +77,11 @@ func TestDecoderPanics(t *testing.T) {
 		s := mem.New(mem.Options{})
 		viewtest.Put(t, s, pod("a", "poison", ""))
 		viewtest.Put(t, s, pod("a", "good", ""))
-		v := viewtest.Start(t, view.Config{Store: s, Decode: func(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
+		v := viewtest.Start(t, view.Config{Store: s, Decode: func(k *registry.Kind, value []byte, rev int64, _ func() runtime.Object) (runtime.Object, error) {
 			if strings.Contains(string(value), "poison") {
 				panic("index out of range")
 			}
-			return decodePlain(k, value, rev)
+			return codec.Decode(k, value, rev)
 		}})
 		snap := wait(t, v, viewtest.Put(t, s, pod("b", "poison", "")))
 		if got := names(snap.All(pods, "", view.Key{})); got != "a/good" {

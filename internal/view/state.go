@@ -15,8 +15,42 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// tree maps paths, or index value + NUL + path, to entries. Copies are O(1); only the feed's own trees are ever written.
+// tree maps paths to entries. Copies are O(1); only the feed's own trees are ever written.
 type tree = btree.Map[string, *Entry]
+
+// index has entries by a value and then in the tree's order. Its keys are what the entries are made of, so that it has no memory of its own.
+type index = btree.BTreeG[indexed]
+
+// indexed is an entry under a value of it; a nil entry comes before all that have the value.
+type indexed struct {
+	value string
+	e     *Entry
+}
+
+func newIndex() *index {
+	return btree.NewBTreeGOptions(func(a, b indexed) bool {
+		if a.value != b.value {
+			return a.value < b.value
+		}
+		return b.e != nil && (a.e == nil || a.e.Key.before(b.e.Key))
+	}, btree.Options{Degree: degree, NoLocks: true})
+}
+
+// before is the order of paths: of the bytes of "namespace/name".
+func (k Key) before(o Key) bool {
+	if k.Namespace == o.Namespace {
+		return k.Name < o.Name
+	}
+	n := min(len(k.Namespace), len(o.Namespace))
+	switch {
+	case k.Namespace[:n] != o.Namespace[:n]:
+		return k.Namespace < o.Namespace
+	case n == len(k.Namespace):
+		return '/' < o.Namespace[n]
+	default:
+		return k.Namespace[n] < '/'
+	}
+}
 
 // degree bounds nodes to 2*degree-1 items: what a write copies on its way down.
 const degree = 16
@@ -31,14 +65,14 @@ type state struct {
 type objects struct {
 	rev     int64 // of the last change of this kind, or of the load
 	tree    *tree
-	indexes []*tree // by table.indexNames
+	indexes []*index // by table.indexNames
 }
 
 func newTable(k *registry.Kind, pos int) *table {
-	t := &table{kind: k, pos: pos, tree: btree.NewMap[string, *Entry](degree)}
+	t := &table{kind: k, pos: pos, room: roomOf(k), tree: btree.NewMap[string, *Entry](degree)}
 	t.indexNames = slices.Sorted(maps.Keys(k.Indexes))
 	for range t.indexNames {
-		t.indexes = append(t.indexes, btree.NewMap[string, *Entry](degree))
+		t.indexes = append(t.indexes, newIndex())
 	}
 	return t
 }
@@ -54,32 +88,34 @@ func (t *table) freeze(rev int64) *objects {
 
 // set puts e where old was (nil: nothing was there).
 func (t *table) set(path string, old, e *Entry) {
-	t.unindex(path, old)
 	t.tree.Set(path, e)
 	for i, name := range t.indexNames {
-		for _, value := range t.kind.Indexes[name](e.Object) {
-			t.indexes[i].Set(indexKey(value, path), e)
+		values := t.kind.Indexes[name](e.Object)
+		t.unindex(i, old, values)
+		for _, value := range values {
+			t.indexes[i].Set(indexed{value, e})
 		}
 	}
 }
 
 func (t *table) delete(path string, old *Entry) {
-	t.unindex(path, old)
 	t.tree.Delete(path)
+	for i := range t.indexNames {
+		t.unindex(i, old, nil)
+	}
 }
 
-func (t *table) unindex(path string, old *Entry) {
+// unindex takes old (nil: nothing) from an index where it has other values than these.
+func (t *table) unindex(i int, old *Entry, but []string) {
 	if old == nil {
 		return
 	}
-	for i, name := range t.indexNames {
-		for _, value := range t.kind.Indexes[name](old.Object) {
-			t.indexes[i].Delete(indexKey(value, path))
+	for _, value := range t.kind.Indexes[t.indexNames[i]](old.Object) {
+		if !slices.Contains(but, value) {
+			t.indexes[i].Delete(indexed{value, old})
 		}
 	}
 }
-
-func indexKey(value, path string) string { return value + "\x00" + path }
 
 // Snapshot is all kinds at one revision. It is a small value, never changes, and is safe for concurrent use. Kinds that are
 // not cached (events) are empty in it: read those through At or the store.
@@ -149,7 +185,10 @@ func (s Snapshot) By(r schema.GroupResource, index, value string) iter.Seq[*Entr
 	if !ok {
 		panic("view: " + r.String() + " has no index " + index)
 	}
-	return scan(s.st.kinds[t.pos].indexes[i], indexKey(value, ""), "")
+	ix := s.st.kinds[t.pos].indexes[i]
+	return func(yield func(*Entry) bool) {
+		ix.Ascend(indexed{value: value}, func(it indexed) bool { return it.value == value && yield(it.e) })
+	}
 }
 
 // scan iterates the items whose keys begin with prefix, behind a key. It looks at the first key and for the last item: the keys of thousands

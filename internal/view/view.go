@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,8 +38,8 @@ type Key struct{ Namespace, Name string }
 type Config struct {
 	Store store.Store
 	Kinds []*registry.Kind
-	// Decode makes an object of a stored value: TypeMeta and resourceVersion (rev) set. Default codec.Decode.
-	Decode func(k *registry.Kind, value []byte, rev int64) (runtime.Object, error)
+	// Decode makes an object of a stored value in the empty one that empty makes: TypeMeta and resourceVersion (rev) set. Default codec.DecodeIn.
+	Decode func(k *registry.Kind, value []byte, rev int64, empty func() runtime.Object) (runtime.Object, error)
 	// Append takes timeline records (seen, for pods). Default timeline.Discard.
 	Append timeline.Append
 	// Logger defaults to one that discards.
@@ -75,7 +76,7 @@ func (c *Config) setDefaults() error {
 	def(&c.PastAge, 5*time.Minute)
 	def(&c.EncodingBytes, 48<<20)
 	if c.Decode == nil {
-		c.Decode = codec.Decode
+		c.Decode = codec.DecodeIn
 	}
 	if c.Append == nil {
 		c.Append = timeline.Discard
@@ -124,11 +125,12 @@ type View struct {
 type table struct {
 	kind *registry.Kind
 	pos  int
+	room reflect.Type // of an entry and, behind it, its object
 	hist *history
 
 	tree       *tree
 	indexNames []string
-	indexes    []*tree
+	indexes    []*index
 }
 
 // New makes a View; Run makes it follow the store.

@@ -22,6 +22,7 @@ import (
 	"podo.dev/podo/internal/store/mem"
 	"podo.dev/podo/internal/timeline"
 	"podo.dev/podo/internal/view"
+	"podo.dev/podo/internal/view/codec"
 	"podo.dev/podo/internal/view/viewtest"
 )
 
@@ -311,10 +312,10 @@ func TestDecodedOnce(t *testing.T) {
 	})
 }
 
-func counting(n *atomic.Int64) func(*registry.Kind, []byte, int64) (runtime.Object, error) {
-	return func(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
+func counting(n *atomic.Int64) func(*registry.Kind, []byte, int64, func() runtime.Object) (runtime.Object, error) {
+	return func(k *registry.Kind, value []byte, rev int64, empty func() runtime.Object) (runtime.Object, error) {
 		n.Add(1)
-		return decodePlain(k, value, rev)
+		return codec.DecodeIn(k, value, rev, empty)
 	}
 }
 

@@ -145,10 +145,11 @@ func (v *View) decode(t *table, kv store.KV, old *Entry) *Entry {
 
 // newEntry decodes a value; old is the version before it, when that is known.
 func (v *View) newEntry(t *table, kv store.KV, old *Entry) (*Entry, error) {
+	e, empty := t.place()
 	var obj runtime.Object
 	// Guarded: a value that makes a decoder panic is that value's fault, and would do so after every restart of the view.
 	err := component.Guard(func() (err error) {
-		obj, err = v.c.Decode(t.kind, kv.Value, kv.ModRevision)
+		obj, err = v.c.Decode(t.kind, kv.Value, kv.ModRevision, empty)
 		return err
 	})
 	if err != nil {
@@ -163,7 +164,7 @@ func (v *View) newEntry(t *table, kv store.KV, old *Entry) (*Entry, error) {
 	if got := (Key{m.GetNamespace(), m.GetName()}); got != key {
 		return nil, errors.New("the object calls itself " + strconv.Quote(got.Namespace+"/"+got.Name))
 	}
-	e := &Entry{Key: key, Rev: kv.ModRevision, Object: obj, Meta: m, size: len(kv.Value)}
+	e.Key, e.Rev, e.Object, e.Meta, e.size = key, kv.ModRevision, obj, m, len(kv.Value)
 	v.alike.share(t, e, old)
 	e.enc.cache = v.encCache
 	if v.c.CheckMutation {

@@ -75,13 +75,18 @@ func encodeProto(gvk schema.GroupVersionKind, m message) ([]byte, error) {
 // Decode makes an object of the kind from a stored value, with TypeMeta set, in objects within it too, and resourceVersion rev (none
 // when rev is 0). It keeps no reference to value.
 func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
+	return DecodeIn(k, value, rev, k.New)
+}
+
+// DecodeIn does so in the empty object that empty makes (kind.New's, or like it), unless the value is in an older form.
+func DecodeIn(k *registry.Kind, value []byte, rev int64, empty func() runtime.Object) (runtime.Object, error) {
 	var obj runtime.Object
 	var err error
 	switch {
 	case bytes.HasPrefix(value, magic):
-		obj, err = decodeProto(k, value[len(magic):])
+		obj, err = decodeProto(k, value[len(magic):], empty)
 	case len(value) > 0 && value[0] == '{':
-		obj, err = decodeJSON(k, value)
+		obj, err = decodeJSON(k, value, empty)
 	case bytes.HasPrefix(value, []byte("k8s:enc:")):
 		err = errors.New("the value is encrypted at rest, which is not supported: rewrite it unencrypted with the API server that wrote it")
 	default:
@@ -105,7 +110,7 @@ func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
 	return obj, nil
 }
 
-func decodeProto(k *registry.Kind, unknown []byte) (runtime.Object, error) {
+func decodeProto(k *registry.Kind, unknown []byte, empty func() runtime.Object) (runtime.Object, error) {
 	apiVersion, kind, raw, err := envelope(unknown)
 	if err != nil {
 		return nil, fmt.Errorf("k8s envelope: %w", err)
@@ -114,7 +119,7 @@ func decodeProto(k *registry.Kind, unknown []byte) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	obj := blank(k, older)
+	obj := blank(older, empty)
 	u, ok := obj.(interface{ Unmarshal([]byte) error })
 	if !ok {
 		return nil, fmt.Errorf("%s has no protobuf form", k.GVK)
@@ -125,7 +130,7 @@ func decodeProto(k *registry.Kind, unknown []byte) (runtime.Object, error) {
 	return today(older, obj), nil
 }
 
-func decodeJSON(k *registry.Kind, value []byte) (runtime.Object, error) {
+func decodeJSON(k *registry.Kind, value []byte, empty func() runtime.Object) (runtime.Object, error) {
 	var typ metav1.TypeMeta
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &typ); err != nil {
 		return nil, err
@@ -134,7 +139,7 @@ func decodeJSON(k *registry.Kind, value []byte) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	obj := blank(k, older)
+	obj := blank(older, empty)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, obj); err != nil {
 		return nil, err
 	}
@@ -150,11 +155,11 @@ func form(k *registry.Kind, apiVersion, kind string) (registry.Older, error) {
 	return older, nil
 }
 
-func blank(k *registry.Kind, older registry.Older) runtime.Object {
+func blank(older registry.Older, empty func() runtime.Object) runtime.Object {
 	if older.New != nil {
 		return older.New()
 	}
-	return k.New()
+	return empty()
 }
 
 func today(older registry.Older, obj runtime.Object) runtime.Object {
