@@ -8,7 +8,9 @@
 //	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one, and
 //	  ▲                                                           │     half more than is live, but no more than the room;
 //	  │                                                           │     twice as much after each that came within crowdedWithin,
-//	  └──────────────── none for calmAfter ◄──────────────────────┘     half as much after each that came lateAfter the one before
+//	  └──── none for calmAfter, and little allocated ◄────────────┘     half as much after each that came lateAfter the one before
+//
+// Little is what makes no two collections within busyWithin of each other with the room of rest: who gave it back for less would need it again at once.
 //
 // The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long. For the same
 // reason it does not stay. Half more than is live, since a collection takes as long as that is large, and who waits for an answer meanwhile waits
@@ -53,15 +55,16 @@ func percent(live, room uint64) int {
 type keeper struct {
 	room uint64
 	set  func(percent int)
-	free func() // gives the system what is not used
-	live func() uint64
+	free func()                          // gives the system what is not used
+	heap func() (live, allocated uint64) // after the last collection; since the process began
 	now  func() time.Time
 
-	mu   sync.Mutex
-	last time.Time
-	busy bool
-	have uint64      // of the room, while busy
-	calm *time.Timer // runs while busy
+	mu        sync.Mutex
+	last      time.Time // of a collection
+	busy      bool
+	have      uint64      // of the room, while busy
+	calm      *time.Timer // runs while busy
+	allocated uint64      // when it was set
 }
 
 // Keep begins, for this process. Whoever has set GOGC has decided otherwise.
@@ -72,7 +75,7 @@ func Keep() {
 	}
 	k := &keeper{
 		room: room(uint64(machine.Totalram) * uint64(machine.Unit)),
-		set:  func(p int) { debug.SetGCPercent(p) }, free: giveBack, live: liveBytes, now: time.Now,
+		set:  func(p int) { debug.SetGCPercent(p) }, free: giveBack, heap: heapBytes, now: time.Now,
 	}
 	k.set(atRest)
 	onCollection(k.collected)
@@ -85,6 +88,7 @@ func (k *keeper) collected() {
 	now := k.now()
 	since := now.Sub(k.last)
 	k.last = now
+	live, allocated := k.heap()
 	switch {
 	case k.busy:
 		k.calm.Reset(calmAfter)
@@ -92,19 +96,20 @@ func (k *keeper) collected() {
 		case since < crowdedWithin:
 			k.have = min(2*k.have, k.room)
 		case since > lateAfter:
-			k.have = max(k.have/2, k.least())
+			k.have = max(k.have/2, k.least(live))
 		}
 	case since < busyWithin:
-		k.busy, k.have = true, k.least()
+		k.busy, k.have = true, k.least(live)
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		return
 	}
-	k.set(percent(k.live(), k.have))
+	k.allocated = allocated
+	k.set(percent(live, k.have))
 }
 
-// least is the room that a busy heap has at least.
-func (k *keeper) least() uint64 { return min(max(k.room/4, k.live()*3/2), k.room) }
+// least is the room that a busy heap with so many live bytes has at least.
+func (k *keeper) least(live uint64) uint64 { return min(max(k.room/4, live*3/2), k.room) }
 
 func (k *keeper) calmed() {
 	if k.rest() {
@@ -119,6 +124,12 @@ func (k *keeper) rest() bool {
 	if k.now().Sub(k.last) < calmAfter {
 		return false // a collection came between; it has set the timer anew
 	}
+	live, allocated := k.heap()
+	if before := k.allocated; allocated-before > live*atRest/100*uint64(calmAfter/busyWithin) {
+		k.allocated = allocated
+		k.calm.Reset(calmAfter)
+		return false
+	}
 	k.busy = false
 	k.set(atRest)
 	return true
@@ -131,10 +142,10 @@ func giveBack() {
 	unmapFiles()
 }
 
-func liveBytes() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+func heapBytes() (live, allocated uint64) {
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)
-	return s[0].Value.Uint64()
+	return s[0].Value.Uint64(), s[1].Value.Uint64()
 }
 
 // mark is an object that nobody holds.

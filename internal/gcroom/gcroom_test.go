@@ -44,8 +44,9 @@ func TestKeeper(t *testing.T) {
 			defer mu.Unlock()
 			set = append(set, n)
 		}
+		allocated := uint64(0)
 		k := &keeper{
-			room: 400, live: func() uint64 { return 50 }, now: time.Now,
+			room: 400, heap: func() (uint64, uint64) { return 50, allocated }, now: time.Now,
 			set:  note,
 			free: func() { note(freed) },
 		}
@@ -80,7 +81,11 @@ func TestKeeper(t *testing.T) {
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
 		expect("still busy: it collects seldom because it has room, of which half will do", 400)
+		allocated += 61 // 20 a second are 40 % of what is live
 		time.Sleep(time.Millisecond)
+		expect("as busy as ever: it collects seldom because it has room", 400)
+		allocated += 60
+		time.Sleep(calmAfter)
 		expect("calm", 400, atRest, freed)
 		time.Sleep(time.Hour)
 		k.collected()
@@ -109,8 +114,8 @@ func TestLeast(t *testing.T) {
 		{300, 133}, // the room
 		{800, 100},
 	} {
-		k := &keeper{room: 400, live: func() uint64 { return c.live }}
-		if got := percent(c.live, k.least()); got != c.want {
+		k := &keeper{room: 400}
+		if got := percent(c.live, k.least(c.live)); got != c.want {
 			t.Errorf("%d live: %d %%, want %d %%", c.live, got, c.want)
 		}
 	}
