@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,9 +45,9 @@ func TestKeeper(t *testing.T) {
 			defer mu.Unlock()
 			set = append(set, n)
 		}
-		allocated := uint64(0)
+		var allocated atomic.Uint64
 		k := &keeper{
-			room: 400, heap: func() (uint64, uint64) { return 50, allocated }, now: time.Now,
+			room: 400, heap: func() (uint64, uint64) { return 50, allocated.Load() }, now: time.Now,
 			set:  note,
 			free: func() { note(freed) },
 		}
@@ -81,10 +82,10 @@ func TestKeeper(t *testing.T) {
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
 		expect("still busy: it collects seldom because it has room, of which half will do", 400)
-		allocated += 61 // 20 a second are 40 % of what is live
+		allocated.Add(61) // 20 a second are 40 % of what is live
 		time.Sleep(time.Millisecond)
 		expect("as busy as ever: it collects seldom because it has room", 400)
-		allocated += 60
+		allocated.Add(60)
 		time.Sleep(calmAfter)
 		expect("calm", 400, atRest, freed)
 		time.Sleep(time.Hour)
