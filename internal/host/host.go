@@ -35,6 +35,9 @@ type Mounts interface {
 	IsMount(path string) (bool, error)
 	// MountTable is every mount in the order in which they were made.
 	MountTable() ([]Mount, error)
+	// MountsInside is the targets of those inside a directory, in that order; one at which several are stacked is there as often. Nothing is made
+	// of the others, of which a full node has hundreds.
+	MountsInside(dir string) ([]string, error)
 }
 
 // Files are files that tell facts about the host. Paths are absolute, as the host names them.

@@ -148,6 +148,18 @@ func (h *Host) MountTable() ([]host.Mount, error) {
 	return slices.Clone(h.mounts), nil
 }
 
+// MountsInside implements host.Mounts.
+func (h *Host) MountsInside(dir string) (targets []string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.mounts {
+		if strings.HasPrefix(m.Target, dir+"/") {
+			targets = append(targets, m.Target)
+		}
+	}
+	return targets, nil
+}
+
 // ReadFile implements host.Files.
 func (h *Host) ReadFile(path string) ([]byte, error) { return os.ReadFile(h.Path(path)) }
 

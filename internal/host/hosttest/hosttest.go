@@ -62,6 +62,11 @@ func Mounts(t *testing.T, h host.Host, dir string) {
 	if err := h.Mount("tmpfs", inner, "tmpfs", nil); err != nil {
 		t.Fatal(err)
 	}
+	for in, want := range map[string][]string{dir: {target, target, inner}, target: {inner}, target[:len(target)-1]: nil, inner: nil} {
+		if got, err := h.MountsInside(in); err != nil || !slices.Equal(got, want) {
+			t.Errorf("MountsInside(%s) = %q, %v; want %q", in, got, err, want)
+		}
+	}
 	if err := h.Unmount(target); !errors.Is(err, host.ErrBusy) {
 		t.Errorf("unmount below a live mount = %v, want ErrBusy", err)
 	}

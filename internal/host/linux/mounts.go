@@ -1,8 +1,11 @@
 package linux
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -95,6 +98,49 @@ func (Host) MountTable() ([]host.Mount, error) {
 		}
 	}
 	return out, nil
+}
+
+// MountsInside implements host.Mounts. A kernel that leaves mounts out of its table while others come and go, as those before 5.8 do, which
+// do not tell either whether a path is a mount, is read as MountTable reads it: until two readings are equal.
+func (h Host) MountsInside(dir string) (targets []string, err error) {
+	inside := strings.TrimSuffix(dir, "/") + "/"
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_TYPE, &st); err != nil || st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		table, err := h.MountTable()
+		for _, m := range table {
+			if strings.HasPrefix(m.Target, inside) {
+				targets = append(targets, m.Target)
+			}
+		}
+		return targets, err
+	}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20) // an overlay names all of its layers
+	for lines.Scan() {
+		rest := lines.Bytes()
+		for range 4 { // its number, its parent's, the device's, the root
+			_, rest, _ = bytes.Cut(rest, []byte{' '})
+		}
+		target, _, whole := bytes.Cut(rest, []byte{' '})
+		if !whole {
+			return nil, fmt.Errorf("read the mount table: %q is no line of it", lines.Text())
+		}
+		if bytes.IndexByte(target, '\\') >= 0 {
+			target = []byte(unescape(string(target)))
+		}
+		if bytes.HasPrefix(target, []byte(inside)) {
+			targets = append(targets, string(target))
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	return targets, nil
 }
 
 var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

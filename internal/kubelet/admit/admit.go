@@ -184,6 +184,9 @@ func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) (lacks []shortage, 
 	}
 	asked := requests(pod)
 	used := v1.ResourceList{}
+	if len(asked) == 0 {
+		others = nil // nothing is compared: to add up what all ask for, for each pod that is admitted, is most of what a crowd's start allocates
+	}
 	for _, p := range others {
 		for name, q := range requests(p) {
 			sum := used[name]

@@ -170,3 +170,16 @@ func TestNoNodeYet(t *testing.T) {
 		t.Errorf("Admit = %+v", r)
 	}
 }
+
+// All pods of a node are looked at whenever one begins, so that what is made for each is made as often as their number squared.
+func TestOthersAreNotAddedUpForNothing(t *testing.T) {
+	node, others := testNode(), make([]*v1.Pod, 100)
+	node.Status.Allocatable["pods"] = resource.MustParse("110")
+	for i := range others {
+		others[i] = testPod("other", asks("cpu", "1m"))
+	}
+	alone := testing.AllocsPerRun(10, func() { resources(testPod("1"), node, others[:1]) })
+	if among := testing.AllocsPerRun(10, func() { resources(testPod("1"), node, others) }); among > alone {
+		t.Errorf("%v allocations among 100 pods, %v beside one", among, alone)
+	}
+}

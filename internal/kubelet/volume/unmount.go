@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/host/tree"
 )
 
@@ -96,36 +95,25 @@ func (m *Manager) waitFor(e *entry, target string) {
 func (m *Manager) unmountBelow(ctx context.Context, uid types.UID, e *entry, dir string) error {
 	const rounds = 3 // mounts may uncover others
 	for range rounds {
-		table, err := m.c.Host.MountTable()
-		if err != nil {
+		left, err := m.c.Host.MountsInside(dir)
+		if err != nil || len(left) == 0 {
 			return err
 		}
-		left := false
-		for _, mount := range slices.Backward(table) {
-			if !below(dir, mount.Target) {
-				continue
-			}
-			left = true
+		for _, target := range slices.Backward(left) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			m.waitFor(e, mount.Target)
-			if err := m.c.Host.Unmount(mount.Target); err != nil {
-				return m.tearDownFailed(uid, mount.Target, err)
+			m.waitFor(e, target)
+			if err := m.c.Host.Unmount(target); err != nil {
+				return m.tearDownFailed(uid, target, err)
 			}
 		}
-		if !left {
-			return nil
-		}
 	}
-	table, err := m.c.Host.MountTable()
-	if err != nil {
-		return err
+	left, err := m.c.Host.MountsInside(dir)
+	if err == nil && len(left) > 0 {
+		err = m.tearDownFailed(uid, left[0], fmt.Errorf("%s is still mounted", left[0]))
 	}
-	if i := slices.IndexFunc(table, func(mount host.Mount) bool { return below(dir, mount.Target) }); i >= 0 {
-		return m.tearDownFailed(uid, table[i].Target, fmt.Errorf("%s is still mounted", table[i].Target))
-	}
-	return nil
+	return err
 }
 
 // volumeAt is the name of the volume at, or in, which a path inside the pod's directory is; the path itself where it is in none.
