@@ -115,7 +115,7 @@ func readConfigFile(cmd *cobra.Command) error {
 	for key, value := range values {
 		flag := cmd.Flags().Lookup(key)
 		if flag == nil || key == "config" || key == "help" {
-			return fmt.Errorf("--config %s: unknown key %q (the keys are the flags of `podo server --help`)", path, key)
+			return fmt.Errorf("--config %s: unknown key %q (the keys are the flags of `%s --help`)", path, key, cmd.CommandPath())
 		}
 		if flag.Changed {
 			continue

@@ -245,38 +245,90 @@ func record(file string, ours []netip.Prefix) error {
 	return pki.WriteFile(file, append(content, '\n'), 0o600)
 }
 
-// hostChanges has a value after devices, addresses or routes changed.
+// hostChanges has a value after devices or addresses changed, or somebody removed a route of ours: network managers do that to what they do
+// not know when they begin anew.
 func hostChanges() (changed chan struct{}, stop func(), err error) {
 	changed, done := make(chan struct{}, 1), make(chan struct{})
-	links, addrs := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate)
-	if err := netlink.LinkSubscribe(links, done); err != nil {
-		return nil, nil, fmt.Errorf("listening to changes of network devices: %w", err)
+	note := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
 	}
-	if err := netlink.AddrSubscribe(addrs, done); err != nil {
-		close(done)
-		return nil, nil, fmt.Errorf("listening to changes of addresses: %w", err)
+	lost, err := listen(note, done)
+	if err != nil {
+		return nil, nil, err
 	}
 	go func() {
-		for links != nil || addrs != nil {
+		for {
 			select {
-			case u, ok := <-links:
-				if !ok {
-					links = nil
-				} else if strings.HasPrefix(u.Attrs().Name, "veth") {
-					continue // a pod's
-				}
-			case _, ok := <-addrs:
-				if !ok {
-					addrs = nil
-				}
+			case <-done:
+				return
+			case <-lost: // the kernel had no room for what it had to tell: anything may have changed
+			}
+			if next, err := listen(note, done); err == nil {
+				lost = next
+				note()
+				continue
 			}
 			select {
-			case changed <- struct{}{}:
-			default:
+			case <-done:
+				return
+			case <-time.After(retry):
 			}
 		}
 	}()
 	return changed, func() { close(done) }, nil
+}
+
+// listen calls note for each change of the host, until done or lost is closed.
+func listen(note func(), done <-chan struct{}) (lost <-chan struct{}, err error) {
+	links, addrs, routes := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
+	end := make(chan struct{})
+	for what, subscribe := range map[string]func() error{
+		"network devices": func() error { return netlink.LinkSubscribe(links, end) },
+		"addresses":       func() error { return netlink.AddrSubscribe(addrs, end) },
+		"routes":          func() error { return netlink.RouteSubscribe(routes, end) },
+	} {
+		if err := subscribe(); err != nil {
+			close(end)
+			return nil, fmt.Errorf("listening to changes of %s: %w", what, err)
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer func() {
+			close(end)
+			close(ended)
+			for range links { // until it is closed: what is being told has to be taken
+			}
+			for range addrs {
+			}
+			for range routes {
+			}
+		}()
+		for {
+			ok := true
+			select {
+			case <-done:
+				return
+			case u, open := <-links:
+				if ok = open; open && strings.HasPrefix(u.Attrs().Name, "veth") {
+					continue // a pod's
+				}
+			case _, ok = <-addrs:
+			case u, open := <-routes:
+				if ok = open; open && (u.Type != unix.RTM_DELROUTE || u.Protocol != protocol) {
+					continue
+				}
+			}
+			if !ok {
+				return
+			}
+			note()
+		}
+	}()
+	return ended, nil
 }
 
 // hostLinks are the devices that are up, with their networks. The kernel is asked twice in all, not once for each device: it answers

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // inNamespace runs f in a network namespace of its own, with a link "wire" that has the address 198.18.7.1/24.
@@ -168,5 +171,66 @@ func TestListedWhileTheyChange(t *testing.T) {
 		}
 		close(stop)
 		wg.Wait()
+	})
+}
+
+type fixed []Node
+
+func (f fixed) Nodes() ([]Node, bool)  { return f, true }
+func (fixed) Changed() <-chan struct{} { return nil }
+
+// A route that somebody else removes, as network managers do when they begin anew, is there again.
+func TestARouteThatSomebodyRemoves(t *testing.T) {
+	inNamespace(t, func(ns netns.NsHandle) {
+		// Without IPv6, whose addresses come by themselves, nothing else changes here.
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0o600); err != nil {
+			t.Error(err)
+		}
+		to := netip.MustParsePrefix("10.7.1.0/24")
+		k, err := New(Config{
+			Source: fixed{
+				{Name: "self", IP: netip.MustParseAddr("198.18.7.1")},
+				{Name: "a", IP: netip.MustParseAddr("198.18.7.2"), Pods: []netip.Prefix{to}},
+			},
+			Node: "self", File: filepath.Join(t.TempDir(), "routes.json"), Far: func(string, string) {}, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		updates, end := make(chan netlink.RouteUpdate, 100), make(chan struct{})
+		defer close(end)
+		if err := netlink.RouteSubscribe(updates, end); err != nil {
+			t.Error(err)
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() {
+			runtime.LockOSThread()
+			err := netns.Set(ns)
+			if err == nil {
+				err = k.Run(ctx, func() {})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		for range 3 {
+			for there := false; !there; {
+				select {
+				case u := <-updates:
+					there = u.Type == unix.RTM_NEWROUTE && u.Dst.String() == to.String()
+				case <-ctx.Done():
+					t.Error("there is no route")
+					return
+				}
+			}
+			if err := netlink.RouteDel(&netlink.Route{Dst: ipNet(to), Protocol: protocol}); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
