@@ -18,8 +18,16 @@ import (
 	"podo.dev/podo/internal/kubelet/logs"
 )
 
-// logOptions reads log options from a query as the API does: a flag is on unless it says "false" or "0".
+// logOptions reads log options from a query as the API does: a flag is on unless it says "false" or "0". Who speaks to the kubelet itself may
+// call tailLines tail, as ever, and say "all" there.
 func logOptions(q url.Values) (*v1.PodLogOptions, error) {
+	switch tail := q.Get("tail"); tail {
+	case "":
+	case "all":
+		q.Del("tailLines")
+	default:
+		q.Set("tailLines", tail)
+	}
 	flag := func(name string) bool {
 		v, ok := q[name]
 		return ok && (len(v) == 0 || !strings.EqualFold(v[0], "false") && v[0] != "0")
@@ -220,7 +228,7 @@ func logContainer(pod *v1.Pod, name string, previous bool) (string, error) {
 		}
 		return "", fmt.Errorf("container %q in pod %q is waiting to start: %v", name, pod.Name, why)
 	default:
-		return "", fmt.Errorf("container %q in pod %q is not available", name, pod.Name)
+		return "", fmt.Errorf("container %q in pod %q is waiting to start - no logs yet", name, pod.Name)
 	}
 	return id, nil
 }

@@ -194,7 +194,7 @@ func TestLogContainer(t *testing.T) {
 		"creating":          {v1.ContainerStatus{State: wait("ContainerCreating")}, false, `container "a" in pod "p" is waiting to start: ContainerCreating`},
 		"image":             {v1.ContainerStatus{State: wait("ErrImagePull")}, false, `container "a" in pod "p" is waiting to start: image can't be pulled`},
 		"image back-off":    {v1.ContainerStatus{State: wait("ImagePullBackOff")}, false, `container "a" in pod "p" is waiting to start: trying and failing to pull image`},
-		"nothing is known":  {v1.ContainerStatus{}, false, `container "a" in pod "p" is not available`},
+		"nothing is known":  {v1.ContainerStatus{}, false, `container "a" in pod "p" is waiting to start - no logs yet`},
 		"lost its identity": {v1.ContainerStatus{State: wait("x"), LastTerminationState: v1.ContainerState{Terminated: term("")}}, false, `container "a" in pod "p" is terminated`},
 	} {
 		p := pod()
@@ -236,7 +236,7 @@ func TestLogsAreServedAndFollowedToTheEnd(t *testing.T) {
 	}
 	state(runtimev1.ContainerState_CONTAINER_RUNNING)
 	for query, want := range map[string]string{
-		"": "one\ntwo\n", "?tailLines=1": "two\n", "?tailLines=1&timestamps": "2026-01-02T03:04:05.500000000Z two\n", "?limitBytes=2": "on",
+		"": "one\ntwo\n", "?tail=1": "two\n", "?tail=all&tailLines=1": "one\ntwo\n", "?tailLines=1": "two\n", "?tailLines=1&timestamps": "2026-01-02T03:04:05.500000000Z two\n", "?limitBytes=2": "on",
 		"?sinceTime=2026-01-02T03:04:06Z": "", "?stream=All": "one\ntwo\n",
 	} {
 		if code, body := g.get("system:masters", "/containerLogs/ns/p/a"+query); code != 200 || body != want {

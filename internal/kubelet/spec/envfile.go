@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ const maxEnvFile = 1 << 20
 // fromFile is a variable of a file that an earlier container left in a volume; ok is false for an optional one that is missing.
 func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, ok bool, err error) {
 	dir, _, err := b.c.Volumes.Path(pod, ref.VolumeName)
-	if err != nil {
+	if err != nil || !mounted(pod, ref.VolumeName) {
 		return "", false, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName)
 	}
 	text, err := readInside(dir, ref.Path)
@@ -32,6 +33,18 @@ func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, 
 		return value, value != "", nil
 	}
 	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, filepath.Join(dir, ref.Path))
+}
+
+// mounted tells whether any container mounts a volume: one that none does is not there.
+func mounted(pod *v1.Pod, volume string) bool {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if slices.ContainsFunc(list[i].VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == volume }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // readInside reads a file of a volume; a link that leads out of the volume is an error.

@@ -55,11 +55,13 @@ func TestEnvFromFile(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	in := "v"
 	of := func(path, key string, optional bool) (string, error) {
 		cfg, err := n.of(testPod(func(p *v1.Pod) {
 			p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "V", ValueFrom: &v1.EnvVarSource{
 				FileKeyRef: &v1.FileKeySelector{VolumeName: "v", Path: path, Key: key, Optional: &optional},
 			}}}
+			p.Spec.InitContainers = []v1.Container{{Name: "i", VolumeMounts: []v1.VolumeMount{{Name: in, MountPath: "/v"}}}}
 		}))
 		if err != nil {
 			return "", err
@@ -79,6 +81,10 @@ func TestEnvFromFile(t *testing.T) {
 		if _, err := of(path, "A", true); err == nil || err.Error() != "couldn't parse env file" {
 			t.Error(path, err)
 		}
+	}
+	in = "other" // what nobody mounts is not there
+	if _, err := of("env", "A", true); err == nil || err.Error() != `cannot find the volume "v" referenced by FileKeyRef` {
+		t.Error(err)
 	}
 }
 
