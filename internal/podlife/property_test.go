@@ -125,13 +125,7 @@ func poke(t *rapid.T, w *world) {
 	case "power":
 		w.power(rapid.Bool().Draw(t, "old"))
 	case "vanish":
-		for _, id := range sortedKeys(w.cons) {
-			delete(w.cons, id)
-			delete(w.ends, id)
-			w.trace = append(w.trace, w.rel()+" vanish "+id)
-			break
-		}
-		w.step(Observation{Observed: w.observe()})
+		w.vanish()
 	case "kill":
 		for _, id := range sortedKeys(w.cons) {
 			if w.cons[id].State == InstanceRunning {
@@ -141,12 +135,7 @@ func poke(t *rapid.T, w *world) {
 		}
 		w.step(Observation{Observed: w.observe()})
 	case "probe":
-		for _, c := range w.state.Containers {
-			if c.Stage == Up && c.spec.LivenessProbe != nil {
-				w.step(ProbeTurned{Container: c.Name, ID: c.Cur.ID, Probe: Liveness})
-				break
-			}
-		}
+		w.turn(rapid.SampledFrom([]Probe{Liveness, Startup, Readiness}).Draw(t, "which"))
 	case "image":
 		p := w.state.Pod.DeepCopy()
 		p.Spec.Containers[0].Image += "x"
@@ -239,21 +228,23 @@ func TestRestartChangesNothing(t *testing.T) {
 		at := time.Duration(0)
 		for range rapid.IntRange(0, 3).Draw(t, "pokes") {
 			at += time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second
-			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "resize", "delete", "evict"}).Draw(t, "what")})
+			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "resize", "image", "unready", "unfit", "debug", "vanish", "delete", "evict"}).Draw(t, "what")})
 		}
 		other := drawResize(t, pod)
-		restartAt := time.Duration(rapid.IntRange(1, 400).Draw(t, "restart")) * time.Second
+		restarts := rapid.SliceOfN(rapid.IntRange(1, 400), 1, 4).Draw(t, "restarts")
+		slices.Sort(restarts)
 		play := func(restart bool) *world {
 			w := newWorld(t, pod)
 			w.run, w.fail, w.prober = run, fail, true
 			w.step(Tick{})
-			did := !restart
+			todo := either(restart, restarts, nil)
 			for _, p := range append(plans, plan{at + 500*time.Second, "end"}) {
-				if !did && restartAt < p.at {
-					w.until(restartAt)
+				for len(todo) > 0 && time.Duration(todo[0])*time.Second < p.at {
+					at := time.Duration(todo[0]) * time.Second
+					todo = todo[1:]
+					w.until(at)
 					w.restart(nil)
-					w.until(restartAt)
-					did = true
+					w.until(at)
 				}
 				w.until(p.at)
 				switch p.what {
@@ -272,6 +263,19 @@ func TestRestartChangesNothing(t *testing.T) {
 					now, g := metav1.NewTime(w.now), int64(20)
 					d.DeletionTimestamp, d.DeletionGracePeriodSeconds = &now, &g
 					w.step(Desired{Pod: d})
+				case "image":
+					d := w.state.Pod.DeepCopy()
+					d.Spec.Containers[0].Image += "x"
+					w.step(Desired{Pod: d})
+				case "debug":
+					d := w.state.Pod.DeepCopy()
+					d.Spec.EphemeralContainers = newPod("", fmt.Sprintf("e%d", len(d.Spec.EphemeralContainers))).Spec.EphemeralContainers
+					d.Spec.EphemeralContainers = append(slices.Clone(w.state.Pod.Spec.EphemeralContainers), d.Spec.EphemeralContainers...)
+					w.step(Desired{Pod: d})
+				case "unready", "unfit":
+					w.turn(either(p.what == "unready", Readiness, Liveness))
+				case "vanish":
+					w.vanish()
 				case "resize":
 					d := w.state.Pod.DeepCopy()
 					d.Generation, d.Spec = d.Generation+1, other.Spec
@@ -285,10 +289,10 @@ func TestRestartChangesNothing(t *testing.T) {
 		a, b := play(false), play(true)
 		ta, tb := story(a), story(b)
 		if !slices.Equal(ta, tb) {
-			t.Fatalf("a restart at %s changed the story:\n--- without\n%s\n--- with\n%s", restartAt, strings.Join(a.trace, "\n"), strings.Join(b.trace, "\n"))
+			t.Fatalf("restarts at %d changed the story:\n--- without\n%s\n--- with\n%s", restarts, strings.Join(a.trace, "\n"), strings.Join(b.trace, "\n"))
 		}
 		if sa, sb := fmt.Sprintf("%+v", brief(a.status())), fmt.Sprintf("%+v", brief(b.status())); sa != sb {
-			t.Fatalf("a restart at %s changed the status:\n%s\n%s\n%s", restartAt, sa, sb, b.tail())
+			t.Fatalf("restarts at %d changed the status:\n%s\n%s\n%s", restarts, sa, sb, b.tail())
 		}
 	})
 }

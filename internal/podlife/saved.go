@@ -197,12 +197,13 @@ func (s *State) restoreWaits(saved *Saved, now time.Time) {
 		}
 		c.Attempt, c.Reason, c.Message, c.restart, c.pull, c.Again = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull, sc.Again
 		c.hooked = sc.Hooked
+		c.restart.Wait, c.pull.Wait = min(c.restart.Wait, s.cfg.BackoffMax), min(c.pull.Wait, s.cfg.PullMax) // the ceilings may be lower by now
 		if sc.Reset {
 			c.Prev = resetInstance(c.Name, c.Attempt-1)
 		}
 		if sc.BackOff {
 			c.Stage, c.until, c.notice = BackOff, sc.Until, sc.Notice
-			if longest := now.Add(max(sc.Restart.Wait, sc.Pull.Wait)); longest.Before(c.until) { // the clock was set back
+			if longest := now.Add(max(c.restart.Wait, c.pull.Wait)); longest.Before(c.until) { // also when the clock was set back
 				c.until = longest
 			}
 		}

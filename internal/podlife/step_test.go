@@ -695,6 +695,17 @@ func TestBackoffCeiling(t *testing.T) {
 	if c := w.state.Container("m2"); c.pull.Wait != 20*time.Second {
 		t.Fatal(c.pull)
 	}
+	// One that is lower when the kubelet comes back holds at once.
+	w = newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.run = func(string, uint32) behaviour { return behaviour{d: time.Second, code: 1} }
+	w.step(Tick{})
+	w.until(200 * time.Second)
+	before := len(starts(w, "m"))
+	w.cfg.BackoffMax = 4 * time.Second
+	w.restart(nil)
+	if w.until(205 * time.Second); len(starts(w, "m")) != before+1 {
+		t.Fatalf("%v, %d before\n%s", starts(w, "m"), before, w.tail())
+	}
 }
 
 // A pod whose sandbox cannot even be described says so of the sandbox, not of its images.

@@ -14,31 +14,32 @@ import (
 // world is a node in which one pod lives: a model of the runtime, a clock that jumps to whatever is due next, and the checks
 // that hold after every step. Effects take delay; 0 makes them happen within the step.
 type world struct {
-	t      fataler
-	now    time.Time
-	cfg    *Config
-	state  State
-	saved  *Saved
-	delay  func(Effect) time.Duration
-	fail   func(Effect) *Failure // nil: never
-	run    func(name string, attempt uint32) behaviour
-	boxes  []*SandboxInfo
-	cons   map[string]*Instance // by ID
-	ends   map[string]time.Time // natural ends of running instances
-	queue  []pending
-	seq    int
-	trace  []string
-	events []Tell
-	done   map[string]bool     // sandbox/name that ended well
-	term0  bool                // TERM ends containers with 0
-	unsure bool                // what the runtime does not know the state of stays so when it is stopped
-	after  func()              // called after each step, when set
-	pulled map[string]bool     // containers whose image was there when the kubelet ended: it is asked for once more
-	probed map[string]ProbeSet // which probes run, by instance
-	prober bool                // they have results, and what users are told is compared with what they were told before
-	ran    map[string]bool     // containers of which an instance ran
-	kept   *Saved              // what is on the disk when the machine goes down: the last that had to be
-	told   *v1.PodStatus       // the last status
+	t       fataler
+	now     time.Time
+	cfg     *Config
+	state   State
+	saved   *Saved
+	delay   func(Effect) time.Duration
+	fail    func(Effect) *Failure // nil: never
+	run     func(name string, attempt uint32) behaviour
+	boxes   []*SandboxInfo
+	cons    map[string]*Instance // by ID
+	ends    map[string]time.Time // natural ends of running instances
+	queue   []pending
+	seq     int
+	trace   []string
+	events  []Tell
+	done    map[string]bool     // sandbox/name that ended well
+	term0   bool                // TERM ends containers with 0
+	unsure  bool                // what the runtime does not know the state of stays so when it is stopped
+	after   func()              // called after each step, when set
+	pulled  map[string]bool     // containers whose image was there when the kubelet ended: it is asked for once more
+	probed  map[string]ProbeSet // which probes run, by instance
+	prober  bool                // they have results, and what users are told is compared with what they were told before
+	ran     map[string]bool     // containers of which an instance ran
+	unready map[string]bool     // instances of which readiness has failed
+	kept    *Saved              // what is on the disk when the machine goes down: the last that had to be
+	told    *v1.PodStatus       // the last status
 
 	limits map[string]amounts   // of containers, by id
 	full   func(*v1.Pod) string // why the node has no room for what a pod asks for; nil is room for all
@@ -64,7 +65,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(t fataler, pod *v1.Pod) *world {
 	w := &world{
 		t: t, now: epoch, cfg: Defaults(), cons: map[string]*Instance{}, ends: map[string]time.Time{}, done: map[string]bool{},
-		limits: map[string]amounts{}, probed: map[string]ProbeSet{}, ran: map[string]bool{},
+		limits: map[string]amounts{}, probed: map[string]ProbeSet{}, ran: map[string]bool{}, unready: map[string]bool{},
 		delay: func(Effect) time.Duration { return 0 },
 		run:   func(string, uint32) behaviour { return behaviour{} },
 	}
@@ -639,9 +640,33 @@ func (w *world) probe(x SetProbes) {
 		later(2*time.Second, Startup)
 		started = true
 	}
-	if c.spec.ReadinessProbe != nil && c.Readiness == ProbeUnknown && started {
+	if c.spec.ReadinessProbe != nil && c.Readiness == ProbeUnknown && started && !w.unready[x.ID] {
 		later(3*time.Second, Readiness)
 	}
+}
+
+// turn has a probe of a container fail.
+func (w *world) turn(probe Probe) {
+	for _, c := range w.state.Containers {
+		p := map[Probe]*v1.Probe{Liveness: c.spec.LivenessProbe, Readiness: c.spec.ReadinessProbe, Startup: c.spec.StartupProbe}[probe]
+		began := map[Probe]bool{Liveness: c.started(), Readiness: c.Readiness == ProbeOK, Startup: c.Startup == ProbeUnknown}[probe]
+		if c.Stage == Up && p != nil && began {
+			w.unready[c.Cur.ID] = w.unready[c.Cur.ID] || probe == Readiness
+			w.step(ProbeTurned{Container: c.Name, ID: c.Cur.ID, Probe: probe})
+			return
+		}
+	}
+}
+
+// vanish is somebody who removes a container behind everybody's back.
+func (w *world) vanish() {
+	for _, id := range sortedKeys(w.cons) {
+		delete(w.cons, id)
+		delete(w.ends, id)
+		w.trace = append(w.trace, w.rel()+" vanish "+id)
+		break
+	}
+	w.step(Observation{Observed: w.observe()})
 }
 
 // checkProbes: what runs is probed, what is being stopped only for whether it is ready, what has ended not at all.
