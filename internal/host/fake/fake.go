@@ -114,6 +114,11 @@ func (h *Host) Mount(source, target, fsType string, options []string) error {
 	return nil
 }
 
+// MountDevice implements host.Mounts.
+func (h *Host) MountDevice(device, target, fsType string, options []string) error {
+	return h.Mount(device, target, fsType, options)
+}
+
 // Unmount implements host.Mounts.
 func (h *Host) Unmount(target string) error {
 	if err := h.fault("unmount", target); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +61,24 @@ func TestReadOnlyBindMount(t *testing.T) {
 	}
 	if err := h.Unmount(dst); err != nil {
 		t.Error(err)
+	}
+	// What volumes may ask for holds, and what means nothing is none of the file system's options.
+	if err := h.Mount("tmpfs", src, "tmpfs", []string{"exec", "_netdev", "nofail"}); err != nil {
+		t.Fatal(err)
+	}
+	defer h.Unmount(src) //nolint:errcheck // it is a test's
+	if err := h.Mount(src, dst, "", []string{"bind", "noatime"}); err != nil {
+		t.Fatal(err)
+	}
+	defer h.Unmount(dst) //nolint:errcheck // as above
+	table, err := h.MountTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range table {
+		if m.Target == dst && !slices.Contains(m.Options, "noatime") {
+			t.Errorf("a bind mount without atime has %v", m.Options)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/mount-utils"
+	"k8s.io/utils/exec"
 
 	"podo.dev/podo/internal/host"
 )
@@ -19,7 +20,9 @@ import (
 var mountFlags = map[string]uintptr{
 	"ro": unix.MS_RDONLY, "rw": 0, "defaults": 0,
 	"nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC,
-	"noatime": unix.MS_NOATIME, "relatime": unix.MS_RELATIME, "sync": unix.MS_SYNCHRONOUS,
+	"noatime": unix.MS_NOATIME, "relatime": unix.MS_RELATIME, "nodiratime": unix.MS_NODIRATIME, "strictatime": unix.MS_STRICTATIME,
+	"lazytime": unix.MS_LAZYTIME, "sync": unix.MS_SYNCHRONOUS, "dirsync": unix.MS_DIRSYNC,
+	"suid": 0, "dev": 0, "exec": 0, "atime": 0, "diratime": 0, "async": 0, "auto": 0, "noauto": 0, "nofail": 0, "_netdev": 0,
 	"bind": unix.MS_BIND, "rbind": unix.MS_BIND | unix.MS_REC, "remount": unix.MS_REMOUNT,
 	"private": unix.MS_PRIVATE, "rprivate": unix.MS_PRIVATE | unix.MS_REC,
 	"shared": unix.MS_SHARED, "rshared": unix.MS_SHARED | unix.MS_REC,
@@ -45,7 +48,7 @@ func (Host) Mount(source, target, fsType string, options []string) error {
 		return fmt.Errorf("mount %s on %s: %w", source, target, err)
 	}
 	// A bind mount ignores all flags but "recursive" until it is remounted.
-	const later = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	const later = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME
 	if bind && flags&later != 0 && flags&unix.MS_REMOUNT == 0 {
 		if err := unix.Mount("", target, "", flags|unix.MS_REMOUNT, ""); err != nil {
 			unix.Unmount(target, unix.MNT_DETACH) //nolint:errcheck // the first error is the one to tell
@@ -53,6 +56,19 @@ func (Host) Mount(source, target, fsType string, options []string) error {
 		}
 	}
 	return nil
+}
+
+// MountDevice implements host.Mounts with the programs that are made for it: blkid, fsck, mkfs and mount. The device is locked meanwhile.
+func (Host) MountDevice(device, target, fsType string, options []string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", device, err)
+	}
+	return mount.NewSafeFormatAndMount(mount.NewWithoutSystemd(""), exec.New()).FormatAndMount(device, target, fsType, options)
 }
 
 // Unmount implements host.Mounts. Symbolic links are not followed: a pod could have put one in the way.

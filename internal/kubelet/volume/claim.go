@@ -215,22 +215,23 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	if err := makeDir(dir, 0o750); err != nil {
 		return fail(err)
 	}
-	options, fsType := slices.Clone(b.pv.Spec.MountOptions), ""
-	switch {
-	case info.IsDir():
-		options = append(options, "bind")
-	case isBlock(info):
-		fsType = "ext4"
-		if source.FSType != nil {
-			fsType = *source.FSType
-		}
-	default:
-		return fail(errors.New("only directory and block device are supported"))
-	}
+	options := slices.Clone(b.pv.Spec.MountOptions)
 	if b.readOnly {
 		options = append(options, "ro")
 	}
-	if err := m.c.Host.Mount(source.Path, dir, fsType, options); err != nil {
+	switch {
+	case info.IsDir():
+		err = m.c.Host.Mount(source.Path, dir, "", append(options, "bind"))
+	case isBlock(info):
+		fsType := "ext4"
+		if source.FSType != nil {
+			fsType = *source.FSType
+		}
+		err = m.c.Host.MountDevice(source.Path, dir, fsType, options)
+	default:
+		err = errors.New("only directory and block device are supported")
+	}
+	if err != nil {
 		return fail(err)
 	}
 	if !b.readOnly {

@@ -2,11 +2,14 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
 	"podo.dev/podo/internal/host/linux"
@@ -158,6 +161,60 @@ func TestSubPathStaysInside(t *testing.T) {
 		t.Errorf("made with mode %v, %v; want the volume's", info.Mode(), err)
 	}
 	if err := n.Unmount(context.Background(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A local volume that is a device gets a file system when it has none, once, and keeps what is in it.
+func TestLocalDevice(t *testing.T) {
+	n := newReal(t)
+	image := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", "--find", "--show", image).Output()
+	if err != nil {
+		t.Skipf("no loop device: %v", err)
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	n.api.bind(local(device))
+	reader := pod("u0", claim("v", "c", true))
+	if err := n.Mount(context.Background(), reader); err == nil || !strings.Contains(err.Error(), "read-only mode") {
+		t.Errorf("a device without a file system, to be read only: %v", err)
+	}
+	if err := n.Unmount(context.Background(), reader.UID); err != nil {
+		t.Fatal(err)
+	}
+	var group errgroup.Group
+	pods := []*v1.Pod{pod("u1", claim("v", "c", false)), pod("u2", claim("v", "c", false))}
+	for _, p := range pods {
+		group.Go(func() error { return n.Mount(context.Background(), p) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	at, _, _ := n.Path(pods[0], "v")
+	if err := os.WriteFile(filepath.Join(at, "f"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.read(t, pods[1], "v", "f"); got != "kept" {
+		t.Errorf("the other pod reads %q", got)
+	}
+	for _, p := range pods {
+		if err := n.Unmount(context.Background(), p.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.mount(t, reader)
+	if got := n.read(t, reader, "v", "f"); got != "kept" {
+		t.Errorf("afterwards: %q", got)
+	}
+	if err := n.Unmount(context.Background(), reader.UID); err != nil {
 		t.Fatal(err)
 	}
 }
