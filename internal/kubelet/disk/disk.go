@@ -8,9 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Walk is what a directory's files take of their disk; holes take nothing, and one file with several names counts once. What
-// cannot be read, or goes meanwhile, counts nothing.
+// Walk is what a directory's files take of their disk; holes take nothing, and one file with several names counts once. What is mounted in it
+// is on another disk, and not looked into. What cannot be read, or goes meanwhile, counts nothing.
 func Walk(dir string) (bytes, files int64) {
+	var root unix.Stat_t
+	if unix.Lstat(dir, &root) != nil {
+		return 0, 0
+	}
 	linked := map[uint64]bool{}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -18,6 +22,12 @@ func Walk(dir string) (bytes, files int64) {
 		}
 		var s unix.Stat_t
 		if unix.Lstat(path, &s) != nil {
+			return nil
+		}
+		if s.Dev != root.Dev {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
 			return nil
 		}
 		if s.Nlink > 1 && !d.IsDir() {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestWalk(t *testing.T) {
@@ -36,6 +38,20 @@ func TestWalk(t *testing.T) {
 	}
 	if files != 3 { // the directory, a or b, holes
 		t.Errorf("%d files", files)
+	}
+	if os.Geteuid() == 0 { // as in CI
+		inner := filepath.Join(dir, "mounted")
+		if err := os.Mkdir(inner, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", inner, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Unmount(inner, 0) //nolint:errcheck // the folder's removal tells
+		write("mounted/f", 1<<20, false)
+		if more, files := Walk(dir); more != bytes || files != 3 {
+			t.Errorf("%d bytes in %d files with another disk mounted inside, %d before", more, files, bytes)
+		}
 	}
 	if bytes, files := Walk(filepath.Join(dir, "none")); bytes != 0 || files != 0 {
 		t.Errorf("what is not there takes %d in %d", bytes, files)
