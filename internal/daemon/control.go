@@ -322,6 +322,7 @@ func (s *server) runAPIServer(ctx context.Context, ready func()) error {
 			wire.Handler{Path: why.Prefix, Handler: why.Handler(s.control.verbs, s.timeline)},
 			wire.Handler{Path: "/debug/controllers", Handler: s.control.board},
 			wire.Handler{Path: "/debug/scheduler", Handler: s.control.page},
+			wire.Handler{Path: "/metrics/resources", Handler: scheduler.PodResources(s.control.view)},
 			shipped,
 			wire.Handler{Path: routes.Path, Handler: routes.Serve(ctx, routes.InView{View: s.control.view})},
 		),

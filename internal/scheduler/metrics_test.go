@@ -373,3 +373,41 @@ unschedulable ns/too-large: priority 0, waits for 3s, 1 attempts, kept by NodeRe
 		}
 	})
 }
+
+// What each pod asks for and may have is a page of its own: of those that wait too, of those that have ended not.
+func TestPodResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		n := node("node-a", "2")
+		n.Status.Allocatable["example.com/gpu"] = resource.MustParse("1")
+		w.node(n)
+		w.start()
+		p := ranked("here", "500m", 100)
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("2Mi"), "example.com/gpu": resource.MustParse("1")}
+		p.Spec.InitContainers = []v1.Container{{Name: "i", Image: "busybox", Resources: v1.ResourceRequirements{Requests: list("1", "0")}}}
+		w.create(p)
+		w.on("here", "node-a")
+		w.create(pod("waits", "100"))
+		w.create(pod("ended", "1"))
+		w.on("ended", "node-a")
+		change(w, client.Pods.At("ns", "ended").Sub("status"), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+		synctest.Wait()
+		answer := httptest.NewRecorder()
+		scheduler.PodResources(w.view).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics/resources", nil))
+		const want = `# HELP kube_pod_resource_limit [STABLE] What a pod may have at most, as the scheduler and the kubelet count it.
+# TYPE kube_pod_resource_limit gauge
+kube_pod_resource_limit{namespace="ns",node="node-a",pod="here",priority="100",resource="example.com/gpu",scheduler="default-scheduler",unit=""} 1
+kube_pod_resource_limit{namespace="ns",node="node-a",pod="here",priority="100",resource="memory",scheduler="default-scheduler",unit="bytes"} 2.097152e+06
+# HELP kube_pod_resource_request [STABLE] What a pod asks for, as the scheduler and the kubelet count it.
+# TYPE kube_pod_resource_request gauge
+kube_pod_resource_request{namespace="ns",node="",pod="waits",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 100
+kube_pod_resource_request{namespace="ns",node="",pod="waits",priority="0",resource="memory",scheduler="default-scheduler",unit="bytes"} 1.048576e+06
+kube_pod_resource_request{namespace="ns",node="node-a",pod="here",priority="100",resource="cpu",scheduler="default-scheduler",unit="cores"} 1
+kube_pod_resource_request{namespace="ns",node="node-a",pod="here",priority="100",resource="example.com/gpu",scheduler="default-scheduler",unit=""} 1
+kube_pod_resource_request{namespace="ns",node="node-a",pod="here",priority="100",resource="memory",scheduler="default-scheduler",unit="bytes"} 1.048576e+06
+`
+		if got := answer.Body.String(); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}

@@ -286,16 +286,17 @@ func TestWhatIsLeftOfRoomIsNotHeld(t *testing.T) {
 	})
 }
 
+func withPort(p *v1.Pod) *v1.Pod {
+	p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+	return p
+}
+
 // Where a pod is expected is not where it is: who wants to be with it comes when it has come.
 func TestNobodyIsWithAPodThatIsOnlyExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRankedWorld(t)
 		w.node(inZone("node-a", "a"))
 		w.start()
-		withPort := func(p *v1.Pod) *v1.Pod {
-			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
-			return p
-		}
 		w.create(withPort(ranked("low", "1", 1)))
 		w.on("low", "node-a")
 		high := withPort(ranked("high", "1", 100))
@@ -313,6 +314,31 @@ func TestNobodyIsWithAPodThatIsOnlyExpected(t *testing.T) {
 		w.delete("low")
 		time.Sleep(soon)
 		w.on("high", "node-a")
+		w.on("web", "node-a")
+	})
+}
+
+// Where a pod is expected that wants others to be elsewhere, they are not put before it, also when no pod of the kind is anywhere yet.
+func TestNobodyIsPutBeforeAPodThatWantsToBeAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRankedWorld(t)
+		w.node(inZone("node-a", "a"))
+		w.start()
+		w.create(withPort(ranked("low", "1", 1)))
+		w.on("low", "node-a")
+		w.create(withPort(apart(ranked("high", "1", 100), "web", v1.LabelHostname)))
+		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
+			t.Fatalf("high waits on %q", p.Status.NominatedNodeName)
+		}
+		w.create(labelled("web", "web"))
+		w.waits("web")
+		const want = "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. " +
+			"preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+		if c := condition(w.pod("web"), v1.PodScheduled); c.Message != want {
+			t.Errorf("%q", c.Message)
+		}
+		w.delete("high")
+		time.Sleep(soon)
 		w.on("web", "node-a")
 	})
 }

@@ -13,6 +13,7 @@ func (c *Cluster) Nominate(pod *Pod, node string) {
 	n.Nominated = append(n.Nominated, pod)
 	n.turn()
 	c.nominated[pod.Object.UID] = n
+	c.tallies.expect(pod, 1)
 	c.Generation++
 }
 
@@ -23,8 +24,12 @@ func (c *Cluster) Denominate(uid types.UID) *Node {
 		return nil
 	}
 	delete(c.nominated, uid)
-	n.Nominated = slices.DeleteFunc(n.Nominated, func(p *Pod) bool { return p.Object.UID == uid })
+	i := slices.IndexFunc(n.Nominated, func(p *Pod) bool { return p.Object.UID == uid })
+	pod := n.Nominated[i]
+	n.Nominated = slices.Delete(n.Nominated, i, i+1)
 	n.turn()
+	c.tallies.expect(pod, -1)
+	c.tallies.forget(pod)
 	c.Generation++
 	c.dropEmpty(n)
 	return n

@@ -150,6 +150,8 @@ type Holders struct {
 	Weight int64 // of a preference; negative for anti-affinity
 	Tally  *Tally
 	pods   int64
+	// expected are those that wait for room somewhere and will want others elsewhere.
+	expected int64
 }
 
 // HoldingKind is in what way a placed pod has a term.
@@ -253,14 +255,31 @@ func (t *tallies) account(n *Node, pod *Pod, sign int64) {
 		return
 	}
 	for i := range r.held {
-		held := &r.held[i]
-		h := t.holders[held.key]
-		if h == nil {
-			h = &Holders{Term: held.term, Kind: held.kind, Weight: held.weight, Tally: t.make(held.key, everywhere(held.term.TopologyKey), nil)}
-			t.holders[held.key] = h
-		}
+		h := t.holdersOf(&r.held[i])
 		h.Tally.count(n.id, sign)
 		h.pods += sign
+	}
+}
+
+func (t *tallies) holdersOf(held *held) *Holders {
+	h := t.holders[held.key]
+	if h == nil {
+		h = &Holders{Term: held.term, Kind: held.kind, Weight: held.weight, Tally: t.make(held.key, everywhere(held.term.TopologyKey), nil)}
+		t.holders[held.key] = h
+	}
+	return h
+}
+
+// expect takes in that a pod waits for room somewhere (1), or no longer (-1): whom it will want elsewhere is to look there.
+func (t *tallies) expect(pod *Pod, sign int64) {
+	r := pod.Shape.Relations
+	if r == nil {
+		return
+	}
+	for i := range r.held {
+		if r.held[i].kind == RequiredAntiAffinity {
+			t.holdersOf(&r.held[i]).expected += sign
+		}
 	}
 }
 
@@ -268,7 +287,7 @@ func (t *tallies) account(n *Node, pod *Pod, sign int64) {
 func (t *tallies) forget(pod *Pod) {
 	if r := pod.Shape.Relations; r != nil {
 		for _, held := range r.held {
-			if h := t.holders[held.key]; h != nil && h.pods == 0 {
+			if h := t.holders[held.key]; h != nil && h.pods == 0 && h.expected == 0 {
 				t.drop(h.Tally)
 				delete(t.holders, held.key)
 			}
@@ -367,11 +386,11 @@ func (c *Cluster) Concerns(s *Shape, pod *v1.Pod) bool {
 	return slices.ContainsFunc(r.Affinity, means) || slices.ContainsFunc(r.AntiAffinity, means)
 }
 
-// Holders are those whose terms mean a pod.
+// Holders are those whose terms mean a pod, those included that no pod has yet which is expected somewhere.
 func (c *Cluster) Holders(pod *v1.Pod) iter.Seq[*Holders] {
 	return func(yield func(*Holders) bool) {
 		for _, h := range c.tallies.holders {
-			if h.pods > 0 && c.Means(h.Term, pod) && !yield(h) {
+			if h.pods+h.expected > 0 && c.Means(h.Term, pod) && !yield(h) {
 				return
 			}
 		}

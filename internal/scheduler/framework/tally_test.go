@@ -257,3 +257,46 @@ func TestTalliesAreForgotten(t *testing.T) {
 		t.Errorf("%d tallies and %d layouts are held of before", len(c.tallies.byKey), len(c.tallies.layouts))
 	}
 }
+
+// Whom a pod wants elsewhere is told as long as it is expected somewhere, also when it is not there yet, and nothing is held of it afterwards.
+func TestWhatExpectedPodsWantIsForgotten(t *testing.T) {
+	c := NewCluster()
+	c.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"host": "a"}}})
+	web := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{"app": "web"}}}
+	holders := func() (n int) {
+		for range c.Holders(web) {
+			n++
+		}
+		return n
+	}
+	var alone []*Pod
+	for _, name := range []string{"one", "two"} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{TopologyKey: "host", LabelSelector: &metav1.LabelSelector{MatchLabels: web.Labels}},
+		}}}
+		alone = append(alone, c.Shape(p))
+		c.Nominate(alone[len(alone)-1], "a")
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"both expected", func() {}, 1},
+		{"one is tried", func() { c.Node("a").Put(alone[0]); c.Node("a").Lift(alone[0]) }, 1},
+		{"one is placed", func() { c.Assume(alone[0], "a") }, 1},
+		{"the other is not expected", func() { c.Denominate("two") }, 1},
+		{"one has left", func() { c.Forget("one") }, 0},
+		{"expected elsewhere", func() { c.Nominate(alone[1], "a"); c.Nominate(alone[1], "b") }, 1},
+		{"expected nowhere", func() { c.Denominate("two") }, 0},
+	} {
+		step.do()
+		if n := holders(); n != step.want {
+			t.Errorf("%s: %d terms mean the pod, want %d", step.what, n, step.want)
+		}
+	}
+	if len(c.tallies.holders)+len(c.tallies.layouts) != 0 {
+		t.Errorf("%d terms and %d layouts are held of pods that are nowhere", len(c.tallies.holders), len(c.tallies.layouts))
+	}
+}

@@ -84,7 +84,7 @@ func (x *restrictions) Filter(n *framework.Node) *framework.Rejection {
 	switch {
 	case x.conflict(n) != nil:
 		return diskTaken
-	case x.holder() != nil:
+	case x.holder(n) != nil:
 		return claimTaken
 	}
 	return nil
@@ -123,9 +123,13 @@ func exclude(a, b *v1.Volume) bool {
 	return false
 }
 
-// holder is a placed pod, of those that preemption has not lifted, with a claim that the pod wants for itself.
-func (x *restrictions) holder() *framework.Pod {
+// holder is a placed pod, of those that preemption has not lifted, or one that is expected on the node, with a claim that the pod wants for
+// itself.
+func (x *restrictions) holder(on *framework.Node) *framework.Pod {
 	for _, uid := range x.others {
+		if p := on.Pods[uid]; p != nil {
+			return p
+		}
 		if name, _ := x.c.Placed(uid); name != "" {
 			if n := x.c.Node(name); n == nil {
 				return x.c.PlacedAs(uid)
@@ -141,7 +145,7 @@ func (x *restrictions) holder() *framework.Pod {
 func (x *restrictions) Explain(n *framework.Node) []timeline.Field {
 	p := x.conflict(n)
 	if p == nil {
-		p = x.holder()
+		p = x.holder(n)
 	}
 	if p == nil || p.Object == nil {
 		return nil
