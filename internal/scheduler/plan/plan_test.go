@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -414,8 +415,16 @@ func TestPlannerAgreesWithTheOracle(t *testing.T) {
 					shapes = append(shapes, pod)
 				}
 				reduced := c.Shape(pod)
-				d := p.Schedule(c, reduced)
 				best, reasons := o.best(pod)
+				if rapid.IntRange(0, 3).Draw(t, "has room") == 0 {
+					on := name.Draw(t, "where")
+					c.Nominate(reduced, on)
+					defer c.Denominate(pod.UID)
+					if n := o.nodes[on]; n != nil && len(o.reject(pod, n)) == 0 {
+						best = map[string]bool{on: true} // before any other
+					}
+				}
+				d := p.Schedule(c, reduced)
 				if d.Node == nil {
 					if len(best) > 0 {
 						t.Fatalf("no node, but the oracle says %v; %s", best, d.Diagnosis.Message(""))
@@ -456,12 +465,24 @@ func TestPlannerAgreesWithTheOracle(t *testing.T) {
 				there.Spec.NodeName = c.NominatedTo(pod.UID).Name
 				o.wait[pod.UID] = there
 			},
-			"pod gone": func(t *rapid.T) {
-				for uid := range o.pods {
-					delete(o.pods, uid)
-					c.RemovePod(uid)
+			"pod changes": func(t *rapid.T) {
+				if len(o.pods) == 0 {
 					return
 				}
+				q := o.pods[rapid.SampledFrom(slices.Sorted(maps.Keys(o.pods))).Draw(t, "which")].DeepCopy()
+				if q.Labels = app.Draw(t, "app"); rapid.Bool().Draw(t, "leaves") {
+					q.DeletionTimestamp = &metav1.Time{}
+				}
+				o.pods[q.UID] = q
+				c.SetPod(q)
+			},
+			"pod gone": func(t *rapid.T) {
+				if len(o.pods) == 0 {
+					return
+				}
+				uid := rapid.SampledFrom(slices.Sorted(maps.Keys(o.pods))).Draw(t, "which")
+				delete(o.pods, uid)
+				c.RemovePod(uid)
 			},
 			"": func(t *rapid.T) {
 				for _, n := range c.Nodes {
