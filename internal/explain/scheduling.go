@@ -103,6 +103,7 @@ func (f Facts) advice(words string) string {
 	add("Too many pods", "the node's number of pods is used up: end some, or raise the kubelet's maxPods")
 	add("untolerated taint", "add a toleration, or remove the taint: "+taints(f.Nodes))
 	add("node affinity/selector", f.labels())
+	add("affinity terms conflict", "each term of its node affinity wants two nodes by their names at once: leave one, or make a term of each")
 	add("were unschedulable", "uncordon the node: "+cordoned(f.Nodes))
 	add(fmt.Sprintf(": %d node(s) didn't satisfy plugin(s)", len(f.Nodes)), "the nodes that its affinity or its volumes name are not there, or take nothing: see which those are in the pod and its volumes")
 	add("required features", "the nodes do not have what its spec asks for: update them, or leave it out")
