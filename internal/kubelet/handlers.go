@@ -17,6 +17,9 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
+// hashAnnotation is a static pod's, as its mirror knows it.
+const hashAnnotation = "kubernetes.io/config.hash"
+
 // handlers are what the sync loop calls.
 type handlers struct {
 	k *Kubelet
@@ -27,8 +30,10 @@ type handlers struct {
 // hold what new ones may be admitted to.
 func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 	var fresh []*v1.Pod
-	for _, p := range pods {
+	for _, p := range pods { // first, since a static pod may come before its mirror
 		h.k.pods.Set(p)
+	}
+	for _, p := range pods {
 		if podmanager.IsMirror(p) {
 			h.mirrored(p)
 			continue
@@ -46,13 +51,28 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 		if h.k.cfg.Logged != nil && len(seen.Containers) == 0 {
 			seen.Logged = h.k.cfg.Logged(p)
 		}
-		h.r.workers.Restore(p, saved, seen, false)
+		h.r.workers.Restore(h.asTold(p), saved, seen, false)
 		h.k.mirror(p)
 	}
 	for _, p := range fresh {
 		h.r.workers.Update(p)
 		h.k.mirror(p)
 	}
+}
+
+// asTold is a static pod with what its mirror says of its containers, which a pod of the API brings itself: they are as ready, and have
+// started, as users were told. That it has ended is another life's, or was saved.
+func (h *handlers) asTold(p *v1.Pod) *v1.Pod {
+	m := h.k.pods.MirrorNamed(p.Namespace, p.Name)
+	if !podmanager.IsStatic(p) || m == nil || m.Annotations[v1.MirrorPodAnnotationKey] != p.Annotations[hashAnnotation] {
+		return p
+	}
+	out := *p
+	out.Status = v1.PodStatus{
+		Phase: p.Status.Phase, Conditions: m.Status.Conditions, InitContainerStatuses: m.Status.InitContainerStatuses,
+		ContainerStatuses: m.Status.ContainerStatuses,
+	}
+	return &out
 }
 
 // mirrored takes a mirror pod as the API has it now: it says nothing about what is wanted, and what it says about the static

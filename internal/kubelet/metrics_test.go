@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"podo.dev/podo/internal/kubelet"
 	"podo.dev/podo/internal/kubelet/kubelettest"
 	"podo.dev/podo/internal/kubelet/metrics"
+	"podo.dev/podo/internal/kubelet/source"
 	"podo.dev/podo/internal/kubelet/worker"
 )
 
@@ -115,6 +117,49 @@ func TestTheSamePodAgainWhileItEnds(t *testing.T) {
 		defer m.mu.Unlock()
 		if len(cs) != 1 || !cs[0].Running || cs[0].ID == first || m.again != 1 {
 			t.Errorf("%+v, begun anew %d times", cs, m.again)
+		}
+	})
+}
+
+// pods are a source of their own.
+type pods []*v1.Pod
+
+func (s pods) Run(ctx context.Context, out chan<- source.Change) error {
+	for _, p := range s {
+		out <- source.Change{Source: "file", Op: source.Add, Pod: p}
+	}
+	out <- source.Change{Source: "file", Op: source.Synced}
+	<-ctx.Done()
+	return nil
+}
+
+// A static pod brings no status: what users were told of its containers a kubelet that begins anew takes from its mirror, and nothing else.
+func TestAStaticPodIsAsItsMirrorSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, grace := newPod("p", "sleep inf"), int64(30)
+		p.Namespace, p.UID, p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = "default", "static", v1.RestartPolicyAlways, &grace
+		p.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "h"}
+		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].StartupProbe = &v1.Probe{}, &v1.Probe{} // nobody runs them here
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) { c.Sources = append(c.Sources, pods{p}) })
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		time.Sleep(time.Minute)
+		told := func() v1.PodStatus { return r.Kubelet.Workers()[0].Status() }
+		for hash, want := range map[string]bool{"another": false, "h": true} {
+			mirror, yes := p.DeepCopy(), true
+			mirror.UID, mirror.Status = types.UID("mirror-"+hash), told()
+			mirror.Annotations[v1.MirrorPodAnnotationKey] = hash
+			mirror.Status.Phase, mirror.Status.ContainerStatuses[0].Ready, mirror.Status.ContainerStatuses[0].Started = v1.PodFailed, true, &yes
+			r.API.Create(mirror)
+			r.Restart()
+			if st := told(); st.Phase != v1.PodRunning || st.ContainerStatuses[0].Ready != want || *st.ContainerStatuses[0].Started != want {
+				t.Errorf("%s: %+v", hash, st)
+			}
+			r.API.Delete("p", 0)
+			synctest.Wait()
+		}
+		if cs := r.Runtime.Containers(); len(cs) != 1 || !cs[0].Running {
+			t.Errorf("%+v", cs)
 		}
 	})
 }
