@@ -35,8 +35,8 @@ func newWhy() *cobra.Command {
 		Long: `Says why a pod is where it is, since when, what to do about it, and how it got there: also of a pod that is gone.
 
 Of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController it tells how that stands, and below it what
-holds its pods up: those that are in the same state for the same reason together. Of a node, service, pvc, hpa, pdb or namespace it tells
-what keeps it. A kind without a name means all of them, what is in trouble first; without anything it means the namespace's pods.
+holds its pods up: those that are in the same state for the same reason together. Of a node, service, pvc, pv, quota, hpa, pdb,
+csr or namespace it tells what keeps it, and of any object why it does not go. A kind without a name means all of them, what is in trouble first; without anything it means the namespace's pods.
 
 What a container said last is shown with its diagnosis where you may read its log.`,
 		Example: `  podo why pod/web
@@ -58,6 +58,9 @@ What a container said last is shown with its diagnosis where you may read its lo
 			}
 			reports, err := q.ask(cmd.Context(), cfg)
 			if err != nil {
+				if do := explain.Allow(err.Error()); do != "" {
+					err = fmt.Errorf("%w\n%s", err, do)
+				}
 				return err
 			}
 			if output == "json" {
@@ -162,7 +165,7 @@ func listen(ctx context.Context, cfg *rest.Config, reports []explain.Report, lef
 		r := &reports[i]
 		if r.Log != nil && *left > 0 {
 			*left--
-			r.Said = lastWords(ctx, cfg, r.Namespace, *r.Log)
+			r.Hear(lastWords(ctx, cfg, r.Namespace, *r.Log))
 		}
 		listen(ctx, cfg, r.Below, left)
 	}

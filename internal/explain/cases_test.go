@@ -97,7 +97,7 @@ func newWorld(t *testing.T, manifests string) *world {
 
 func namespaced(obj runtime.Object) bool {
 	switch obj.GetObjectKind().GroupVersionKind().Kind {
-	case "Node", "Namespace", "StorageClass":
+	case "Node", "Namespace", "StorageClass", "PersistentVolume", "CertificateSigningRequest":
 		return false
 	}
 	return true

@@ -17,10 +17,13 @@ const lately = 10 * time.Minute
 
 // crash explains a container that ends again and again.
 func (f Facts) crash(s v1.ContainerStatus) Finding {
-	out := Finding{State: fmt.Sprintf("restarts container %s again and again (CrashLoopBackOff, %s)", s.Name, count(s.RestartCount, "restart"))}
+	out := Finding{State: fmt.Sprintf("restarts %s again and again (CrashLoopBackOff, %s)", f.called(s.Name), count(s.RestartCount, "restart"))}
 	f.lastEnd(&out, s)
 	if back := between(s.State.Waiting.Message, "back-off ", " restarting"); back != "" {
 		out.Why = joined(out.Why, "It is started again after a back-off of "+back)
+	}
+	if f.initializes(s.Name) {
+		out.Why = joined(out.Why, "The containers after it start when it has ended well")
 	}
 	return out
 }

@@ -51,6 +51,9 @@ func (f Facts) terminating() Finding {
 		}
 	case len(alive) > 0 && left > 0:
 		out.Why += fmt.Sprintf("It still runs %s and has %d s of its grace of %d s left", strings.Join(alive, ", "), int(left.Seconds())+1, int(grace.Seconds()))
+		if left > time.Minute {
+			out.Do = fmt.Sprintf("To wait no longer: `podo kubectl delete pod -n %s %s --grace-period=1`", p.Namespace, p.Name)
+		}
 	case len(alive) > 0:
 		out.Why += fmt.Sprintf("Its grace of %d s is over, but %s still run", int(grace.Seconds()), strings.Join(alive, ", "))
 		out.Do = "The runtime does not end them: see `podo status` and the node's log; a process that waits for a dead disk or mount cannot be killed"
@@ -73,8 +76,8 @@ func (f Facts) terminating() Finding {
 // kept explains a pod that only its finalizers keep.
 func (f Facts) kept(out *Finding, state string) {
 	out.State = state + ", and is kept by its finalizers"
-	out.Why += "Whoever set them must remove them: " + strings.Join(f.Pod.Finalizers, ", ")
-	out.Do = fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch pod -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", f.Pod.Namespace, f.Pod.Name)
+	why, do := heldBy("pod", f.Pod, f.Pod.Finalizers)
+	out.Why, out.Do = joined(out.Why, why), do
 }
 
 // keeps is what could not be given back when that was last tried.

@@ -10,6 +10,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -137,6 +138,20 @@ func (f Facts) container(name string) *v1.Container {
 		}
 	}
 	return &v1.Container{Name: name}
+}
+
+// called is what a container is, with its place where the order matters.
+func (f Facts) called(name string) string {
+	for i, c := range f.Pod.Spec.InitContainers {
+		switch {
+		case c.Name != name:
+		case restarts(f.Pod, name):
+			return fmt.Sprintf("sidecar %s (%d of %d init containers)", name, i+1, len(f.Pod.Spec.InitContainers))
+		default:
+			return fmt.Sprintf("init container %s (%d of %d)", name, i+1, len(f.Pod.Spec.InitContainers))
+		}
+	}
+	return "container " + name
 }
 
 // last is the newest record of a stage that keep accepts.

@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"podo.dev/podo/internal/registry/batchobject"
 )
 
 // Owner is an object of which something is to be told, and what stands below it. Object is required.
@@ -25,7 +27,7 @@ type Owner struct {
 	Now      time.Time
 }
 
-// Owns says whether Of can tell something of objects of this type.
+// Owns says whether Of can tell more of objects of this type than of any: that they are there, or what keeps them from going.
 func Owns(obj runtime.Object) bool {
 	_, ok := Owner{Object: obj}.standing()
 	return ok
@@ -34,9 +36,9 @@ func Owns(obj runtime.Object) bool {
 // Of is the report of the object itself, and below it one of each child and one of each group of pods that are in the same state for the
 // same reason, those first that are not as they should be. What a child says of why it has no pods is not said again above it.
 func Of(o Owner) Report {
-	f, ok := o.standing()
+	f, _ := o.standing()
 	m, isObject := o.Object.(metav1.Object)
-	if !ok || !isObject {
+	if !isObject {
 		return Report{}
 	}
 	r := Report{Kind: kindOf(o.Object), Namespace: m.GetNamespace(), Name: m.GetName(), Fine: f.fine, State: f.State, Since: f.Since, Why: f.Why, Do: f.Do}
@@ -143,6 +145,16 @@ type stand struct {
 
 // standing reads an owner; false is an object of another kind.
 func (own Owner) standing() (stand, bool) {
+	s, ok := own.alive()
+	switch own.Object.(type) {
+	case *v1.PersistentVolumeClaim, *v1.Namespace: // they tell of their end themselves
+		return s, ok
+	}
+	return own.leaving(s), ok
+}
+
+// alive is how an object stands apart from whether it is to go.
+func (own Owner) alive() (stand, bool) {
 	switch o := own.Object.(type) {
 	case *appsv1.Deployment:
 		return deployment(o, len(own.Children) > 1), true
@@ -159,7 +171,7 @@ func (own Owner) standing() (stand, bool) {
 	case *batchv1.Job:
 		return job(o), true
 	case *batchv1.CronJob:
-		return cronJob(o, own.newest() == nil), true
+		return cronJob(o, own.newest() == nil, own.Now), true
 	}
 	return own.others()
 }
@@ -185,6 +197,10 @@ func replicas(n *int32, ready int32, generation, observed int64, failure string)
 		return unseen(wanted)
 	}
 	s := stand{wanted: wanted, fine: ready == wanted && failure == ""}
+	if wanted == 0 && ready == 0 {
+		s.State, s.fine = "is scaled to 0, so that it has no pods", true
+		return s
+	}
 	s.State = fmt.Sprintf("has %d of %s ready", ready, count(wanted, "pod"))
 	s.Why, s.refusal = failure, failure
 	return s
@@ -215,6 +231,11 @@ func deployment(d *appsv1.Deployment, earlier bool) stand {
 		return unseen(wanted)
 	}
 	out := stand{wanted: wanted}
+	if wanted == 0 && s.Replicas == 0 && !d.Spec.Paused {
+		out.State, out.fine = "is scaled to 0, so that it has no pods", true
+		out.Do = fmt.Sprintf("`podo kubectl scale -n %s deployment/%s --replicas=1` starts one", d.Namespace, d.Name)
+		return out
+	}
 	out.State = fmt.Sprintf("has %d of %s available", s.AvailableReplicas, count(wanted, "replica"))
 	if s.UpdatedReplicas < wanted {
 		out.State += fmt.Sprintf(", %d of the newest template", s.UpdatedReplicas)
@@ -255,10 +276,20 @@ func statefulSet(o *appsv1.StatefulSet) stand {
 			return s
 		}
 	}
+	if n := want(o.Spec.Replicas); o.Status.UpdatedReplicas < n && o.Status.UpdateRevision != o.Status.CurrentRevision {
+		s.State += fmt.Sprintf(", %d of the newest template", o.Status.UpdatedReplicas)
+		u := o.Spec.UpdateStrategy
+		switch {
+		case u.Type == appsv1.OnDeleteStatefulSetStrategyType:
+			s.Why = "A pod gets the newest template when it is deleted (updateStrategy OnDelete)"
+		case u.RollingUpdate != nil && u.RollingUpdate.Partition != nil && *u.RollingUpdate.Partition > 0:
+			s.Why = fmt.Sprintf("The newest template is for pods from the number %d on (updateStrategy.rollingUpdate.partition)", *u.RollingUpdate.Partition)
+		}
+	}
 	if s.fine || o.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
 		return s
 	}
-	s.Why = "Its pods start one after the other, each when the one before it is ready"
+	s.Why = joined(s.Why, "Its pods start one after the other, each when the one before it is ready")
 	return s
 }
 
@@ -269,9 +300,16 @@ func daemonSet(o *appsv1.DaemonSet) stand {
 	}
 	out := stand{wanted: wanted, fine: o.Status.NumberReady == wanted}
 	out.State = fmt.Sprintf("has a ready pod on %d of %s", o.Status.NumberReady, count(wanted, "node"))
-	if wanted == 0 {
+	switch {
+	case wanted == 0:
 		out.State, out.fine = "is for no node there is", false
-		out.Why = "No node matches its node selector and affinity, or has only taints that it tolerates"
+		out.Why = "No node matches its node selector and affinity and has only taints that it tolerates"
+		out.Do = "Compare them with `podo kubectl get nodes --show-labels` and the nodes' taints"
+	case o.Status.UpdatedNumberScheduled < wanted:
+		out.State += fmt.Sprintf(", %d of the newest template", o.Status.UpdatedNumberScheduled)
+		if o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			out.Why = "A pod gets the newest template when it is deleted (updateStrategy OnDelete)"
+		}
 	}
 	return out
 }
@@ -285,37 +323,64 @@ func job(o *batchv1.Job) stand {
 		done = fmt.Sprintf("%d of %d succeeded, %d failed, %d active", s.Succeeded, *o.Spec.Completions, s.Failed, s.Active)
 	}
 	out.State = "runs: " + done
+	pods := wanted
+	if n := o.Spec.Completions; n != nil {
+		pods = min(pods, *n-s.Succeeded)
+	}
+	out.fine = s.Failed == 0 && s.Active > 0 && s.Active >= pods && s.Ready != nil && *s.Ready == s.Active
+	switch {
+	case o.Spec.ManagedBy != nil && *o.Spec.ManagedBy != batchv1.JobControllerName:
+		out.Why = fmt.Sprintf("It is %s that sees to it, and nobody else does (spec.managedBy)", *o.Spec.ManagedBy)
+		out.Do = "See whether that program runs"
+	case wanted == 0:
+		out.Why, out.Do = "Its parallelism is 0", fmt.Sprintf("`podo kubectl patch job -n %s %s -p '{\"spec\":{\"parallelism\":1}}'` lets it go on", o.Namespace, o.Name)
+	case s.Failed > 0 && s.Active == 0:
+		out.Why = "After a failure it waits before it starts another pod, 10 s at first, twice as long each time, 10 min at most"
+		if limit := o.Spec.BackoffLimit; limit != nil && o.Spec.BackoffLimitPerIndex == nil {
+			out.Why += fmt.Sprintf("; with more than %s it fails (backoffLimit)", count(*limit, "failure"))
+		}
+	}
 	for _, c := range s.Conditions {
 		if c.Status != v1.ConditionTrue {
 			continue
 		}
 		switch c.Type {
 		case batchv1.JobComplete:
-			out.State, out.Since, out.fine = "is complete: "+done, c.LastTransitionTime.Time, true
+			out.State, out.Since, out.Why, out.Do, out.fine = "is complete: "+done, c.LastTransitionTime.Time, "", "", true
 		case batchv1.JobFailed, batchv1.JobFailureTarget:
-			out.State, out.Since = "has failed: "+done, c.LastTransitionTime.Time
+			out.State, out.Since, out.fine = "has failed: "+done, c.LastTransitionTime.Time, false
 			out.Why = c.Reason + ": " + c.Message
 			out.Do = fmt.Sprintf("Read its pods' logs: `podo kubectl logs -n %s job/%s --all-pods`", o.Namespace, o.Name)
 		case batchv1.JobSuspended:
-			out.State, out.Since = "is suspended", c.LastTransitionTime.Time
+			out.State, out.Since, out.Why, out.fine = "is suspended", c.LastTransitionTime.Time, "", false
 			out.Do = fmt.Sprintf("It goes on when spec.suspend is false: `podo kubectl patch job -n %s %s -p '{\"spec\":{\"suspend\":false}}'`", o.Namespace, o.Name)
 		}
+	}
+	if n := s.Terminating; n != nil && *n > 0 && !out.fine {
+		out.Why = joined(out.Why, fmt.Sprintf("It waits for %s that is to end", count(*n, "pod")))
 	}
 	return out
 }
 
 // cronJob reads one; quiet says that nobody has warned of it lately.
-func cronJob(o *batchv1.CronJob, quiet bool) stand {
+func cronJob(o *batchv1.CronJob, quiet bool, now time.Time) stand {
 	out := stand{fine: quiet}
+	schedule := fmt.Sprintf("its schedule is %q", o.Spec.Schedule)
+	if z := o.Spec.TimeZone; z != nil {
+		schedule += " in " + *z
+	}
+	if s, err := batchobject.Schedule(&o.Spec); err == nil && !s.Next(now).IsZero() {
+		schedule += ", due next at " + s.Next(now).UTC().Format(time.RFC3339)
+	}
 	out.State = fmt.Sprintf("has %s active", count(int32(len(o.Status.Active)), "job"))
 	switch {
 	case o.Spec.Suspend != nil && *o.Spec.Suspend:
 		out.State, out.fine = "is suspended", false
 		out.Do = fmt.Sprintf("It goes on when spec.suspend is false: `podo kubectl patch cronjob -n %s %s -p '{\"spec\":{\"suspend\":false}}'`", o.Namespace, o.Name)
 	case o.Status.LastScheduleTime == nil:
-		out.Why = fmt.Sprintf("It has not started one yet; its schedule is %q", o.Spec.Schedule)
+		out.Why = "It has not started one yet; " + schedule
 	default:
-		out.Why = fmt.Sprintf("It started the last one at %s; its schedule is %q", o.Status.LastScheduleTime.UTC().Format(time.RFC3339), o.Spec.Schedule)
+		out.Why = fmt.Sprintf("It started the last one at %s; %s", o.Status.LastScheduleTime.UTC().Format(time.RFC3339), schedule)
 	}
 	if out.Do == "" && len(o.Status.Active) > 0 && o.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent {
 		out.Why = joined(out.Why, "It starts no other before "+o.Status.Active[0].Name+" has ended (concurrencyPolicy Forbid)")

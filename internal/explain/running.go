@@ -124,6 +124,17 @@ func (f Facts) running() Finding {
 		out.Do = joined(out.Do, "Services lead no traffic to it until it is ready")
 		return out
 	}
+	if c := f.condition(v1.PodResizePending); c != nil && c.Status == v1.ConditionTrue {
+		out.State, out.Since = out.State+", and has waited for its new resources", c.LastTransitionTime.Time
+		out.Why = joined(fmt.Sprintf("Its new resources wait (%s): %s", c.Reason, c.Message), out.Why)
+		out.Do = "They come by themselves when other pods leave it the room"
+		if c.Reason == v1.PodReasonInfeasible {
+			out.Do = fmt.Sprintf("The node can never give them: ask for less (`podo kubectl edit pod -n %s %s --subresource=resize`), or let a new pod go to a larger node", p.Namespace, p.Name)
+		}
+	} else if c := f.condition(v1.PodResizeInProgress); c != nil && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonError {
+		out.State, out.Since = out.State+", and has waited for its new resources", c.LastTransitionTime.Time
+		out.Why, out.Do = joined("Its new resources could not be set: "+c.Message, out.Why), "It is tried again by itself; ask for other resources if this lasts"
+	}
 	for _, g := range p.Spec.ReadinessGates {
 		if c := f.condition(g.ConditionType); c == nil || c.Status != v1.ConditionTrue {
 			out.State, out.Why = "is running, but not ready,", "Its readiness gate "+string(g.ConditionType)+" is not True"

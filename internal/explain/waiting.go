@@ -28,7 +28,7 @@ func (f Facts) waiting() (Finding, bool) {
 		if w.Reason == "CrashLoopBackOff" {
 			return f.crash(s), true
 		}
-		out := Finding{State: fmt.Sprintf("cannot start container %s (%s)", s.Name, w.Reason), Since: f.since(s.Name, w.Reason), Why: w.Message}
+		out := Finding{State: fmt.Sprintf("cannot start %s (%s)", f.called(s.Name), w.Reason), Since: f.since(s.Name, w.Reason), Why: w.Message}
 		switch w.Reason {
 		case "ImagePullBackOff", "ErrImagePull", "RegistryUnavailable":
 			f.image(&out, s)

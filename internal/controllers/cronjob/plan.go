@@ -178,7 +178,7 @@ func (p *Plan) due(c *batchv1.CronJob, now time.Time) (s cron.Schedule, at time.
 	if strings.Contains(c.Spec.Schedule, "TZ") {
 		p.tell(v1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", c.Spec.Schedule)
 	}
-	parsed, err := schedule(c)
+	parsed, err := batchobject.Schedule(&c.Spec)
 	if err != nil {
 		p.tell(v1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", c.Spec.Schedule, err)
 		return nil, at

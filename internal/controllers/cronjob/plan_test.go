@@ -139,7 +139,7 @@ func TestStartsAreTheSchedules(t *testing.T) {
 			s.SuccessfulJobsHistoryLimit = new(rapid.Int32Range(0, 3).Draw(t, "kept"))
 			s.ConcurrencyPolicy = batchv1.ForbidConcurrent
 		})
-		s, err := schedule(c)
+		s, err := batchobject.Schedule(&c.Spec)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,14 +2,10 @@ package cronjob
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
-
-	"podo.dev/podo/internal/registry/batchobject"
 )
 
 // slack is how long after a start the controller looks, so that a clock that is a little late does not miss it.
@@ -17,15 +13,6 @@ const slack = 100 * time.Millisecond
 
 // manyMissed is how many starts are missed before that is told.
 const manyMissed = 100
-
-// schedule reads when the CronJob starts; a time zone of its own field goes before one in the schedule.
-func schedule(c *batchv1.CronJob) (cron.Schedule, error) {
-	text := c.Spec.Schedule
-	if c.Spec.TimeZone != nil && !strings.Contains(text, "TZ") {
-		text = fmt.Sprintf("TZ=%s %s", *c.Spec.TimeZone, text)
-	}
-	return batchobject.ParseSchedule(text)
-}
 
 // missed is the last start between since, exclusively, and now, and roughly how many there were. The zero time is none.
 func missed(s cron.Schedule, since, now time.Time) (last time.Time, n int64, err error) {

@@ -96,7 +96,12 @@ func (q *question) owner(obj runtime.Object) explain.Owner {
 	namespace := m.GetNamespace()
 	switch o := obj.(type) {
 	case *v1.Namespace:
-		return out
+		if o.DeletionTimestamp == nil {
+			return out
+		}
+		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: o.Name}, &internalversion.ListOptions{}) {
+			out.Pods = append(out.Pods, q.facts(obj.(*v1.Pod)))
+		}
 	case *v1.Node:
 		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods)}, &internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", o.Name)}) {
 			out.Pods = append(out.Pods, q.facts(obj.(*v1.Pod)))

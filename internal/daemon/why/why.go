@@ -79,11 +79,14 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 		return nil, notFound("%s is no question: ask %s[namespaces/NAMESPACE/]RESOURCE[/NAME]", path, Prefix)
 	}
 	k := explained(parts[0])
+	if k == nil && len(parts) == 2 {
+		k = called(parts[0], func(k *registry.Kind) bool { return !k.Unstored && k.Served == nil })
+	}
 	switch {
 	case k == nil && len(parts) == 1:
 		return q.one(explained("pods"), namespace, parts[0]) // no kind: a pod's name
 	case k == nil:
-		return nil, notFound("%q cannot be explained: name a pod, or what has pods made, such as deployment/NAME, or a node, service, pvc, hpa, pdb or namespace", parts[0])
+		return nil, notFound("%q cannot be explained: name a pod, or what has pods made, such as deployment/NAME, or a node, service, pvc, pv, quota, hpa, pdb, csr or namespace", parts[0])
 	}
 	if !k.Namespaced {
 		namespace = ""
@@ -104,15 +107,20 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 	return q.many(k, namespace, selector, since)
 }
 
-// explained is the kind that a user calls so, where there is something to be told of it: the resource, its kind in lower case, or a
-// short name, with its group or without.
+// explained is the kind that a user calls so, where there is something to be told of it.
 func explained(name string) *registry.Kind {
+	return called(name, func(k *registry.Kind) bool { return isPods(k) || explain.Owns(k.New()) })
+}
+
+// called is the first kind of those that will do which a user calls so: the resource, its kind in lower case, or a short name, with its
+// group or without.
+func called(name string, will func(*registry.Kind) bool) *registry.Kind {
 	name, group, grouped := strings.Cut(strings.ToLower(name), ".")
 	for _, k := range registry.All() {
 		if name != k.Resource && name != k.Singular && !slices.Contains(k.ShortNames, name) || grouped && group != k.GVK.Group {
 			continue
 		}
-		if isPods(k) || explain.Owns(k.New()) {
+		if will(k) {
 			return k
 		}
 	}

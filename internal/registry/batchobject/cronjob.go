@@ -109,6 +109,15 @@ func schedule(e *check.Errors, s *batchv1.CronJobSpec, zoned bool, p *field.Path
 	}
 }
 
+// Schedule is when a CronJob starts; a time zone of its own field goes before one in the schedule.
+func Schedule(s *batchv1.CronJobSpec) (cron.Schedule, error) {
+	text := s.Schedule
+	if s.TimeZone != nil && !strings.Contains(text, "TZ") {
+		text = fmt.Sprintf("TZ=%s %s", *s.TimeZone, text)
+	}
+	return ParseSchedule(text)
+}
+
 // ParseSchedule reads a schedule of five fields, or one by name ("@daily"). The library panics on some that it cannot read.
 func ParseSchedule(text string) (s cron.Schedule, err error) {
 	defer func() {

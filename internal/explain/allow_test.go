@@ -1,0 +1,46 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+
+	"podo.dev/podo/internal/explain"
+)
+
+// Who has not a right is told how he gets it, in commands that do just that, whatever he calls himself.
+func TestAllow(t *testing.T) {
+	for said, want := range map[string]string{
+		`pods is forbidden: User "system:serviceaccount:shop:web" cannot list resource "pods" in API group "" in the namespace "shop"`: "" +
+			"create role web-list-pods -n shop --verb=list --resource=pods && podo kubectl create rolebinding web-list-pods -n shop --role=web-list-pods --serviceaccount=shop:web`",
+		`deployments.apps "w" is forbidden: User "jane@example.com" cannot patch resource "deployments/scale" in API group "apps" in the namespace "shop"`: "" +
+			"create role jane-example.com-patch-deployments-apps-scale -n shop --verb=patch --resource=deployments.apps/scale && podo kubectl create rolebinding jane-example.com-patch-deployments-apps-scale -n shop --role=jane-example.com-patch-deployments-apps-scale --user=jane@example.com`",
+		`User "jane" cannot get resource "nodes" in API group "" at the cluster scope`:          "create clusterrole jane-get-nodes --verb=get --resource=nodes && podo kubectl create clusterrolebinding jane-get-nodes --clusterrole=jane-get-nodes --user=jane`",
+		`User "jane" cannot * resource "*" in API group "*" at the cluster scope`:               "",
+		`User "$(reboot)" cannot get resource "nodes" in API group "" at the cluster scope`:     "",
+		`User "jane" cannot get resource "pods" in API group "" in the namespace "a; rm -rf /"`: "",
+		`User "jane" cannot get resource "pods`:                                                 "",
+		`connection refused`:                                                                    "",
+	} {
+		switch got := explain.Allow(said); {
+		case want == "" && got != "":
+			t.Errorf("%s: %s", said, got)
+		case !strings.HasSuffix(got, want):
+			t.Errorf("%s:\n%s\nwant\n%s", said, got, want)
+		}
+	}
+}
+
+// A container is told of what it was itself refused.
+func TestHear(t *testing.T) {
+	const said = `User "system:serviceaccount:shop:web" cannot list resource "pods" in API group "" in the namespace "shop"`
+	own := explain.Report{Namespace: "shop", Do: "Its log: `x`"}
+	own.Hear([]string{"starting", said})
+	if !strings.HasPrefix(own.Do, "By its own words the API server refuses it that. If system:serviceaccount:shop:web") || !strings.HasSuffix(own.Do, "Its log: `x`") || len(own.Said) != 2 {
+		t.Error(own.Do)
+	}
+	other := explain.Report{Namespace: "elsewhere", Do: "Its log: `x`"}
+	other.Hear([]string{said})
+	if other.Do != "Its log: `x`" {
+		t.Error(other.Do)
+	}
+}
