@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,9 +46,26 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 func (m *Manager) Replace(pod *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.pods[pod.UID]; e != nil && e.pod != nil {
-		e.pod = pod
+	e := m.pods[pod.UID]
+	if e == nil || e.pod == nil {
+		return
 	}
+	if e.absent != nil && len(pod.Spec.EphemeralContainers) != len(e.pod.Spec.EphemeralContainers) {
+		known := usedVolumes(e.pod)
+		for _, v := range usedVolumes(pod) {
+			if !slices.ContainsFunc(known, func(k *v1.Volume) bool { return k.Name == v.Name }) {
+				e.absent[v.Name] = true
+			}
+		}
+	}
+	e.pod = pod
+}
+
+// shown are the volumes of a pod that show objects and are there.
+func (m *Manager) shown(e *entry, pod *v1.Pod) []*v1.Volume {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(usedVolumes(pod), func(v *v1.Volume) bool { return !showsObjects(v) || e.absent[v.Name] })
 }
 
 // Refresh writes into the pod's volumes what is to be shown now: something of the pod itself has changed, or a token's time has come.
@@ -128,10 +146,7 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	m.mu.Unlock()
 	for {
 		pod, again := m.podOf(e), ctx.Err() != nil
-		for _, v := range usedVolumes(pod) {
-			if !showsObjects(v) {
-				continue
-			}
+		for _, v := range m.shown(e, pod) {
 			if err := m.show(ctx, pod, v); err != nil {
 				m.c.Logger.Info("a volume keeps its old content", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", err)
 				again = again || !apierrors.IsNotFound(err) // its object's coming would be told

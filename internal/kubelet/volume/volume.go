@@ -90,7 +90,7 @@ type entry struct {
 	coming int              // Mounts that wait for their turn: they have announced the pod
 	failed bool             // the last Mount did not succeed, or an Unmount came after it
 	stale  bool             // an object changed while someone worked
-	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up; nil when an Unmount came after it
+	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up, and newer ones; nil when an Unmount came after it
 	waits  string           // the mount that the Unmount under way waits for
 	claims map[string]bound // what claims lead to, by the volume's name
 }
@@ -195,10 +195,13 @@ func (m *Manager) wake(uid types.UID) {
 
 // mount works until everything is as the objects say, or has failed. The turn is held, and given back.
 func (m *Manager) mount(ctx context.Context, e *entry) error {
+	m.mu.Lock()
+	whole := e.absent != nil && !e.failed // then what is missing now is what an ephemeral container brought: the others' go on
+	m.mu.Unlock()
 	for {
 		pod := m.podOf(e)
 		failure := m.mountAll(ctx, e, pod)
-		if m.finish(e, failure != nil, ctx.Err() != nil) {
+		if m.finish(e, failure != nil && !whole, ctx.Err() != nil) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -236,7 +239,7 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod) *podlife.
 	used := usedVolumes(pod)
 	m.mu.Lock()
 	e.absent = map[string]bool{}
-	for _, v := range used {
+	for _, v := range usedVolumes(e.pod) { // by now there may be a newer form of it
 		e.absent[v.Name] = true
 	}
 	m.mu.Unlock()

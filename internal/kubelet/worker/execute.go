@@ -166,6 +166,12 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 		}
 		target = c.Cur.ID
 	}
+	if s.Container(x.Container).Kind == podlife.Ephemeral && len(spec.VolumeMounts)+len(spec.VolumeDevices) > 0 {
+		// What no other container mounts is not there yet.
+		if err := n.w.cfg.Volumes.Mount(ctx, s.Given()); err != nil {
+			return fail(errors.New(err.Error()), "CreateContainerConfigError")
+		}
+	}
 	conf, err := n.w.cfg.Specs.Container(ctx, ContainerInput{
 		Pod: s.Given(), Container: spec, Attempt: x.Attempt, ImageRef: x.ImageRef, PodIPs: s.PodIPs(), Target: target, Sandbox: sandbox,
 	})
