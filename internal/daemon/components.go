@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -17,6 +18,7 @@ import (
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/controllers/loop"
 	"podo.dev/podo/internal/controllers/servicecidr"
+	"podo.dev/podo/internal/controllers/servicecidrs"
 )
 
 // newServiceCIDR acts as the server itself, as upstream's does.
@@ -26,6 +28,10 @@ func (s *server) newServiceCIDR(context.Context, client.Client) (*loop.Loop, err
 		return nil, err
 	}
 	return servicecidr.New(s.control.view, local.Admin(s.control.verbs), services.Masked().String(), s.log)
+}
+
+func (s *server) newServiceCIDRs(_ context.Context, c client.Client) (*loop.Loop, error) {
+	return servicecidrs.New(s.control.view, c, s.control.events.Recorder("service-cidr-controller", ""), s.log)
 }
 
 // components are the parts that upstream's cluster has, as ours are: every controller counts for the controller manager.
@@ -38,6 +44,9 @@ func (s components) Get(ctx context.Context, _, name string) (runtime.Object, er
 		if obj.(*v1.ComponentStatus).Name == name {
 			return obj, nil
 		}
+	}
+	if err == nil {
+		err = apierrors.NewNotFound(v1.Resource("componentstatus"), name) // the singular is upstream's
 	}
 	return nil, err
 }

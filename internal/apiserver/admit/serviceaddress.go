@@ -80,6 +80,7 @@ func (p *ServiceAddresses) Mutate(ctx context.Context, a *Attributes) error {
 		a.Undo(func() { s.Spec = *before })
 	}
 	service.Inherit(s, old)
+	service.Shown(s)
 	if errs := service.InitFamilies(s, old, p.family()); len(errs) > 0 {
 		return apierrors.NewInvalid(serviceKind, s.Name, errs)
 	}

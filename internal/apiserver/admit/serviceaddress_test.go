@@ -162,7 +162,7 @@ func TestServiceAddressesFollowTheType(t *testing.T) {
 	}
 	c.expect(1, 0)
 	s = c.must(c.update("web", func(s *v1.Service) { s.Spec.Type, s.Spec.ExternalName = v1.ServiceTypeExternalName, "example.com" }))
-	if s.Spec.ClusterIP != "" || len(s.Spec.IPFamilies) != 0 {
+	if s.Spec.ClusterIP != "" || len(s.Spec.IPFamilies) != 0 || s.Spec.InternalTrafficPolicy != nil {
 		t.Fatalf("%+v", s.Spec)
 	}
 	c.expect(0, 0)

@@ -30,6 +30,7 @@ var queues = map[string]string{
 	"resource-quotas":               "resourcequota_primary",
 	"root-ca":                       "root_ca_cert_publisher",
 	"service-accounts":              "serviceaccount",
+	"service-cidrs":                 "ipaddresses",
 	"stale-disruption":              "stale_pod_disruption",
 	"statefulset-controller":        "statefulset",
 	"taint-eviction":                "noexec_taint_pod",

@@ -43,6 +43,15 @@ func Complete(s *v1.Service, family v1.IPFamily) {
 	}
 }
 
+// Shown drops what upstream keeps of a Service and does not show: one that is a name elsewhere has no policy for traffic within, be it left over
+// from when it had an address. A policy that there is not is left for the rules to refuse.
+func Shown(s *v1.Service) {
+	if p := s.Spec.InternalTrafficPolicy; p != nil && !NeedsClusterIP(s) &&
+		(*p == v1.ServiceInternalTrafficPolicyCluster || *p == v1.ServiceInternalTrafficPolicyLocal) {
+		s.Spec.InternalTrafficPolicy = nil
+	}
+}
+
 // Inherit gives a changed Service what was chosen for the stored one and is not said again, so that a client may send the same
 // manifest twice, and makes clusterIP and clusterIPs agree as far as it is clear what is meant. old is nil on create.
 func Inherit(s, old *v1.Service) {
