@@ -82,7 +82,7 @@ func (c converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersione
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		obj = from.NewServed()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("unable to convert unstructured object to %v: %w", from.GVK, err)
 		}
 		obj.GetObjectKind().SetGroupVersionKind(from.GVK)
 	}

@@ -13,6 +13,7 @@ import (
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -52,7 +53,7 @@ func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handle
 		if gv.Group == "" {
 			list.APIVersion = "" // older than apiVersion
 		}
-		h, err := document(list)
+		h, err := document(&list)
 		if err != nil {
 			return nil, err
 		}
@@ -76,11 +77,11 @@ func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handle
 	for _, g := range groups {
 		g.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
 		var err error
-		if routes["/apis/"+g.Name], err = document(g); err != nil {
+		if routes["/apis/"+g.Name], err = document(&g); err != nil {
 			return nil, err
 		}
 	}
-	old, err := document(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
+	old, err := document(&metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func groupPlace(group string) int {
 // apiVersions is the oldest document of all; it tells the client where it is talking to.
 func apiVersions(advertise string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, err := document(metav1.APIVersions{
+		h, err := document(&metav1.APIVersions{
 			TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: cmp.Or(advertise, r.Host)}},
 		})
@@ -121,12 +122,34 @@ func apiVersions(advertise string) http.Handler {
 	})
 }
 
-func document(v any) (http.Handler, error) {
-	b, err := json.Marshal(v)
+// document answers with obj in the form that the client wants; as most want it, it is encoded once.
+func document(obj runtime.Object) (http.Handler, error) {
+	b, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err
 	}
-	return static(jsonType, append(b, '\n')), nil
+	plain := static(jsonType, append(b, '\n'))
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: obj.GetObjectKind().GroupVersionKind().Kind}
+	return readOnly(func(w http.ResponseWriter, r *http.Request) {
+		f, err := negotiate(r, false)
+		if err == nil && f.as != whole {
+			err = notAcceptable()
+		}
+		if err != nil {
+			writeError(w, r, err, nil)
+			return
+		}
+		if f.media == jsonType && !f.pretty {
+			plain.ServeHTTP(w, r)
+			return
+		}
+		b, err := objectBody(f, gvk, obj, nil)
+		if err != nil {
+			writeError(w, r, err, nil)
+			return
+		}
+		writeBody(w, r, http.StatusOK, f.contentType(), b)
+	}), nil
 }
 
 const aggregatedType = jsonType + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -143,7 +166,7 @@ func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.
 	b = append(b, '\n')
 	etag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha256.Sum256(b)))
 	all := static(aggregatedType, b)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return readOnly(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		if !wantsAggregated(r) {
 			old.ServeHTTP(w, r)

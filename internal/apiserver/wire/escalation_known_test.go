@@ -41,8 +41,8 @@ func TestKnownEscalations(t *testing.T) {
 		text                           string
 	}{
 		// What belongs to the whole cluster, by a namespace's path (CVE-2019-11247).
-		{"a node by a namespace", "chief", "GET " + ns + "/nodes/n1", "", "", 404, "page not found"},
-		{"all nodes by a namespace", "chief", "GET " + ns + "/nodes", "", "", 404, "page not found"},
+		{"a node by a namespace", "chief", "GET " + ns + "/nodes/n1", "", "", 404, "could not find the requested resource"},
+		{"all nodes by a namespace", "chief", "GET " + ns + "/nodes", "", "", 404, "could not find the requested resource"},
 		{"watch nodes by a namespace", "chief", "GET " + ns + "/nodes?watch=1&timeoutSeconds=1", "", "", 404, ""},
 		{"watch nodes by a namespace, the old way", "chief", "GET /api/v1/watch/namespaces/team/nodes?timeoutSeconds=1", "", "", 404, ""},
 		{"a new node by a namespace", "chief", "POST " + ns + "/nodes", "", `{"metadata":{"name":"n3"}}`, 404, ""},

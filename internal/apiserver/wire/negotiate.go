@@ -164,6 +164,11 @@ func unsupportedMedia(accepted ...string) error {
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
+// unrouted says that nothing is served at the path (404), or not with the method (405).
+func unrouted(code int) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
+}
+
 func statusError(code int, reason metav1.StatusReason, message string) error {
 	e := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 	e.ErrStatus.Reason, e.ErrStatus.Message, e.ErrStatus.Details = reason, message, nil

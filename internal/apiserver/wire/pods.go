@@ -43,7 +43,7 @@ func (c *call) special(u user.Info) bool {
 		return false
 	}
 	if !slices.Contains(methods, c.r.Method) {
-		c.fail(statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
+		c.fail(unrouted(http.StatusMethodNotAllowed))
 		return true
 	}
 	if err := serve(u); err != nil {

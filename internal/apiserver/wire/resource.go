@@ -20,12 +20,13 @@ import (
 
 	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/registry"
 )
 
 // resource serves a request for an object or a collection.
 func (c *call) resource(u user.Info) {
 	c.kind = c.s.kinds[c.info.GV.WithResource(c.info.Resource)]
-	if c.kind == nil || c.info.rest != "" && !c.proxied() || c.misplaced() {
+	if c.kind == nil || c.info.rest != "" && !c.proxied() || c.misplaced() || !c.hasPart() {
 		c.unknown(u)
 		return
 	}
@@ -83,10 +84,10 @@ func (c *call) resource(u user.Info) {
 }
 
 // misplaced says that the path names a namespace where the kind has none, or none where an object of the kind is in one, or that it is
-// the old form of a watch, with something behind the object. A right in a namespace would otherwise be one to what belongs to the whole
+// the old form of a watch, with something behind the object, or begins with two slashes. A right in a namespace would otherwise be one to what belongs to the whole
 // cluster, and one to watch would be one to run commands.
 func (c *call) misplaced() bool {
-	if c.info.Verb == "watch" && c.info.Subresource != "" {
+	if c.info.Verb == "watch" && c.info.Subresource != "" || strings.HasPrefix(c.info.Path, "//") {
 		return true
 	}
 	if c.kind.Namespaced {
@@ -95,18 +96,46 @@ func (c *call) misplaced() bool {
 	return c.info.Namespace != ""
 }
 
+// hasPart says that the kind has the subresource that the path names, if it names one.
+func (c *call) hasPart() bool {
+	return c.info.Subresource == "" ||
+		slices.ContainsFunc(subs(c.kind), func(s registry.Subresource) bool { return s.Name == c.info.Subresource })
+}
+
 // unknown answers for a path that is no resource here: to those who may not even ask, that they may not.
 func (c *call) unknown(u user.Info) {
 	if err := c.s.c.Verbs.Authorize(c.r.Context(), u, c.info.Verb, c.info.ref()); err != nil {
 		c.fail(err)
 		return
 	}
-	notFound(c.w)
+	if c.info.Verb == "list" && c.info.Path == definitionsPath {
+		noDefinitions.ServeHTTP(c.w, c.r)
+		return
+	}
+	c.absent()
+}
+
+// Custom resources are not served, and that there are no definitions of them is said to who asks: kubectl does before it creates an object that
+// nobody can patch, as a review of access, and without an answer it creates nothing.
+const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+var noDefinitions = static(jsonType, []byte(`{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","metadata":{},"items":[]}`+"\n"))
+
+// absent says that nothing is served at the path: as the API says such things below what is served, elsewhere in plain words.
+func (c *call) absent() {
+	parts := strings.SplitN(strings.TrimPrefix(c.info.Path, "/"), "/", 3)
+	switch {
+	case parts[0] == "api", parts[0] == "version", parts[0] == "apis" && len(parts) > 1 && c.s.routes["/apis/"+parts[1]] != nil:
+		c.fail(unrouted(http.StatusNotFound))
+	default:
+		notFound(c.w)
+	}
 }
 
 func notFound(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusNotFound)
 	_, _ = w.Write([]byte("404 page not found\n")) // the client has gone: nobody to tell
 }
@@ -142,7 +171,7 @@ func (c *call) unserved(u user.Info) error {
 	if c.info.Verb == "watch" && asked(c.r.URL.Query()["watch"]) && slices.Contains(c.kind.Verbs, "list") {
 		return apierrors.NewMethodNotSupported(c.kind.GroupResource(), "watch")
 	}
-	return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+	return unrouted(http.StatusMethodNotAllowed)
 }
 
 func (c *call) get(u user.Info) error {

@@ -92,11 +92,25 @@ func (s *Server) long(r *http.Request) bool {
 }
 
 func (s *Server) version() (http.Handler, error) {
-	b, err := json.MarshalIndent(about.Program(s.c.Version), "", "  ")
+	told := about.Program(s.c.Version)
+	// What is served is that of this version, and could be served by the one before.
+	told.EmulationMajor, told.EmulationMinor, told.MinCompatibilityMajor, told.MinCompatibilityMinor = "1", "37", "1", "36"
+	b, err := json.MarshalIndent(told, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	return static(jsonType, b), nil
+	return readOnly(static(jsonType, b).ServeHTTP), nil
+}
+
+// readOnly refuses everything but reading.
+func readOnly(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			writeError(w, r, unrouted(http.StatusMethodNotAllowed), nil)
+			return
+		}
+		h(w, r)
+	})
 }
 
 // static answers a GET with the same bytes always.

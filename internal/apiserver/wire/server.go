@@ -399,5 +399,5 @@ func (c *call) path(u user.Info) {
 		h.ServeHTTP(c.w, c.r.WithContext(request.WithUser(c.r.Context(), u)))
 		return
 	}
-	notFound(c.w)
+	c.absent()
 }

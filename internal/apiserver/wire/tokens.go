@@ -12,7 +12,7 @@ import (
 // token serves the subresource "token" of a ServiceAccount, whose kind is of another group than the account's.
 func (c *call) token(u user.Info) {
 	if c.r.Method != http.MethodPost {
-		c.fail(statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
+		c.fail(unrouted(http.StatusMethodNotAllowed))
 		return
 	}
 	if err := c.createToken(u); err != nil {
@@ -28,6 +28,9 @@ func (c *call) createToken(u user.Info) error {
 	}
 	r := &authenticationv1.TokenRequest{}
 	if err := c.decode(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), r, o.FieldValidation); err != nil {
+		return err
+	}
+	if err := c.inPlace(r.Namespace); err != nil {
 		return err
 	}
 	out, err := c.s.c.Verbs.CreateToken(c.r.Context(), u, c.info.ref(), r, c.options(o.DryRun))
