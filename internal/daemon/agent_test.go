@@ -179,3 +179,18 @@ func TestClusterRanges(t *testing.T) {
 		}
 	}
 }
+
+func TestANodesRangeIsKept(t *testing.T) {
+	n := &v1.Node{}
+	n.Name = "a"
+	pods := netip.MustParsePrefix("10.42.0.0/24")
+	for _, is := range []string{"", "10.42.0.0/24"} {
+		if n.Spec.PodCIDR = is; samePods(n, pods) != nil || samePods(nil, pods) != nil {
+			t.Errorf("%q is refused", is)
+		}
+	}
+	n.Spec.PodCIDR = "10.42.7.0/24"
+	if err := samePods(n, pods); err == nil || !strings.Contains(err.Error(), "--pod-cidr 10.42.0.0/24: the node a has 10.42.7.0/24") {
+		t.Errorf("another range: %v", err)
+	}
+}

@@ -50,12 +50,24 @@ func (s *server) ownClient() client.Client { return local.Node(s.control.verbs, 
 // ownCluster is the cluster as the server's own kubelet meets it.
 func (s *server) ownCluster() (node.Cluster, error) {
 	pods, err := netip.ParsePrefix(s.cfg.PodCIDR)
+	if err == nil {
+		err = samePods(node.In(s.control.view, s.cfg.NodeName), pods)
+	}
 	return node.Cluster{
 		Client: s.ownClient(), View: s.control.view, PodCIDR: pods,
 		Serving:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.Server(pki.Kubelet), ClientCAs: s.certs.Pool()},
 		Authenticate: s.control.identity.authn.Known,
 		Authorize:    s.authorizeKubelet,
 	}, err
+}
+
+// samePods refuses another range of pods than the one that the node has: a Node keeps it, and others find its pods by it.
+func samePods(n *v1.Node, pods netip.Prefix) error {
+	if n == nil || n.Spec.PodCIDR == "" || n.Spec.PodCIDR == pods.String() {
+		return nil
+	}
+	return component.Fatal(fmt.Errorf("--pod-cidr %s: the node %s has %s, which it keeps for as long as it exists, and by which other nodes find its pods: "+
+		"give that again, or begin a new node with --node-name", pods, n.Name, n.Spec.PodCIDR))
 }
 
 // controlPlaneLabel tells users which nodes the control plane runs on.

@@ -55,7 +55,8 @@ type Embedded struct {
 	Client
 	c EmbeddedConfig
 	// boot is how long the last start took until the member was ready.
-	boot time.Duration
+	boot     time.Duration
+	patience time.Duration // how long the member may take to be ready before somebody hears of it
 }
 
 var _ component.Component = (*Embedded)(nil)
@@ -86,7 +87,7 @@ func NewEmbedded(c EmbeddedConfig) (*Embedded, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Embedded{Client: Client{noSpace: make(chan struct{}, 1)}, c: c}, nil
+	return &Embedded{Client: Client{noSpace: make(chan struct{}, 1)}, c: c, patience: 10 * time.Second}, nil
 }
 
 const socketName = "client.sock"
@@ -126,8 +127,14 @@ func (e *Embedded) Run(ctx context.Context, ready func()) error {
 	case err := <-died:
 		return component.Fatal(err)
 	}
+	late := time.AfterFunc(e.patience, func() {
+		e.c.Logger.Warn("etcd is not ready yet: its disk is slow, or a part of its log is lost, of which it has put aside as *.broken what it could not read; "+
+			"if it stays like this, the cluster's state has to be restored from a backup", "log", filepath.Join(e.c.Dir, "member", "wal"))
+	})
+	defer late.Stop()
 	select {
 	case <-member.Server.ReadyNotify():
+		late.Stop()
 	case err := <-died:
 		return component.Fatal(err)
 	case err := <-member.Err():

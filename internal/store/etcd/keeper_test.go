@@ -3,8 +3,13 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"podo.dev/podo/internal/store"
 )
@@ -116,4 +121,57 @@ func TestWhatWasWrittenIsLetGo(t *testing.T) {
 		}
 	}
 	t.Errorf("%d kB are live before, %d kB after: %d kB were written at once", before>>10, after>>10, many*size>>10)
+}
+
+// A member whose log is lost waits for a leader that there will never be: whoever started it hears why.
+func TestALostLog(t *testing.T) {
+	t.Parallel() // the member's end takes long then
+	dir := t.TempDir()
+	run := func(log slog.Handler, until <-chan struct{}) {
+		e, err := NewEmbedded(EmbeddedConfig{Dir: dir, Logger: slog.New(log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if until != nil {
+			e.patience = time.Millisecond
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ready, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- e.Run(ctx, func() { close(ready) }) }()
+		if until == nil {
+			until = ready
+		}
+		select {
+		case <-until:
+		case err := <-done:
+			t.Fatal(err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	run(slog.DiscardHandler, nil)
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	if err := os.Truncate(logs[len(logs)-1], 100); err != nil {
+		t.Fatal(err)
+	}
+	told := make(heard)
+	run(told, told)
+}
+
+// heard is closed by the first warning.
+type heard chan struct{}
+
+func (heard) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (h heard) WithAttrs([]slog.Attr) slog.Handler         { return h }
+func (h heard) WithGroup(string) slog.Handler              { return h }
+func (h heard) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "a part of its log is lost") {
+		close(h)
+	}
+	return nil
 }
