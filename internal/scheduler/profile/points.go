@@ -79,19 +79,22 @@ type enabled struct {
 	weight map[string]int64
 }
 
-func (e *enabled) add(name string, weight *int32, or int64) {
+func (e *enabled) add(name string, weight int64) {
 	if !slices.Contains(e.names, name) {
 		e.names = append(e.names, name)
 	}
 	if e.weight == nil {
 		e.weight = map[string]int64{}
 	}
-	switch {
-	case weight != nil && *weight > 0:
-		e.weight[name] = int64(*weight)
-	case e.weight[name] == 0:
-		e.weight[name] = or
+	e.weight[name] = weight
+}
+
+// weightOf is the weight of a plug-in that a configuration enables: 1 where it says none, whatever the plug-in has by default.
+func weightOf(p configv1.Plugin) int64 {
+	if p.Weight == nil {
+		return 1
 	}
+	return max(int64(*p.Weight), 1)
 }
 
 func disables(set configv1.PluginSet, name string) bool {
@@ -117,12 +120,12 @@ func (r *reader) merge(path *field.Path, c *configv1.Plugins) map[point]*enabled
 	everywhere := enabled{}
 	for _, p := range known {
 		if !disables(c.MultiPoint, p.name) {
-			everywhere.add(p.name, nil, p.weight)
+			everywhere.add(p.name, p.weight)
 		}
 	}
 	for _, p := range c.MultiPoint.Enabled {
-		if k := find(p.Name); k != nil {
-			everywhere.add(p.Name, p.Weight, max(k.weight, 1))
+		if find(p.Name) != nil {
+			everywhere.add(p.Name, weightOf(p))
 		}
 	}
 	out := map[point]*enabled{}
@@ -132,13 +135,13 @@ func (r *reader) merge(path *field.Path, c *configv1.Plugins) map[point]*enabled
 		}
 		e := &enabled{}
 		for _, p := range set.Enabled {
-			if k := find(p.Name); k != nil {
-				e.add(p.Name, p.Weight, max(k.weight, 1))
+			if find(p.Name) != nil {
+				e.add(p.Name, weightOf(p))
 			}
 		}
 		for _, name := range everywhere.names {
 			if slices.Contains(find(name).points, at) && !disables(set, name) && !slices.Contains(e.names, name) {
-				e.add(name, nil, everywhere.weight[name])
+				e.add(name, everywhere.weight[name])
 			}
 		}
 		out[at] = e

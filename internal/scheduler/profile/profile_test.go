@@ -71,7 +71,7 @@ profiles:
   plugins:
     score:
       disabled: [{name: NodeResourcesBalancedAllocation}, {name: ImageLocality}]
-      enabled: [{name: NodeResourcesFit, weight: 5}]
+      enabled: [{name: NodeResourcesFit, weight: 5}, {name: NodeAffinity}]
     filter: {disabled: [{name: PodTopologySpread}]}
     postFilter: {disabled: [{name: "*"}]}
 - schedulerName: bare
@@ -86,11 +86,11 @@ profiles:
 	}
 	packed, bare := c.Profiles[0], c.Profiles[1]
 	const wantPacked = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit NodeDeclaredFeatures | " +
-		"NodeResourcesFit=5 TaintToleration=3 NodeAffinity=2 | PodTopologySpread=2 InterPodAffinity=F2"
+		"NodeResourcesFit=5 NodeAffinity=1 TaintToleration=3 | PodTopologySpread=2 InterPodAffinity=F2"
 	if got := told(packed.Set); got != wantPacked || !packed.Set.Preemption.Off || packed.Percent != 70 {
 		t.Errorf("got  %s, %+v\nwant %s", got, packed.Set.Preemption, wantPacked)
 	}
-	const wantBare = "NodeResourcesFit | NodeResourcesFit=3 | InterPodAffinity=F2"
+	const wantBare = "NodeResourcesFit | NodeResourcesFit=3 | InterPodAffinity=F1"
 	if got := told(bare.Set); got != wantBare || len(bare.Set.PreEnqueue) != 1 || !bare.Set.Preemption.Off || bare.Percent != 40 {
 		t.Errorf("got  %s\nwant %s", got, wantBare)
 	}
