@@ -51,6 +51,15 @@ func (f Facts) terminating() Finding {
 		}
 	case len(alive) > 0 && left > 0:
 		out.Why += fmt.Sprintf("It still runs %s and has %d s of its grace of %d s left", strings.Join(alive, ", "), int(left.Seconds())+1, int(grace.Seconds()))
+		for _, name := range alive {
+			if r, ok := f.last(timeline.Container, func(r timeline.Record) bool { return r.Subject == name }); ok && r.To == "PreStop" {
+				var hook *v1.LifecycleHandler
+				if l := f.container(name).Lifecycle; l != nil {
+					hook = l.PreStop
+				}
+				out.Why = joined(out.Why, fmt.Sprintf("Container %s is asked to end when its preStop hook%s is done, which it is not yet", name, hookWords(hook)))
+			}
+		}
 		if left > time.Minute {
 			out.Do = fmt.Sprintf("To wait no longer: `podo kubectl delete pod -n %s %s --grace-period=1`", p.Namespace, p.Name)
 		}
@@ -121,6 +130,9 @@ func (f Facts) ended() Finding {
 			f.end(&end, s.Name, t, false)
 			out.Why, out.Do, out.Log = joined(out.Why, end.Why), end.Do, end.Log
 		}
+	}
+	if c := f.condition(v1.PodReady); out.Since.IsZero() && c != nil && c.Status == v1.ConditionFalse {
+		out.Since = c.LastTransitionTime.Time
 	}
 	if do := refused(p.Status.Reason, p.Status.Message); do != "" {
 		out.Do = do

@@ -24,6 +24,7 @@ func (f Facts) unscheduled() Finding {
 		}
 		out.State = "is held back by scheduling gates"
 		out.Why = "Whoever set them must remove them: " + strings.Join(names, ", ")
+		out.Do = fmt.Sprintf("See whether that program runs. Only if it is gone for good, take them out of spec.schedulingGates: `podo kubectl edit pod -n %s %s`", p.Namespace, p.Name)
 		return out
 	}
 	attempt, tried := f.last(timeline.Attempt, nil)
