@@ -1,12 +1,15 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -102,10 +105,15 @@ func (r *reader) fit(p *field.Path, raw []byte, out *plugins.NodeResourcesFit) {
 	if !r.decode(p, raw, &c) {
 		return
 	}
+	for i, name := range c.IgnoredResources {
+		r.errs = append(r.errs, validation.ValidateLabelName(name, p.Child("ignoredResources").Index(i))...)
+	}
 	for i, g := range c.IgnoredResourceGroups {
+		at := p.Child("ignoredResourceGroups").Index(i)
 		if strings.Contains(g, "/") {
-			r.invalid(p.Child("ignoredResourceGroups").Index(i), g, "resource group name can't contain '/'")
+			r.invalid(at, g, "resource group name can't contain '/'")
 		}
+		r.errs = append(r.errs, validation.ValidateLabelName(g, at)...)
 	}
 	if len(c.IgnoredResources)+len(c.IgnoredResourceGroups) > 0 {
 		out.Ignored = func(name v1.ResourceName) bool {
@@ -149,7 +157,7 @@ func (r *reader) resources(p *field.Path, list []configv1.ResourceSpec) []plugin
 			x.Weight = 1
 		}
 		if x.Weight < 1 || x.Weight > 100 {
-			r.invalid(p.Index(i).Child("weight"), x.Weight, fmt.Sprintf("resource weight of %s not in valid range [1, 100]", x.Name))
+			r.invalid(p.Index(i).Child("weight"), x.Weight, fmt.Sprintf("resource weight of %s not in valid range (0, 100]", x.Name))
 		}
 		out = append(out, plugins.Resource{Name: v1.ResourceName(x.Name), Weight: x.Weight})
 	}
@@ -198,6 +206,9 @@ func (r *reader) balanced(p *field.Path, raw []byte, out *plugins.BalancedAlloca
 		return
 	}
 	for i, x := range c.Resources {
+		if slices.Contains(out.Resources, v1.ResourceName(x.Name)) {
+			r.errs = append(r.errs, field.Duplicate(p.Child("resources").Index(i).Child("name"), x.Name))
+		}
 		if x.Weight != 0 && x.Weight != 1 {
 			r.invalid(p.Child("resources").Index(i).Child("weight"), x.Weight, "must be 1")
 		}
@@ -212,18 +223,32 @@ func (r *reader) affinity(p *field.Path, raw []byte, out *plugins.NodeAffinity) 
 	}
 	at := p.Child("addedAffinity")
 	if s := c.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution; s != nil {
-		added, err := nodeaffinity.NewNodeSelector(s)
-		if err != nil {
-			r.invalid(at.Child("requiredDuringSchedulingIgnoredDuringExecution"), "", err.Error())
-		}
+		added, err := nodeaffinity.NewNodeSelector(s, field.WithPath(at.Child("requiredDuringSchedulingIgnoredDuringExecution")))
+		r.also(err)
 		out.Added = added
 	}
 	if list := c.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution; len(list) > 0 {
-		added, err := nodeaffinity.NewPreferredSchedulingTerms(list)
-		if err != nil {
-			r.invalid(at.Child("preferredDuringSchedulingIgnoredDuringExecution"), "", err.Error())
-		}
+		added, err := nodeaffinity.NewPreferredSchedulingTerms(list, field.WithPath(at.Child("preferredDuringSchedulingIgnoredDuringExecution")))
+		r.also(err)
 		out.AddedPreferred = added
+	}
+}
+
+// also takes in what somebody else found wrong, each with its path.
+func (r *reader) also(err error) {
+	var many utilerrors.Aggregate
+	switch {
+	case err == nil:
+	case errors.As(err, &many):
+		for _, err := range many.Errors() {
+			r.also(err)
+		}
+	default:
+		var one *field.Error
+		if !errors.As(err, &one) {
+			one = field.InternalError(nil, err)
+		}
+		r.errs = append(r.errs, one)
 	}
 }
 
@@ -252,6 +277,8 @@ func (r *reader) spread(p *field.Path, raw []byte, out *plugins.PodTopologySprea
 		}
 		if x.TopologyKey == "" {
 			r.errs = append(r.errs, field.Required(at.Child("topologyKey"), "can not be empty"))
+		} else {
+			r.errs = append(r.errs, validation.ValidateLabelName(x.TopologyKey, at.Child("topologyKey"))...)
 		}
 		switch x.WhenUnsatisfiable {
 		case v1.DoNotSchedule, v1.ScheduleAnyway:
@@ -262,6 +289,11 @@ func (r *reader) spread(p *field.Path, raw []byte, out *plugins.PodTopologySprea
 		}
 		if x.LabelSelector != nil {
 			r.errs = append(r.errs, field.Forbidden(at.Child("labelSelector"), "constraint must not define a selector, as they deduced for each pod"))
+		}
+		if slices.ContainsFunc(out.Defaults, func(o v1.TopologySpreadConstraint) bool {
+			return o.TopologyKey == x.TopologyKey && o.WhenUnsatisfiable == x.WhenUnsatisfiable
+		}) {
+			r.errs = append(r.errs, field.Duplicate(at, fmt.Sprintf("{%v, %v}", x.TopologyKey, x.WhenUnsatisfiable)))
 		}
 		out.Defaults = append(out.Defaults, x)
 	}
@@ -297,5 +329,6 @@ func (r *reader) preemption(p *field.Path, raw []byte, out *plugins.Preemption) 
 	}
 	if out.Percent == 0 && out.AtLeast == 0 {
 		r.invalid(p.Child("minCandidateNodesPercentage"), 0, "cannot be zero at the same time as minCandidateNodesAbsolute")
+		r.invalid(p.Child("minCandidateNodesAbsolute"), 0, "cannot be zero at the same time as minCandidateNodesPercentage")
 	}
 }
