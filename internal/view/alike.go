@@ -3,6 +3,8 @@
 package view
 
 import (
+	"hash/maphash"
+	"maps"
 	"reflect"
 	"sync"
 	"weak"
@@ -16,7 +18,8 @@ import (
 // in their names and in little else.
 type alike struct {
 	mu     sync.Mutex
-	fields map[string][]byte // sets of owned fields, by their own bytes
+	fields map[string][]byte            // sets of owned fields, by their own bytes
+	labels map[uint64]map[string]string // by their hashes
 	models map[shape]models
 }
 
@@ -36,6 +39,7 @@ type shape struct {
 // Bounds of what is remembered: then it begins anew.
 const (
 	maxFieldSets = 1000
+	maxLabels    = 1000
 	maxModels    = 1000
 )
 
@@ -72,10 +76,55 @@ func (a *alike) share(t *table, e, old *Entry) {
 			like = append(like, reflect.Zero(into.Type().Elem()))
 		}
 		like = append(like, reflect.Value{})
-		sharerOf(into.Type().Elem())(into.Elem(), like[0], like[1])
+		a.shareWith(t, e, old, into.Elem(), like[0], like[1])
+	}
+	if s.owner != "" {
+		e.Meta.SetLabels(a.once(e.Meta.GetLabels()))
 	}
 	a.become(s, e, old) // now that nothing of it changes any more: from here on others read it
 }
+
+var owns = sync.Pool{New: func() any { return new(own) }}
+
+// shareWith leaves of the object's texts no more than one of its own. Its path is in it, and its name in its path.
+func (a *alike) shareWith(t *table, e, old *Entry, into, from, other reflect.Value) {
+	o := owns.Get().(*own)
+	e.Meta.SetNamespace("")
+	e.Meta.SetName("")
+	sharerOf(into.Type())(o, into, from, other)
+	if old != nil && old.path == e.path {
+		o.together("")
+		e.path, e.Key = old.path, old.Key
+	} else {
+		e.path = o.together(e.path)
+		e.Key = keyOf(t.kind, e.path)
+	}
+	e.Meta.SetNamespace(e.Key.Namespace)
+	e.Meta.SetName(e.Key.Name)
+	clear(o.texts)
+	o.texts, o.size = o.texts[:0], 0
+	owns.Put(o)
+}
+
+// once is the set of labels that all have who have the same: of a template's pods those of one zone.
+func (a *alike) once(labels map[string]string) map[string]string {
+	var h uint64
+	for k, v := range labels {
+		h += maphash.String(seed, k) ^ 3*maphash.String(seed, v)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known := a.labels[h]; maps.Equal(known, labels) {
+		return known
+	}
+	if a.labels == nil || len(a.labels) >= maxLabels {
+		a.labels = map[uint64]map[string]string{}
+	}
+	a.labels[h] = labels
+	return labels
+}
+
+var seed = maphash.MakeSeed()
 
 func (a *alike) become(s shape, e, old *Entry) {
 	a.mu.Lock()

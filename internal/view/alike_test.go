@@ -45,12 +45,12 @@ func alikePod(name, owner, path string, toleration int64) *v1.Pod {
 }
 
 func alikeEntry(obj *v1.Pod) *Entry {
-	return &Entry{Key: Key{obj.Namespace, obj.Name}, Object: obj, Meta: obj}
+	return &Entry{path: obj.Namespace + "/" + obj.Name, Key: Key{obj.Namespace, obj.Name}, Object: obj, Meta: obj}
 }
 
 // Objects that are alike share memory, and every one says what it said before; what is equal is shared, what is almost equal is not.
 func TestShare(t *testing.T) {
-	a, pods := alike{}, &table{}
+	a, pods := alike{}, &table{kind: &registry.Kind{Namespaced: true}}
 	kept := []*Entry{} // what is alive can be shared
 	share := func(p *v1.Pod, old *Entry) *v1.Pod {
 		want, e := p.DeepCopy(), alikeEntry(p)
@@ -110,7 +110,7 @@ func TestShareAnything(t *testing.T) {
 		if rapid.Bool().Draw(t, "third") {
 			third = reflect.ValueOf(other).Elem()
 		}
-		same := sharerOf(reflect.TypeFor[v1.Pod]())(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem(), third)
+		same := sharerOf(reflect.TypeFor[v1.Pod]())(new(own), reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem(), third)
 		if !reflect.DeepEqual(into, said) || !reflect.DeepEqual(from, there) || !reflect.DeepEqual(other, elsewhere) {
 			t.Fatalf("sharing changed what is said:\n%+v\n%+v\n%+v", into, from, other)
 		}
@@ -129,7 +129,7 @@ func TestShareAnything(t *testing.T) {
 // What comes to a pod later is another pod's of its owner, too, and its words are everybody's, however much later they come.
 func TestWhatComesLaterIsShared(t *testing.T) {
 	var a alike
-	pods := &table{}
+	pods := &table{kind: &registry.Kind{Namespaced: true}}
 	run := func(name, owner string) *v1.Pod {
 		first := alikeEntry(alikePod(name, owner, "token", 300))
 		a.share(pods, first, nil)
@@ -194,7 +194,7 @@ func TestEveryKindHasASharer(t *testing.T) {
 	for _, k := range registry.All() {
 		obj := k.New()
 		v := reflect.ValueOf(obj).Elem()
-		if !sharerOf(v.Type())(v, reflect.ValueOf(obj.DeepCopyObject()).Elem(), reflect.Value{}) {
+		if !sharerOf(v.Type())(new(own), v, reflect.ValueOf(obj.DeepCopyObject()).Elem(), reflect.Value{}) {
 			t.Errorf("two empty ones of %T differ", obj)
 		}
 	}
@@ -203,7 +203,7 @@ func TestEveryKindHasASharer(t *testing.T) {
 		Next *chain
 	}
 	one, two := &chain{"a", &chain{"b", nil}}, &chain{"a", &chain{strings.Clone("b"), nil}}
-	if s := sharerOf(reflect.TypeFor[chain]()); !s(reflect.ValueOf(one).Elem(), reflect.ValueOf(two).Elem(), reflect.Value{}) || one.Next != two.Next {
+	if s := sharerOf(reflect.TypeFor[chain]()); !s(new(own), reflect.ValueOf(one).Elem(), reflect.ValueOf(two).Elem(), reflect.Value{}) || one.Next != two.Next {
 		t.Error("of a type that contains itself nothing is shared")
 	}
 }
@@ -211,7 +211,7 @@ func TestEveryKindHasASharer(t *testing.T) {
 // BenchmarkShare is what sharing adds to the decoding of one pod.
 func BenchmarkShare(b *testing.B) {
 	var a alike
-	pods := &table{}
+	pods := &table{kind: &registry.Kind{Namespaced: true}}
 	first := alikeEntry(alikePod("a", "r", "token", 300))
 	a.share(pods, first, nil)
 	b.ReportAllocs()
@@ -220,5 +220,40 @@ func BenchmarkShare(b *testing.B) {
 		e := alikeEntry(alikePod("b", "r", "token", 300))
 		b.StartTimer()
 		a.share(pods, e, nil)
+	}
+}
+
+// What an object has for itself is one text, and the labels of a template's pods are there once, also when two sets of them take turns.
+func TestOwnTextsAreOne(t *testing.T) {
+	var a alike
+	pods := &table{kind: &registry.Kind{Namespaced: true}}
+	share := func(name, zone string, old *Entry) (*Entry, *v1.Pod) {
+		p := alikePod(name, "r", "token", 300)
+		p.UID, p.ResourceVersion, p.Spec.NodeName = types.UID("uid of "+name), "7", "node of "+name
+		p.Labels = map[string]string{"app": "x", "zone": zone}
+		e := alikeEntry(p)
+		a.share(pods, e, old)
+		return e, p
+	}
+	first, p := share("p", "1", nil)
+	// within tells whether part lies in the text that first's path begins, which is about so long.
+	within := func(part string, long int) bool {
+		p, w := uintptr(unsafe.Pointer(unsafe.StringData(part))), uintptr(unsafe.Pointer(unsafe.StringData(first.path)))
+		return p >= w && p+uintptr(len(part)) <= w+uintptr(long)
+	}
+	_, q := share("q", "2", nil)
+	_, r := share("r", "1", nil)
+	if reflect.ValueOf(r.Labels).Pointer() != reflect.ValueOf(p.Labels).Pointer() || reflect.ValueOf(q.Labels).Pointer() == reflect.ValueOf(p.Labels).Pointer() {
+		t.Errorf("labels: %v and %v are one, or %v is another one's", p.Labels, r.Labels, q.Labels)
+	}
+	for what, part := range map[string]string{"name": p.Name, "namespace": p.Namespace, "UID": string(p.UID), "node": p.Spec.NodeName, "revision": p.ResourceVersion} {
+		if !within(part, 500) {
+			t.Errorf("the %s is not with the path", what)
+		}
+	}
+	again, s := share("p", "1", first)
+	s.ResourceVersion = "8"
+	if again.path != first.path || !within(s.Name, len(first.path)) || !within(again.Key.Name, len(first.path)) || !within(string(s.UID), 500) {
+		t.Error("the next version has texts of its own that are the same")
 	}
 }

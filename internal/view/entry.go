@@ -20,6 +20,7 @@ type Entry struct {
 	Object runtime.Object
 	Meta   metav1.Object
 
+	path string // Key's, which is made of it
 	size int    // bytes in the store
 	sum  uint64 // hash at publication, with CheckMutation
 	enc  encodings

@@ -103,14 +103,14 @@ func (f *Feed) put(t *table, rev int64, objs []runtime.Object) error {
 		if err != nil {
 			return err
 		}
-		key := Key{m.GetNamespace(), m.GetName()}
-		old, _ := t.tree.Get(pathOf(t.kind, key))
+		path := pathOf(t.kind, Key{m.GetNamespace(), m.GetName()})
+		old, _ := t.tree.Get(path)
 		obj.GetObjectKind().SetGroupVersionKind(t.kind.GVK)
 		if old != nil && old.Meta.GetUID() == m.GetUID() && old.Meta.GetResourceVersion() == m.GetResourceVersion() &&
 			equality.Semantic.DeepEqual(old.Object, obj) {
 			continue
 		}
-		e := &Entry{Key: key, Rev: rev, Object: obj, Meta: m}
+		e := &Entry{path: path, Key: keyOf(t.kind, path), Rev: rev, Object: obj, Meta: m}
 		if sized, ok := obj.(interface{ Size() int }); ok {
 			e.size = sized.Size()
 		}
@@ -118,7 +118,7 @@ func (f *Feed) put(t *table, rev int64, objs []runtime.Object) error {
 		if f.v.c.CheckMutation {
 			e.sum = checksum(obj)
 		}
-		t.set(pathOf(t.kind, key), old, e)
+		t.set(old, e)
 		f.note(t, Change{Rev: rev, Old: old, New: e})
 	}
 	return nil
@@ -126,7 +126,7 @@ func (f *Feed) put(t *table, rev int64, objs []runtime.Object) error {
 
 func (f *Feed) delete(t *table, rev int64, path string) {
 	if old, ok := t.tree.Get(path); ok {
-		t.delete(path, old)
+		t.delete(old)
 		f.note(t, Change{Rev: rev, Old: old})
 	}
 }

@@ -139,7 +139,7 @@ func (v *View) loadKind(ctx context.Context, t *table, have *tree, into *table, 
 				e = v.decode(t, kv, e)
 			}
 			if e != nil {
-				into.set(path, nil, e)
+				into.set(nil, e)
 			}
 		}
 		if !page.More {
@@ -230,7 +230,7 @@ func (v *View) applyEvent(t *table, path string, ev store.Event) (Change, bool) 
 		if old == nil {
 			return Change{}, false
 		}
-		t.delete(path, old)
+		t.delete(old)
 		return Change{Rev: ev.ModRevision, Old: old}, true
 	}
 	e, err := v.newEntry(t, ev.KV, old)
@@ -240,7 +240,7 @@ func (v *View) applyEvent(t *table, path string, ev store.Event) (Change, bool) 
 		return Change{}, false
 	}
 	v.broken.remove(ev.Key)
-	t.set(path, old, e)
+	t.set(old, e)
 	return Change{Rev: ev.ModRevision, Old: old, New: e}, true
 }
 

@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +16,41 @@ import (
 // pointed to. It tells whether they say the same as a whole. The value is written in place and must be the caller's alone, all that it
 // leads to included: so it may be shared with one other value, once. What from does not have, elements of a list and what is pointed to, is
 // shared with other, if that is valid.
-type sharer func(into, from, other reflect.Value) bool
+type sharer func(o *own, into, from, other reflect.Value) bool
+
+// own are the short texts of a value that it shares with nobody. Each was made by itself, amid what its request or decoding left behind, and
+// would keep the memory between two of them from use for as long as it lives: together they are one text, of which each is a part.
+type own struct {
+	texts []reflect.Value
+	size  int
+}
+
+// longestOwn is the length of texts that are kept together, in bytes: parts of a text keep the whole, and a long one may be gone soon. Identifiers of
+// containers are longer than most.
+const longestOwn = 96
+
+func (o *own) add(text reflect.Value) {
+	if n := text.Len(); n > 0 && n <= longestOwn {
+		o.texts, o.size = append(o.texts, text), o.size+n
+	}
+}
+
+// together makes one text of first and of what was added, and returns where first is in it.
+func (o *own) together(first string) string {
+	var b strings.Builder
+	b.Grow(len(first) + o.size)
+	b.WriteString(first)
+	for _, t := range o.texts {
+		b.WriteString(t.String())
+	}
+	whole, at := b.String(), len(first)
+	for _, t := range o.texts {
+		n := t.Len()
+		t.SetString(whole[at : at+n])
+		at += n
+	}
+	return whole[:len(first)]
+}
 
 var (
 	sharers   sync.Map // of a type
@@ -45,7 +80,7 @@ func build(t reflect.Type, made map[reflect.Type]sharer) sharer {
 		return s
 	}
 	var s sharer
-	made[t] = func(into, from, other reflect.Value) bool { return s(into, from, other) } // for types that contain this one
+	made[t] = func(o *own, into, from, other reflect.Value) bool { return s(o, into, from, other) } // for types that contain this one
 	s = buildNew(t, made)
 	made[t] = s
 	return s
@@ -67,7 +102,7 @@ func buildNew(t reflect.Type, made map[reflect.Type]sharer) sharer {
 	case reflect.Struct:
 		return shareStruct(t, made)
 	case reflect.Interface:
-		return func(into, from, _ reflect.Value) bool { return into.IsNil() && from.IsNil() }
+		return func(_ *own, into, from, _ reflect.Value) bool { return into.IsNil() && from.IsNil() }
 	default:
 		return whole(t)
 	}
@@ -76,7 +111,7 @@ func buildNew(t reflect.Type, made map[reflect.Type]sharer) sharer {
 // whole compares a value of which nothing is shared.
 func whole(t reflect.Type) sharer {
 	comparable := t.Comparable()
-	return func(into, from, _ reflect.Value) bool { return comparable && into.Equal(from) }
+	return func(_ *own, into, from, _ reflect.Value) bool { return comparable && into.Equal(from) }
 }
 
 // has tells whether there is something to be shared in a value that may be nil.
@@ -85,7 +120,7 @@ func has(v reflect.Value) bool { return v.IsValid() && !v.IsNil() }
 // shareString also keeps the words of an enumeration once: they have types of their own.
 func shareString(t reflect.Type) sharer {
 	word := t != reflect.TypeFor[string]() && t != reflect.TypeFor[types.UID]() && t != reflect.TypeFor[types.NodeName]()
-	return func(into, from, other reflect.Value) bool {
+	return func(o *own, into, from, other reflect.Value) bool {
 		switch {
 		case into.String() == from.String():
 			into.Set(from)
@@ -94,6 +129,8 @@ func shareString(t reflect.Type) sharer {
 			into.Set(other)
 		case word && into.Len() > 0:
 			into.SetString(words.Once(into.String()))
+		default:
+			o.add(into)
 		}
 		return false
 	}
@@ -101,7 +138,7 @@ func shareString(t reflect.Type) sharer {
 
 func sharePointer(t reflect.Type, elem sharer) sharer {
 	nothing := reflect.Zero(t.Elem())
-	return func(into, from, other reflect.Value) bool {
+	return func(o *own, into, from, other reflect.Value) bool {
 		switch {
 		case into.IsNil():
 			return from.IsNil()
@@ -110,20 +147,20 @@ func sharePointer(t reflect.Type, elem sharer) sharer {
 			if has(other) {
 				below = other.Elem()
 			}
-			if elem(into.Elem(), from.Elem(), below) {
+			if elem(o, into.Elem(), from.Elem(), below) {
 				into.Set(from)
 				return true
 			}
 		case !has(other):
-			elem(into.Elem(), nothing, reflect.Value{})
-		case elem(into.Elem(), other.Elem(), reflect.Value{}):
+			elem(o, into.Elem(), nothing, reflect.Value{})
+		case elem(o, into.Elem(), other.Elem(), reflect.Value{}):
 			into.Set(other)
 		}
 		return false
 	}
 }
 
-func shareBytes(into, from, other reflect.Value) bool {
+func shareBytes(_ *own, into, from, other reflect.Value) bool {
 	if into.IsNil() || from.IsNil() && !has(other) {
 		return into.IsNil() && from.IsNil()
 	}
@@ -140,12 +177,12 @@ func shareBytes(into, from, other reflect.Value) bool {
 func shareList(t reflect.Type, elem sharer) sharer {
 	nothing := reflect.Zero(t.Elem())
 	var share sharer
-	share = func(into, from, other reflect.Value) bool {
+	share = func(o *own, into, from, other reflect.Value) bool {
 		switch {
 		case into.IsNil():
 			return from.IsNil()
 		case from.IsNil() && has(other):
-			share(into, other, reflect.Value{})
+			share(o, into, other, reflect.Value{})
 			return false
 		}
 		n, m, k := into.Len(), from.Len(), 0
@@ -164,7 +201,7 @@ func shareList(t reflect.Type, elem sharer) sharer {
 			case i < k:
 				one, next = next, reflect.Value{}
 			}
-			all = elem(into.Index(i), one, next) && all
+			all = elem(o, into.Index(i), one, next) && all
 		}
 		if all {
 			if from.Cap() > m { // what is appended to one must not show in the other
@@ -190,13 +227,13 @@ func shareStruct(t reflect.Type, made map[reflect.Type]sharer) sharer {
 		}
 		fields = append(fields, field{i, build(t.Field(i).Type, made)})
 	}
-	return func(into, from, other reflect.Value) bool {
+	return func(o *own, into, from, other reflect.Value) bool {
 		all, next := true, reflect.Value{}
 		for _, f := range fields {
 			if other.IsValid() {
 				next = other.Field(f.at)
 			}
-			all = f.share(into.Field(f.at), from.Field(f.at), next) && all
+			all = f.share(o, into.Field(f.at), from.Field(f.at), next) && all
 		}
 		return all
 	}
@@ -206,9 +243,9 @@ func shareStruct(t reflect.Type, made map[reflect.Type]sharer) sharer {
 func shareMap(t reflect.Type) sharer {
 	texts, amounts := reflect.TypeFor[map[string]string](), reflect.TypeFor[v1.ResourceList]()
 	var share sharer
-	share = func(into, from, other reflect.Value) bool {
+	share = func(o *own, into, from, other reflect.Value) bool {
 		if !into.IsNil() && from.IsNil() && has(other) {
-			share(into, other, reflect.Value{})
+			share(o, into, other, reflect.Value{})
 			return false
 		}
 		if into.IsNil() || from.IsNil() {

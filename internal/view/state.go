@@ -87,8 +87,8 @@ func (t *table) freeze(rev int64) *objects {
 }
 
 // set puts e where old was (nil: nothing was there).
-func (t *table) set(path string, old, e *Entry) {
-	t.tree.Set(path, e)
+func (t *table) set(old, e *Entry) {
+	t.tree.Set(e.path, e)
 	for i, name := range t.indexNames {
 		values := t.kind.Indexes[name](e.Object)
 		t.unindex(i, old, values)
@@ -98,8 +98,8 @@ func (t *table) set(path string, old, e *Entry) {
 	}
 }
 
-func (t *table) delete(path string, old *Entry) {
-	t.tree.Delete(path)
+func (t *table) delete(old *Entry) {
+	t.tree.Delete(old.path)
 	for i := range t.indexNames {
 		t.unindex(i, old, nil)
 	}

@@ -160,11 +160,12 @@ func (v *View) newEntry(t *table, kv store.KV, old *Entry) (*Entry, error) {
 		return nil, err
 	}
 	// The store's key is the truth about the name; a value that says otherwise would be served under a name that is not its own.
-	key := keyOf(t.kind, kv.Key[len(t.kind.Prefix()):])
+	path := kv.Key[len(t.kind.Prefix()):]
+	key := keyOf(t.kind, path)
 	if got := (Key{m.GetNamespace(), m.GetName()}); got != key {
 		return nil, errors.New("the object calls itself " + strconv.Quote(got.Namespace+"/"+got.Name))
 	}
-	e.Key, e.Rev, e.Object, e.Meta, e.size = key, kv.ModRevision, obj, m, len(kv.Value)
+	e.path, e.Key, e.Rev, e.Object, e.Meta, e.size = path, key, kv.ModRevision, obj, m, len(kv.Value)
 	v.alike.share(t, e, old)
 	e.enc.cache = v.encCache
 	if v.c.CheckMutation {
