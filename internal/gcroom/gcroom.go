@@ -15,6 +15,15 @@
 // The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long. For the same
 // reason it does not stay. Half more than is live, since a collection takes as long as that is large, and who waits for an answer meanwhile waits
 // several times as long.
+//
+// A heap that is small is given less while something begins, pods for one, than at rest:
+//
+//	rest ──► two collections within briskWithin of each other ──► brisk: a seventh of what is live
+//	  ▲                                                             │
+//	  └───────────────── none for briskWithin ◄─────────────────────┘──► busy, when they would take more than a tenth of a processor
+//
+// What lives on for long lies among what does not, in as many pages as the heap has when it is largest, and they are held for as long as anything in
+// them lives, which is for good. With 110 pods they were half of what each costs. A larger heap has no such times: each collection takes longer.
 package gcroom
 
 import (
@@ -29,14 +38,18 @@ import (
 )
 
 const (
-	// A heap that is collected just seldom enough to count as at rest costs one collection in this time.
-	busyWithin = time.Second
-	calmAfter  = 3 * time.Second
+	// A heap that is collected just seldom enough to count as at rest costs one collection in this time; a small one is collected sooner than it
+	// takes a tenth of a processor: see busy.
+	busyWithin  = time.Second
+	briskWithin = 4 * time.Second
+	small       = 32 << 20 // live bytes
+	calmAfter   = 3 * time.Second
 	// Below this the collector's work counts.
 	crowdedWithin = time.Second / 4
 	lateAfter     = 3 * crowdedWithin // with half as much room the next one is not crowded
 	// Room in percent of what is live.
 	atRest = 40
+	brisk  = 15
 	atWork = 100 // at least; Go's default
 )
 
@@ -60,6 +73,7 @@ type keeper struct {
 	now  func() time.Time
 
 	mu        sync.Mutex
+	brisk     bool
 	last      time.Time // of a collection
 	busy      bool
 	have      uint64      // of the room, while busy
@@ -98,14 +112,30 @@ func (k *keeper) collected() {
 		case since > lateAfter:
 			k.have = max(k.have/2, k.least(live))
 		}
-	case since < busyWithin:
-		k.busy, k.have = true, k.least(live)
+	case since < busy(live):
+		k.busy, k.brisk, k.have = true, false, k.least(live)
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
+		if is := live <= small && since < briskWithin; is != k.brisk {
+			k.brisk = is
+			percent := atRest
+			if is {
+				percent = brisk
+			}
+			k.set(percent)
+		}
 		return
 	}
 	k.allocated = allocated
 	k.set(percent(live, k.have))
+}
+
+// busy is how soon after each other collections of so many live bytes make a process busy: some ten times of what one takes.
+func busy(live uint64) time.Duration {
+	if live > small {
+		return busyWithin
+	}
+	return time.Duration(live>>20) * 10 * time.Millisecond
 }
 
 // least is the room that a busy heap with so many live bytes has at least.

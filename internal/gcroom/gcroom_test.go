@@ -47,7 +47,7 @@ func TestKeeper(t *testing.T) {
 		}
 		var allocated atomic.Uint64
 		k := &keeper{
-			room: 400, heap: func() (uint64, uint64) { return 50, allocated.Load() }, now: time.Now,
+			room: 400 << 20, heap: func() (uint64, uint64) { return 50 << 20, allocated.Load() }, now: time.Now,
 			set:  note,
 			free: func() { note(freed) },
 		}
@@ -82,10 +82,10 @@ func TestKeeper(t *testing.T) {
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
 		expect("still busy: it collects seldom because it has room, of which half will do", 400)
-		allocated.Add(61) // 20 a second are 40 % of what is live
+		allocated.Add(61 << 20) // 20 a second are 40 % of what is live
 		time.Sleep(time.Millisecond)
 		expect("as busy as ever: it collects seldom because it has room", 400)
-		allocated.Add(60)
+		allocated.Add(60 << 20)
 		time.Sleep(calmAfter)
 		expect("calm", 400, atRest, freed)
 		time.Sleep(time.Hour)
@@ -101,6 +101,47 @@ func TestKeeper(t *testing.T) {
 			k.collected()
 		}
 		expect("late, with no less than at first", 400, atRest, freed, 200, 400, 200, 200)
+	})
+}
+
+// A small heap whose collections are neither rare nor all that the process does is kept dense.
+func TestBrisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set []int
+		live := uint64(20 << 20)
+		k := &keeper{
+			room: 400 << 20, heap: func() (uint64, uint64) { return live, 0 }, now: time.Now,
+			set: func(n int) { set = append(set, n) }, free: func() {},
+		}
+		told := func() []int {
+			k.mu.Lock() // it is set with that held
+			defer k.mu.Unlock()
+			defer func() { set = nil }()
+			return set
+		}
+		after := func(d time.Duration, want ...int) {
+			t.Helper()
+			time.Sleep(d)
+			k.collected()
+			if got := told(); !slices.Equal(got, want) {
+				t.Fatalf("%s later: set %v, want %v", d, got, want)
+			}
+		}
+		after(0)
+		after(briskWithin)
+		after(briskWithin-1, brisk)
+		after(busy(live))
+		after(briskWithin - 1)
+		after(briskWithin, atRest)
+		after(time.Second, brisk)
+		after(busy(live)-1, percent(live, k.least(live)))
+		time.Sleep(calmAfter)
+		synctest.Wait()
+		told()
+		after(briskWithin)
+		live = small + 1
+		after(busyWithin)
+		after(busyWithin-1, percent(live, k.least(live)))
 	})
 }
 

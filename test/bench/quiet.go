@@ -16,7 +16,8 @@ import (
 const (
 	fullNode  = 110 // pods that a node takes by default
 	crowdPods = 500
-	// forgotten is when the API's memory of past revisions, five minutes long, holds nothing of what came and went.
+	// forgotten is when nothing is held of what came and went: past versions for 75 seconds and a look a minute later, encodings for up to four
+	// minutes, and in the store's index past revisions for five.
 	forgotten = 6 * time.Minute
 )
 
