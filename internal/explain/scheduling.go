@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
 
 	"podo.dev/podo/internal/timeline"
 )
@@ -102,7 +103,7 @@ func (f Facts) advice(words string) string {
 	}
 	add("Insufficient", f.room())
 	add("Too many pods", "the node's number of pods is used up: end some, or raise the kubelet's maxPods")
-	add("untolerated taint", "add a toleration, or remove the taint: "+taints(f.Nodes))
+	add("untolerated taint", f.untaint())
 	add("node affinity/selector", f.labels())
 	add("affinity terms conflict", "each term of its node affinity wants two nodes by their names at once: leave one, or make a term of each")
 	add("were unschedulable", "uncordon the node: "+cordoned(f.Nodes))
@@ -188,19 +189,40 @@ func cordoned(nodes []*v1.Node) string {
 	return "`podo kubectl uncordon " + strings.Join(names, " ") + "`"
 }
 
-func taints(nodes []*v1.Node) string {
-	var out []string
-	for _, n := range nodes {
-		for _, t := range n.Spec.Taints {
-			if t.Effect != v1.TaintEffectPreferNoSchedule {
-				out = append(out, n.Name+" has "+t.ToString())
+// ills are what taints say that nodes get by themselves, and lose when they are well again: whoever removes one has it back.
+var ills = map[string]string{
+	v1.TaintNodeDiskPressure: "is short of disk", v1.TaintNodeMemoryPressure: "is short of memory", v1.TaintNodePIDPressure: "has too many processes",
+	v1.TaintNodeNotReady: "is not ready", v1.TaintNodeUnreachable: "is not heard of", v1.TaintNodeNetworkUnavailable: "has no network yet",
+}
+
+// untaint tells what to do about the taints that the pod does not tolerate.
+func (f Facts) untaint() string {
+	var own, ill, out []string
+	for _, n := range f.Nodes {
+		for i := range n.Spec.Taints {
+			t := &n.Spec.Taints[i]
+			tolerated := slices.ContainsFunc(f.Pod.Spec.Tolerations, func(x v1.Toleration) bool { return x.ToleratesTaint(klog.Logger{}, t, false) })
+			switch {
+			case t.Effect == v1.TaintEffectPreferNoSchedule || tolerated:
+			case ills[t.Key] != "":
+				if words := fmt.Sprintf("%s %s (`podo why node/%s`)", n.Name, ills[t.Key], n.Name); !slices.Contains(ill, words) {
+					ill = append(ill, words)
+				}
+			default:
+				own = append(own, n.Name+" has "+t.ToString())
 			}
 		}
 	}
-	if len(out) == 0 {
-		return "no node has one any more"
+	if len(own) > 0 {
+		out = append(out, "add a toleration, or remove the taint: "+listed(own)+" (`podo kubectl taint node NODE KEY-`)")
 	}
-	return listed(out) + " (`podo kubectl taint node NODE KEY-`)"
+	if len(ill) > 0 {
+		out = append(out, "see to the node, whose taint then goes by itself: "+listed(ill))
+	}
+	if len(out) == 0 {
+		return "no node has such a taint any more: it is tried again by itself"
+	}
+	return strings.Join(out, "; or ")
 }
 
 // notTaken explains a pod that has a node but of which no kubelet has said anything.
