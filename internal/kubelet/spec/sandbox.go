@@ -132,12 +132,19 @@ func (b *Builder) sandboxResources(pod *v1.Pod) *runtimev1.LinuxContainerResourc
 	return b.limits(cpu, limits.Cpu(), limits.Memory())
 }
 
+// anyPrivileged counts ephemeral containers, too: the runtime refuses one that is privileged unless it is told that its sandbox is.
 func anyPrivileged(pod *v1.Pod) bool {
+	privileged := func(sc *v1.SecurityContext) bool { return sc != nil && isTrue(sc.Privileged) }
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			if sc := list[i].SecurityContext; sc != nil && sc.Privileged != nil && *sc.Privileged {
+			if privileged(list[i].SecurityContext) {
 				return true
 			}
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if privileged(pod.Spec.EphemeralContainers[i].SecurityContext) {
+			return true
 		}
 	}
 	return false

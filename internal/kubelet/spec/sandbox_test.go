@@ -307,6 +307,21 @@ func TestHostsFile(t *testing.T) {
 	}
 }
 
+// An ephemeral container may be privileged, in a sandbox that was made before it came.
+func TestPrivilegedEphemeralContainer(t *testing.T) {
+	n := newTest(t)
+	for _, privileged := range []bool{false, true} {
+		cfg, err := n.Sandbox(testPod(func(p *v1.Pod) {
+			d := v1.EphemeralContainer{}
+			d.SecurityContext = &v1.SecurityContext{Privileged: &privileged}
+			p.Spec.EphemeralContainers = []v1.EphemeralContainer{d}
+		}), 0, "")
+		if err != nil || cfg.Linux.SecurityContext.Privileged != privileged {
+			t.Errorf("%v: %v, %v", privileged, cfg.GetLinux().GetSecurityContext(), err)
+		}
+	}
+}
+
 // A pod of its own users has them in its sandbox, its containers and what is mounted into them; its RuntimeClass says which handler is asked.
 func TestUsersAndHandler(t *testing.T) {
 	users := &runtimev1.UserNamespace{Mode: runtimev1.NamespaceMode_POD, Uids: []*runtimev1.IDMapping{{HostId: 65536, Length: 65536}}}

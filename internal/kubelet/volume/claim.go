@@ -137,7 +137,10 @@ func (m *Manager) setUpClaim(pod *v1.Pod, v *v1.Volume) error {
 	case b.pv.Spec.Local != nil && b.block():
 		return checkDevice(b.pv)
 	case b.pv.Spec.Local != nil:
-		return m.setUpLocal(pod, b)
+		if err := m.setUpLocal(pod, b); err != nil {
+			return err
+		}
+		err = m.share(pod, v, m.layout.volume(pod.UID, dirLocal, b.pv.Name))
 	default:
 		err = fmt.Errorf("persistent volumes of this type are not supported yet: use local or hostPath")
 	}

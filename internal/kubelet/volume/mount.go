@@ -32,7 +32,10 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case v.HostPath != nil:
 		return checkHostPath(v.HostPath)
 	case v.EmptyDir != nil:
-		return m.setUpEmptyDir(pod, v, dir)
+		if err := m.setUpEmptyDir(pod, v, dir); err != nil {
+			return err
+		}
+		return m.share(pod, v, dir)
 	}
 	if err := makeDir(dir, 0o777); err != nil {
 		return err
@@ -77,6 +80,27 @@ func replacedStays(pod *v1.Pod, volume string) time.Duration {
 		}
 	}
 	return 0
+}
+
+// share makes a volume a mount of its own that tells others of mounts in it, where a container asks for these (mountPropagation): what is around
+// it may not, on a machine without systemd.
+func (m *Manager) share(pod *v1.Pod, v *v1.Volume, dir string) error {
+	asks := func(c *v1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(vm v1.VolumeMount) bool {
+			return vm.Name == v.Name && vm.MountPropagation != nil && *vm.MountPropagation != v1.MountPropagationNone
+		})
+	}
+	if !slices.ContainsFunc(containersOf(pod), asks) {
+		return nil
+	}
+	mounted, err := m.c.Host.IsMount(dir)
+	if err == nil && !mounted {
+		err = m.c.Host.Mount(dir, dir, "", []string{"bind"})
+	}
+	if err != nil {
+		return err
+	}
+	return m.c.Host.Mount("", dir, "", []string{"rshared"})
 }
 
 func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {

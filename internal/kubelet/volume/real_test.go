@@ -218,3 +218,45 @@ func TestLocalDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A volume of which containers ask to be told of mounts, or to tell of theirs, is shared; it goes with the pod, and what is mounted in it.
+func TestMountPropagation(t *testing.T) {
+	n := newReal(t)
+	n.api.bind(local(t.TempDir()))
+	p := pod("u1", vol("disk", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
+		vol("mem", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}), claim("local", "c", false),
+		vol("private", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	for i, mode := range []v1.MountPropagationMode{v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer, v1.MountPropagationHostToContainer, v1.MountPropagationNone} {
+		p.Spec.Containers[0].VolumeMounts[i].MountPropagation = &mode
+	}
+	for range 2 { // again, as after a restart
+		n.mount(t, p)
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"disk", "mem", "local", "private"} {
+			dir, _, _ := n.Path(p, name)
+			shared := 0
+			for line := range strings.Lines(string(table)) {
+				if f := strings.Fields(line); f[4] == dir && strings.Contains(line, " shared:") {
+					shared++
+				}
+			}
+			if want := map[bool]int{false: 1}[name == "private"]; shared != want {
+				t.Errorf("%s: %d shared mounts, want %d", name, shared, want)
+			}
+		}
+	}
+	dir, _, _ := n.Path(p, "disk")
+	inner := filepath.Join(dir, "inner")
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := linux.New().Mount("tmpfs", inner, "tmpfs", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Unmount(context.Background(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -154,7 +154,13 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 		return podlife.ContainerCreated{Container: x.Container, Attempt: x.Attempt, Fail: failure(err, reason)}
 	}
 	box := n.config(s, s.SandboxAttempt)
-	sandbox, err := box.get()
+	config := box.get
+	if s.Container(x.Container).Kind == podlife.Ephemeral { // of which the sandbox was not told
+		config = func() (*runtimev1.PodSandboxConfig, error) {
+			return n.w.cfg.Specs.Sandbox(s.Given(), s.SandboxAttempt, s.CgroupParent)
+		}
+	}
+	sandbox, err := config()
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")
 	}
