@@ -230,12 +230,15 @@ func TestRestartChangesNothing(t *testing.T) {
 			at += time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second
 			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "resize", "image", "unready", "unfit", "debug", "vanish", "delete", "evict"}).Draw(t, "what")})
 		}
-		other := drawResize(t, pod)
+		other, full := drawResize(t, pod), rapid.Bool().Draw(t, "full")
 		restarts := rapid.SliceOfN(rapid.IntRange(1, 400), 1, 4).Draw(t, "restarts")
 		slices.Sort(restarts)
 		play := func(restart bool) *world {
 			w := newWorld(t, pod)
 			w.run, w.fail, w.prober = run, fail, true
+			w.full = func(p *v1.Pod) string {
+				return either(full && slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Resources.Requests.Cpu().MilliValue() >= 1000 }), "no room", "")
+			}
 			w.step(Tick{})
 			todo := either(restart, restarts, nil)
 			for _, p := range append(plans, plan{at + 500*time.Second, "end"}) {

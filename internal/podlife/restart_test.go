@@ -310,3 +310,27 @@ func TestWhatWasSavedMayBeOld(t *testing.T) {
 	w.until(5 * time.Second)
 	w.power(true)
 }
+
+// Somebody removed the newest instance only, and while no kubelet looked: the one before it does not take its place.
+func TestTheNewestInstanceIsGone(t *testing.T) {
+	for _, runs := range []bool{false, true} {
+		w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+		w.prober = true
+		w.run = func(_ string, attempt uint32) behaviour {
+			return either(runs && attempt == 2, behaviour{}, behaviour{d: time.Second, code: int32(attempt) + 1})
+		}
+		w.step(Tick{})
+		w.until(either(runs, 30*time.Second, 14*time.Second))
+		delete(w.cons, "m-2")
+		delete(w.ends, "m-2")
+		w.restart(nil)
+		st := w.cstatus("m")
+		if end := st.LastTerminationState.Terminated; !runs && (st.RestartCount != 2 || end == nil || end.ExitCode != 3) {
+			t.Fatalf("%+v\n%s", st, w.tail())
+		}
+		w.until(time.Minute)
+		if st = w.cstatus("m"); st.RestartCount != 3 {
+			t.Fatalf("ran: %v: %+v\n%s", runs, st, w.tail())
+		}
+	}
+}

@@ -244,8 +244,8 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	case told == nil:
 	case told.isReset() && c.Prev == nil:
 		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
-	case !told.isReset() && len(mine) == 0:
-		mine = append(mine, *told)
+	case !told.isReset() && (len(mine) == 0 || told.Attempt > mine[0].Attempt): // somebody may have removed the newest only
+		mine = slices.Insert(mine, 0, *told)
 	case s.Stage > Stopping && len(mine) > 0 && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs: what was told of its end stays
 		told.SandboxID = mine[0].SandboxID
 		mine[0] = *told

@@ -658,9 +658,12 @@ func (w *world) turn(probe Probe) {
 	}
 }
 
-// vanish is somebody who removes a container behind everybody's back.
+// vanish is somebody who removes a container behind everybody's back. With one that is told of only as the one before, nobody knows it any more.
 func (w *world) vanish() {
 	for _, id := range sortedKeys(w.cons) {
+		if !w.known(w.cons[id]) {
+			continue
+		}
 		delete(w.cons, id)
 		delete(w.ends, id)
 		w.trace = append(w.trace, w.rel()+" vanish "+id)
