@@ -248,8 +248,8 @@ func TestNewerThan(t *testing.T) {
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
-		uid := r.run("n", "p", "sleep 30")
-		time.Sleep(29 * time.Second) // it has been listed
+		uid := r.run("n", "p", "sleep 23")
+		time.Sleep(22 * time.Second) // it has been listed, and is listed again after half a minute
 		if _, there := r.g.Get(uid); !there {
 			t.Fatal("it is not known")
 		}
