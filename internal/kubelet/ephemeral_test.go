@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,12 +14,14 @@ import (
 // The volumes that an ephemeral container mounts are there before it is created.
 func TestVolumesComeWithAnEphemeralContainer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *kubelettest.Rig) {
-		var mounted []int // with how many ephemeral containers
-		missing := true
+		var first, last atomic.Int32 // how many ephemeral containers it was mounted with
+		first.Store(-1)
+		var there atomic.Bool
 		r.Volumes.Fail = func(p *v1.Pod) error {
-			n := len(p.Spec.EphemeralContainers)
-			mounted = append(mounted, n)
-			if n > 0 && missing {
+			n := int32(len(p.Spec.EphemeralContainers))
+			first.CompareAndSwap(-1, n)
+			last.Store(n)
+			if n > 0 && !there.Load() {
 				return errors.New("it is not there")
 			}
 			return nil
@@ -39,10 +42,10 @@ func TestVolumesComeWithAnEphemeralContainer(t *testing.T) {
 		if c := r.Runtime.Calls("CreateContainer"); c != 1 {
 			t.Errorf("%d containers were created", c)
 		}
-		missing = false
+		there.Store(true)
 		time.Sleep(5 * time.Minute)
-		if st := r.API.Pod("p").Status.EphemeralContainerStatuses; st[0].State.Running == nil || mounted[0] != 0 || mounted[len(mounted)-1] != 1 {
-			t.Errorf("%+v, mounted with %v", st, mounted)
+		if st := r.API.Pod("p").Status.EphemeralContainerStatuses; st[0].State.Running == nil || first.Load() != 0 || last.Load() != 1 {
+			t.Errorf("%+v, mounted with %d at first, with %d in the end", st, first.Load(), last.Load())
 		}
 	})
 }
