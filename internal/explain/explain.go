@@ -109,6 +109,11 @@ func (f Facts) node(name string) *v1.Node {
 	return nil
 }
 
+// speaks says that a node's kubelet itself tells what is wrong: the machine runs, and its podo too.
+func speaks(n *v1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionFalse })
+}
+
 // ready tells whether a node's kubelet is there, and what the node says if not.
 func ready(n *v1.Node) (ok bool, words string) {
 	for _, c := range n.Status.Conditions {

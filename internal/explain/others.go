@@ -166,7 +166,11 @@ func (own Owner) node(c Cluster, n *v1.Node) stand {
 	if !ok {
 		out.State, out.fine = "is not ready", false
 		out.Why = joined(words, out.Why)
-		out.Do = joined(fmt.Sprintf("See whether the machine runs, and its podo: `podo status` there. If it is off for good: `podo kubectl delete node %s`, and what is left of its pods goes", n.Name), out.Do)
+		do := fmt.Sprintf("See whether the machine runs, and its podo: `podo status` there. If it is off for good: `podo kubectl delete node %s`, and what is left of its pods goes", n.Name)
+		if speaks(n) {
+			do = "Its podo runs, and says so itself: `podo status` there, and its log (log/podo.log in its data directory), tell more"
+		}
+		out.Do = joined(do, out.Do)
 	}
 	if n.Spec.Unschedulable {
 		out.State += ", but takes no new pods (cordoned)"

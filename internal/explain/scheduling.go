@@ -250,7 +250,11 @@ func (f Facts) notTaken() (Finding, bool) {
 			}
 		}
 		out.Why = joined(out.Why, "What the pod's status tells may be out of date")
-		out.Do = joined("See whether the machine "+n.Name+" runs, and its kubelet: `podo status` there", f.givenUp(n))
+		out.Do = "See whether the machine " + n.Name + " runs, and its kubelet: `podo status` there"
+		if speaks(n) {
+			out.Do = "`podo why node/" + n.Name + "`"
+		}
+		out.Do = joined(out.Do, f.givenUp(n))
 		return out, true
 	}
 	if _, taken := f.last(timeline.Taken, nil); taken || p.Status.StartTime != nil || len(p.Status.ContainerStatuses) > 0 {
