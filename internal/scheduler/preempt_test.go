@@ -385,8 +385,8 @@ func TestAVictimThatIsNotBoundYet(t *testing.T) {
 				}
 				w.create(ranked("high", "1", 100))
 				high := w.pod("high")
-				if want := "Normal Preempted Preempted by pod " + string(high.UID) + " on node node-a (in kube-scheduler memory)."; !slices.Contains(w.events, want) {
-					t.Errorf("events %q", w.events)
+				if want := "Normal Preempted Preempted by pod " + string(high.UID) + " on node node-a (in kube-scheduler memory)."; !w.heard(want) {
+					t.Errorf("%q is not told", want)
 				}
 				if finds != "" {
 					w.node(node(finds, "1"))

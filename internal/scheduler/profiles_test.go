@@ -1,7 +1,6 @@
 package scheduler_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -53,8 +52,8 @@ profiles:
 			"Normal Scheduled packed: Successfully assigned ns/packed to " + busy,
 			"Warning FailedScheduling packed: 0/2 nodes are available: 2 Insufficient cpu.",
 		} {
-			if !slices.Contains(w.events, want) {
-				t.Errorf("%q is not told in %q", want, w.events)
+			if !w.heard(want) {
+				t.Errorf("%q is not told", want)
 			}
 		}
 	})

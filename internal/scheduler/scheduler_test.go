@@ -91,6 +91,13 @@ func (o others) Eventf(obj runtime.Object, kind, reason, format string, args ...
 	o.Event(obj, kind, reason, fmt.Sprintf(format, args...))
 }
 
+// heard tells whether an event has been told, also while others are being told.
+func (w *world) heard(event string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.events, event)
+}
+
 func (w *world) Event(o runtime.Object, kind, reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
