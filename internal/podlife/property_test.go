@@ -228,7 +228,7 @@ func TestRestartChangesNothing(t *testing.T) {
 		at := time.Duration(0)
 		for range rapid.IntRange(0, 3).Draw(t, "pokes") {
 			at += time.Duration(rapid.IntRange(1, 200).Draw(t, "s")) * time.Second
-			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "resize", "image", "unready", "unfit", "debug", "vanish", "delete", "evict"}).Draw(t, "what")})
+			plans = append(plans, plan{at, rapid.SampledFrom([]string{"sandbox", "kill", "resize", "image", "unready", "unfit", "debug", "delete", "evict"}).Draw(t, "what")})
 		}
 		other, full := drawResize(t, pod), rapid.Bool().Draw(t, "full")
 		restarts := rapid.SliceOfN(rapid.IntRange(1, 400), 1, 4).Draw(t, "restarts")
@@ -277,8 +277,6 @@ func TestRestartChangesNothing(t *testing.T) {
 					w.step(Desired{Pod: d})
 				case "unready", "unfit":
 					w.turn(either(p.what == "unready", Readiness, Liveness))
-				case "vanish":
-					w.vanish()
 				case "resize":
 					d := w.state.Pod.DeepCopy()
 					d.Generation, d.Spec = d.Generation+1, other.Spec

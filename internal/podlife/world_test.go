@@ -37,6 +37,7 @@ type world struct {
 	probed  map[string]ProbeSet // which probes run, by instance
 	prober  bool                // they have results, and what users are told is compared with what they were told before
 	ran     map[string]bool     // containers of which an instance ran
+	robbed  bool                // somebody removed containers: an init container may run again where nobody knows that it had ended
 	unready map[string]bool     // instances of which readiness has failed
 	kept    *Saved              // what is on the disk when the machine goes down: the last that had to be
 	told    *v1.PodStatus       // the last status
@@ -661,11 +662,12 @@ func (w *world) turn(probe Probe) {
 // vanish is somebody who removes a container behind everybody's back. With one that is told of only as the one before, nobody knows it any more.
 func (w *world) vanish() {
 	for _, id := range sortedKeys(w.cons) {
-		if !w.known(w.cons[id]) {
+		if in := w.cons[id]; !w.known(in) || !w.now.After(w.state.Container(in.Name).knownAt) { // at one moment with what is learnt of it, it would not be believed
 			continue
 		}
 		delete(w.cons, id)
 		delete(w.ends, id)
+		w.robbed = true
 		w.trace = append(w.trace, w.rel()+" vanish "+id)
 		break
 	}
@@ -741,7 +743,7 @@ func (w *world) checkToldContainer(old, c *v1.ContainerStatus) {
 	if c.ContainerID != old.ContainerID && c.ContainerID != "" && old.ContainerID != "" && c.RestartCount == old.RestartCount {
 		w.t.Fatalf("%s: from %s to %s without a restart\n%s", c.Name, old.ContainerID, c.ContainerID, w.tail())
 	}
-	if t := old.State.Terminated; t != nil && c.State.Terminated == nil && !w.state.mayRestartAll() && s.Kind != Sidecar {
+	if t := old.State.Terminated; t != nil && c.State.Terminated == nil && !w.state.mayRestartAll() && s.Kind != Sidecar && !w.robbed {
 		if s.Kind == Ephemeral || !w.state.restarts(&Container{Kind: Main, Cur: &Instance{ExitCode: t.ExitCode}, spec: s.spec}) {
 			w.t.Fatalf("%s: had ended with %d, and now %+v\n%s", c.Name, t.ExitCode, c.State, w.tail())
 		}
