@@ -122,6 +122,7 @@ func TestAStatusIsOfTheGenerationThatItSays(t *testing.T) {
 					}
 					w.run(replicas.New(replicas.Config{Kind: kind, View: w.view, Client: c, Events: &record.FakeRecorder{}}))
 					time.Sleep(time.Minute)
+					synctest.Wait()
 					if told == 0 || c.happens != nil {
 						t.Error("nothing was told")
 					}
