@@ -5,16 +5,15 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: at least a quarter of the room until the next one, and
-//	  ▲                                                           │     half more than is live, but no more than the room;
-//	  │                                                           │     twice as much after each that came within crowdedWithin,
-//	  └──── none for calmAfter, and little allocated ◄────────────┘     half as much after each that came lateAfter the one before
+//	rest ──► two collections within busyWithin of each other ──► busy: room of three times what has been live for a while,
+//	  ▲                                                           │     a third of the machine's room at least, all of it at most
+//	  └──── none for calmAfter, and little allocated ◄────────────┘
 //
 // Little is what makes no two collections within busyWithin of each other with the room of rest: who gave it back for less would need it again at once.
 //
-// The room is not given at once because what lives on is then scattered over all of it: the pages in between are held for as long. For the same
-// reason it does not stay. Half more than is live, since a collection takes as long as that is large, and who waits for an answer meanwhile waits
-// several times as long.
+// A collection takes as long as what is live is large, and who waits for an answer meanwhile waits several times as long: a large heap gets room to
+// be collected seldom. But what is made amid much room lives on scattered over it, and the pages in between are held for as long: so what the last
+// seconds made, while thousands of objects are created, counts later only.
 //
 // A heap that is small is given less while something begins, pods for one, than at rest:
 //
@@ -44,9 +43,6 @@ const (
 	briskWithin = 4 * time.Second
 	small       = 32 << 20 // live bytes
 	calmAfter   = 3 * time.Second
-	// Below this the collector's work counts.
-	crowdedWithin = time.Second / 4
-	lateAfter     = 3 * crowdedWithin // with half as much room the next one is not crowded
 	// Room in percent of what is live.
 	atRest = 40
 	brisk  = 15
@@ -55,6 +51,9 @@ const (
 
 // room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
 func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
+
+// share is how much of the room a heap has of which so many bytes have been live for a while.
+func share(live, room uint64) uint64 { return min(max(room/3, 3*live), room) }
 
 // percent is the setting that gives a heap with so many live bytes that room.
 func percent(live, room uint64) int {
@@ -79,6 +78,8 @@ type keeper struct {
 	have      uint64      // of the room, while busy
 	calm      *time.Timer // runs while busy
 	allocated uint64      // when it was set
+	noted     time.Time   // while busy, calmAfter ago or less
+	live      uint64      // then
 }
 
 // Keep begins, for this process. Whoever has set GOGC has decided otherwise.
@@ -106,14 +107,13 @@ func (k *keeper) collected() {
 	switch {
 	case k.busy:
 		k.calm.Reset(calmAfter)
-		switch {
-		case since < crowdedWithin:
-			k.have = min(2*k.have, k.room)
-		case since > lateAfter:
-			k.have = max(k.have/2, k.least(live))
+		if now.Sub(k.noted) >= calmAfter {
+			k.have = share(min(k.live, live), k.room)
+			k.noted, k.live = now, live
 		}
 	case since < busy(live):
-		k.busy, k.brisk, k.have = true, false, k.least(live)
+		k.busy, k.brisk, k.have = true, false, share(live, k.room)
+		k.noted, k.live = now, live
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		if is := live <= small && since < briskWithin; is != k.brisk {
@@ -137,9 +137,6 @@ func busy(live uint64) time.Duration {
 	}
 	return time.Duration(live>>20) * 10 * time.Millisecond
 }
-
-// least is the room that a busy heap with so many live bytes has at least.
-func (k *keeper) least(live uint64) uint64 { return min(max(k.room/4, live*3/2), k.room) }
 
 func (k *keeper) calmed() {
 	if k.rest() {

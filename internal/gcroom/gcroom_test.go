@@ -66,41 +66,65 @@ func TestKeeper(t *testing.T) {
 		expect("at rest")
 		time.Sleep(busyWithin / 2)
 		k.collected()
-		expect("busy", 200)
-		time.Sleep(crowdedWithin)
-		k.collected()
-		expect("busy, and that is enough", 200, 200)
+		expect("busy", 300)
 		for range 3 {
-			time.Sleep(crowdedWithin / 2)
+			time.Sleep(busyWithin / 10)
 			k.collected()
 		}
-		expect("crowded", 200, 200, 400, 800, 800)
+		expect("busier", 300, 300, 300, 300)
 		mu.Lock()
 		set = nil
 		mu.Unlock()
 		time.Sleep(calmAfter - time.Millisecond)
 		k.collected()
 		time.Sleep(calmAfter - time.Millisecond)
-		expect("still busy: it collects seldom because it has room, of which half will do", 400)
+		expect("still busy: it collects seldom because it has room", 300)
 		allocated.Add(61 << 20) // 20 a second are 40 % of what is live
 		time.Sleep(time.Millisecond)
-		expect("as busy as ever: it collects seldom because it has room", 400)
+		expect("as busy as ever", 300)
 		allocated.Add(60 << 20)
 		time.Sleep(calmAfter)
-		expect("calm", 400, atRest, freed)
+		expect("calm", 300, atRest, freed)
 		time.Sleep(time.Hour)
 		k.collected()
-		expect("at rest again", 400, atRest, freed)
+		expect("at rest again", 300, atRest, freed)
 		time.Sleep(busyWithin / 2)
 		k.collected()
-		time.Sleep(crowdedWithin / 2)
-		k.collected()
-		expect("crowded again", 400, atRest, freed, 200, 400)
-		for range 2 {
-			time.Sleep(lateAfter + time.Millisecond)
-			k.collected()
+		expect("busy again", 300, atRest, freed, 300)
+	})
+}
+
+// What a busy time makes gives it more room once it has lived for a while, and less is no reason for as much.
+func TestRoomFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set []int
+		live := uint64(100) << 20
+		k := &keeper{
+			room: 900 << 20, heap: func() (uint64, uint64) { return live, 0 }, now: time.Now,
+			set: func(n int) { set = append(set, n) }, free: func() {},
 		}
-		expect("late, with no less than at first", 400, atRest, freed, 200, 400, 200, 200)
+		k.collected()
+		for _, c := range []struct {
+			after time.Duration
+			live  uint64
+			room  int
+		}{
+			{busyWithin - 1, 100, 300},
+			{time.Second, 200, 300}, // made just now
+			{calmAfter - time.Second - 1, 250, 300},
+			{1, 250, 300}, // what was there at first
+			{calmAfter - 1, 300, 300},
+			{1, 300, 750}, // what has been there for so long
+			{calmAfter - 1, 200, 750},
+			{1, 200, 600},
+		} {
+			time.Sleep(c.after)
+			live = c.live << 20
+			k.collected()
+			if got, want := set[len(set)-1], max(atWork, c.room*100/int(c.live)); got != want {
+				t.Errorf("%s later, %d live: %d %%, want %d %%", c.after, c.live, got, want)
+			}
+		}
 	})
 }
 
@@ -134,30 +158,29 @@ func TestBrisk(t *testing.T) {
 		after(briskWithin - 1)
 		after(briskWithin, atRest)
 		after(time.Second, brisk)
-		after(busy(live)-1, percent(live, k.least(live)))
+		after(busy(live)-1, percent(live, share(live, k.room)))
 		time.Sleep(calmAfter)
 		synctest.Wait()
 		told()
 		after(briskWithin)
 		live = small + 1
 		after(busyWithin)
-		after(busyWithin-1, percent(live, k.least(live)))
+		after(busyWithin-1, percent(live, share(live, k.room)))
 	})
 }
 
-// What a busy heap has at least, in percent of what is live.
-func TestLeast(t *testing.T) {
+// What a busy heap has, in percent of what is live.
+func TestShareOfRoom(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
 		want int
 	}{
-		{50, 200},  // a quarter of the room
-		{100, 150}, // half more than is live
-		{300, 133}, // the room
+		{20, 665},  // a third of the room
+		{100, 300}, // three times what is live
+		{200, 200}, // the room
 		{800, 100},
 	} {
-		k := &keeper{room: 400}
-		if got := percent(c.live, k.least(c.live)); got != c.want {
+		if got := percent(c.live, share(c.live, 400)); got != c.want {
 			t.Errorf("%d live: %d %%, want %d %%", c.live, got, c.want)
 		}
 	}
