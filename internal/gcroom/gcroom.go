@@ -43,6 +43,7 @@ const (
 	briskWithin = 4 * time.Second
 	small       = 32 << 20 // live bytes
 	calmAfter   = 3 * time.Second
+	settled     = 2 * calmAfter // what is live for so long was not made by what is going on
 	// Room in percent of what is live.
 	atRest = 40
 	brisk  = 15
@@ -78,7 +79,7 @@ type keeper struct {
 	have      uint64      // of the room, while busy
 	calm      *time.Timer // runs while busy
 	allocated uint64      // when it was set
-	noted     time.Time   // while busy, calmAfter ago or less
+	noted     time.Time   // while busy, at the last collection that was settled after the one before
 	live      uint64      // then
 }
 
@@ -107,7 +108,7 @@ func (k *keeper) collected() {
 	switch {
 	case k.busy:
 		k.calm.Reset(calmAfter)
-		if now.Sub(k.noted) >= calmAfter {
+		if now.Sub(k.noted) >= settled {
 			k.have = share(min(k.live, live), k.room)
 			k.noted, k.live = now, live
 		}

@@ -110,13 +110,16 @@ func TestRoomFollows(t *testing.T) {
 			room  int
 		}{
 			{busyWithin - 1, 100, 300},
-			{time.Second, 200, 300}, // made just now
-			{calmAfter - time.Second - 1, 250, 300},
+			{settled / 3, 200, 300}, // made just now
+			{settled / 3, 250, 300},
+			{settled/3 - 1, 250, 300},
 			{1, 250, 300}, // what was there at first
-			{calmAfter - 1, 300, 300},
-			{1, 300, 750}, // what has been there for so long
-			{calmAfter - 1, 200, 750},
-			{1, 200, 600},
+			{settled / 3, 300, 300},
+			{settled / 3, 300, 300},
+			{settled / 3, 300, 750}, // what has been there for so long
+			{settled / 3, 200, 750},
+			{settled / 3, 200, 750},
+			{settled / 3, 200, 600},
 		} {
 			time.Sleep(c.after)
 			live = c.live << 20
