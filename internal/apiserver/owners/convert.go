@@ -72,8 +72,9 @@ func (c converter) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
 // ConvertToVersion implements runtime.ObjectConvertor: to the Go type of the form that is asked for.
 func (c converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
 	into := c.form(func(gvk schema.GroupVersionKind) bool {
-		_, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{gvk})
-		return ok
+		// A group version takes each kind of its group, and answers as what it would have it.
+		as, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{gvk})
+		return ok && as == gvk
 	})
 	from := c.form(func(gvk schema.GroupVersionKind) bool { return gvk == obj.GetObjectKind().GroupVersionKind() })
 	if into == nil || from == nil {

@@ -27,7 +27,11 @@ func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref cl
 			if err != nil {
 				return nil, err
 			}
-			if rv := accessor(obj).GetResourceVersion(); rv != "" && rv != accessor(cur).GetResourceVersion() {
+			want, err := revisionOf(accessor(obj).GetResourceVersion())
+			if err != nil {
+				return nil, err
+			}
+			if want != 0 && formatRev(want) != accessor(cur).GetResourceVersion() {
 				return nil, conflict(k.GroupResource(), ref.Name)
 			}
 			return obj, samePlace(k, accessor(obj), ref.Namespace, ref.Name)
@@ -106,5 +110,5 @@ func (v *Verbs) applyNew(ctx context.Context, u user.Info, k *registry.Kind, ref
 	m.SetResourceVersion("")
 	m.SetDeletionTimestamp(nil)
 	m.SetDeletionGracePeriodSeconds(nil)
-	return v.createOwned(ctx, u, k, ref, obj, o)
+	return v.createOwned(ctx, u, k, ref, obj, settled, o)
 }

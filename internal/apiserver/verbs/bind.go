@@ -26,15 +26,17 @@ func (v *Verbs) Bind(ctx context.Context, u user.Info, b *v1.Binding, o Options)
 	if err := v.mayBind(ctx, u, b); err != nil {
 		return err
 	}
-	return v.bind(ctx, u, b, o)
+	return v.bind(ctx, u, bindingOf(b), b, o)
 }
 
 // BindByCollection is the same through the collection "bindings", with a right of its own.
 func (v *Verbs) BindByCollection(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
-	if err := v.authorize(ctx, u, "create", client.Resource{Resource: "bindings"}.At(b.Namespace, ""), nil); err != nil {
+	ref := client.Resource{Resource: "bindings"}.At(b.Namespace, "")
+	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
 		return err
 	}
-	return v.bind(ctx, u, b, o)
+	ref.Name = b.Name
+	return v.bind(ctx, u, ref, b, o)
 }
 
 // Asked is one of several bindings, with the context of its own request.
@@ -72,7 +74,7 @@ func (v *Verbs) readyToBind(a Asked, u user.Info, o Options) (*write, *store.Req
 	if err := v.mayBind(a.Context, u, a.Binding); err != nil {
 		return nil, nil, err
 	}
-	w, err := v.binding(u, a.Binding, o)
+	w, err := v.binding(a.Context, u, bindingOf(a.Binding), a.Binding, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,26 +88,41 @@ func (v *Verbs) mayBind(ctx context.Context, u user.Info, b *v1.Binding) error {
 	})
 }
 
-func (v *Verbs) bind(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
-	w, err := v.binding(u, b, o)
+// bindingOf is where the binding of one pod is created.
+func bindingOf(b *v1.Binding) client.Ref { return client.Pods.At(b.Namespace, b.Name).Sub("binding") }
+
+func (v *Verbs) bind(ctx context.Context, u user.Info, at client.Ref, b *v1.Binding, o Options) error {
+	w, err := v.binding(ctx, u, at, b, o)
 	if err != nil {
 		return err
 	}
 	return v.carryOut(ctx, w)
 }
 
-// binding is the write that a binding is.
-func (v *Verbs) binding(u user.Info, b *v1.Binding, o Options) (*write, error) {
+// binding is the write that a binding is, once the rules let it be created where at says.
+func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.Binding, o Options) (*write, error) {
 	ref := client.Pods.At(b.Namespace, b.Name)
 	k, err := v.kind(ref)
 	if err != nil {
 		return nil, err
 	}
+	conds, err := v.admitNew(ctx, u, k, at, b, o)
+	if err != nil {
+		return nil, err
+	}
+	admitted := true
+	again := func(ctx context.Context, _ runtime.Object) ([]store.Cond, []store.Op, error) {
+		if !admitted { // what the rules read has changed, perhaps
+			conds, err = v.admitNew(ctx, u, k, at, b, o)
+		}
+		admitted = false
+		return conds, nil, err
+	}
 	if errs := podobject.ValidateBinding(b); len(errs) > 0 {
 		return nil, errs.ToAggregate() // as upstream, no Invalid
 	}
 	ref.Subresource = "binding"
-	return &write{guard: guard{rules: bindRules, owns: kept, Options: o}, user: u, kind: k, ref: ref, change: func(cur runtime.Object) (runtime.Object, error) {
+	return &write{guard: guard{rules: bindRules, owns: kept, beside: again, Options: o}, user: u, kind: k, ref: ref, change: func(cur runtime.Object) (runtime.Object, error) {
 		pod := cur.(*v1.Pod)
 		if err := sameObject(pod, b); err != nil {
 			return nil, unmet(k, ref, err)

@@ -93,7 +93,7 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 		return nil, err
 	}
 	v.owners.Created(k, obj, o.Manager)
-	return v.createOwned(ctx, u, k, ref, obj, o)
+	return v.createOwned(ctx, u, k, ref, obj, changed, o)
 }
 
 // complete fills what is left out of an object, and refuses one that cannot be read as what it says it is.
@@ -109,8 +109,9 @@ func complete(k *registry.Kind, obj runtime.Object) error {
 	return nil
 }
 
-// createOwned is create from where managedFields are settled.
-func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
+// createOwned is create from where managedFields are in place. What is too large with them is stored without, unless they have been settled by an
+// apply, which would not know the next time what it had applied.
+func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, owns ownership, o Options) (runtime.Object, error) {
 	m := accessor(obj)
 	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
@@ -139,8 +140,8 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 	}
 	v.recordNew(obj, who(u, o))
 	out, err := v.storeNew(ctx, k, a, o)
-	if isTooLarge(err) && m.GetManagedFields() != nil {
-		m.SetManagedFields(nil) // it may fit without
+	if isTooLarge(err) && owns == changed && m.GetManagedFields() != nil {
+		m.SetManagedFields(nil)
 		return v.storeNew(ctx, k, a, o)
 	}
 	return out, err

@@ -297,9 +297,10 @@ const (
 	ended                        // nothing holds it but, perhaps, its own metadata's finalizers
 )
 
-// endNamespace starts a namespace's end: its content goes first, by a controller that then takes away spec.finalizers.
+// endNamespace starts a namespace's end: its content goes first, by a controller that then takes away spec.finalizers. One that has none of them
+// ends all the same, and goes when that is asked for once more: nobody creates anything in it meanwhile.
 func (v *Verbs) endNamespace(ns *v1.Namespace) namespaceEnd {
-	if ns.DeletionTimestamp == nil && held(ns) {
+	if ns.DeletionTimestamp == nil {
 		now := metav1.NewTime(v.c.Now()).Rfc3339Copy()
 		ns.DeletionTimestamp = &now
 		ns.Status.Phase = v1.NamespaceTerminating

@@ -63,18 +63,22 @@ func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind
 	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	a := &admit.Attributes{
-		Op: admit.Create, User: u, Kind: k, Ref: ref.Sub("eviction"), DryRun: o.DryRun, Warn: o.warning,
-		Object: &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}, DeleteOptions: d},
-	}
 	// Nothing is written on the conditions of these rules: what they see has to be so now.
 	if _, err := v.c.View.Fresh(ctx); err != nil {
 		return viewError(err)
 	}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}, DeleteOptions: d}
+	_, err := v.admitNew(ctx, u, k, ref.Sub("eviction"), eviction, o)
+	return err
+}
+
+// admitNew asks the rules about an object that is created and not stored: what it comes to is written by itself, on these conditions.
+func (v *Verbs) admitNew(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) ([]store.Cond, error) {
+	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
-		return err
+		return nil, err
 	}
-	return v.chain.Validate(ctx, a)
+	return a.Conds(), v.chain.Validate(ctx, a)
 }
 
 // evict tries once. judged says that the pod may go only as it has been judged, though the client did not ask for it as it is: a conflict
@@ -158,7 +162,7 @@ func evicting(pod *v1.Pod, now metav1.Time) *v1.Pod {
 	pod = pod.DeepCopy()
 	c := v1.PodCondition{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
-		ObservedGeneration: pod.Generation, LastTransitionTime: now,
+		LastTransitionTime: now,
 	}
 	for i := range pod.Status.Conditions {
 		if has := &pod.Status.Conditions[i]; has.Type == c.Type {

@@ -77,7 +77,7 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 	}
 	revision, err := parseRev(o.ResourceVersion)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
 	if revision > 0 && (o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0) {
 		exact = revision

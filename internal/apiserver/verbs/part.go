@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"context"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,11 +79,8 @@ func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, r
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, err
 	}
-	if rv := m.GetResourceVersion(); rv != "" {
-		if _, err := strconv.ParseUint(rv, 10, 63); err != nil {
-			_, err := revisionOf(part.Kind, rv)
-			return nil, err
-		}
+	if _, err := revisionOf(m.GetResourceVersion()); err != nil {
+		return nil, err
 	}
 	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
 		if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {

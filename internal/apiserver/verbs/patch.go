@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,7 +73,7 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 		if err != nil {
 			return nil, err
 		}
-		want, err := revisionOf(k, accessor(obj).GetResourceVersion())
+		want, err := revisionOf(accessor(obj).GetResourceVersion())
 		if err != nil {
 			return nil, err
 		}
@@ -187,18 +188,21 @@ func (p *Patch) compile() (applied, error) {
 	return nil, e
 }
 
+// jsonPatchOp has the fields that an operation may have.
+type jsonPatchOp struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
 func (p *Patch) compileJSON() (applied, error) {
 	var strict []error
 	if p.strict() {
-		var ops []struct {
-			Op    string `json:"op"`
-			Path  string `json:"path"`
-			From  string `json:"from"`
-			Value any    `json:"value"`
-		}
 		var err error
-		if strict, err = kjson.UnmarshalStrict(p.Data, &ops); err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		if strict, err = kjson.UnmarshalStrict(p.Data, &[]jsonPatchOp{}); err != nil {
+			text := strings.ReplaceAll(err.Error(), "verbs.jsonPatchOp", "handlers.jsonPatchOp") // as it is called upstream
+			return nil, apierrors.NewBadRequest("error decoding patch: " + text)
 		}
 		for i, e := range strict {
 			strict[i] = fmt.Errorf("json patch %v", e)

@@ -108,14 +108,14 @@ func tooLarge(asked, current int64) error {
 	return e
 }
 
+// parseRev reads the resourceVersion of a query. Upstream has a reason for one that is no number only where a list is asked for.
 func parseRev(rv string) (int64, error) {
 	if rv == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(rv, 10, 63)
 	if err != nil {
-		invalid := field.Invalid(field.NewPath("resourceVersion"), rv, err.Error())
-		return 0, apierrors.NewBadRequest("invalid resource version: " + invalid.Error())
+		return 0, field.Invalid(field.NewPath("resourceVersion"), rv, err.Error())
 	}
 	return int64(n), nil
 }

@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/client"
@@ -30,7 +31,7 @@ func (v *Verbs) review(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	}
 	if k.Validate != nil {
 		if errs := k.Validate(obj); len(errs) > 0 {
-			return nil, apierrors.NewInvalid(k.GVK.GroupKind(), accessor(obj).GetName(), errs)
+			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group}, "", errs) // upstream has forgotten by then of what kind it is
 		}
 	}
 	out, err := answer(ctx, u, obj)

@@ -39,7 +39,7 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 		if err := selectable(known, r.Field); err != nil {
 			return s, err
 		}
-		if !equals(r) {
+		if !equals(r) || r.Value == "" { // what has no name is nothing, not anything
 			s.fields = o.FieldSelector
 			continue
 		}

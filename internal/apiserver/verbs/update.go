@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +49,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, false, err
 	}
-	want, err := revisionOf(k, m.GetResourceVersion())
+	want, err := revisionOf(m.GetResourceVersion())
 	if err != nil {
 		return nil, false, err
 	}
@@ -104,18 +105,14 @@ func sameName(ref client.Ref, name, namespace string) error {
 	return nil
 }
 
-// revisionOf parses the resourceVersion of an object in a request; 0 is none.
-func revisionOf(k *registry.Kind, rv string) (int64, error) {
+// revisionOf parses the resourceVersion of an object in a request; 0 is none. Of one that is no number upstream says no more than that, and has
+// no reason for it either.
+func revisionOf(rv string) (int64, error) {
 	if rv == "" || rv == "0" {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(rv, 10, 63)
-	if err != nil {
-		return 0, apierrors.NewInvalid(k.GVK.GroupKind(), "", field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "resourceVersion"), rv, err.Error()),
-		})
-	}
-	return int64(n), nil
+	n, err := strconv.ParseUint(rv, 10, 64)
+	return int64(min(n, math.MaxInt64)), err
 }
 
 // noRevision refuses a write that may overwrite another, of a kind that is never written that way.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,20 +127,24 @@ func fromYAML(data []byte) (strict []error, out []byte, err error) {
 		return nil, data, err
 	}
 	if err := yaml.UnmarshalStrict(data, &map[string]any{}); err != nil {
-		strict = append(strict, err)
+		strict = append(strict, errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")))
 	}
 	return strict, out, nil
 }
 
 func typeOf(data []byte, want schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	var t struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
 	}
 	if err := json.Unmarshal(data, &t); err != nil {
 		return want, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
-	got := schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)
+	gv, err := schema.ParseGroupVersion(t.APIVersion)
+	if err != nil {
+		return want, err
+	}
+	got := gv.WithKind(t.Kind)
 	if t.APIVersion == "" {
 		got.Group, got.Version = want.Group, want.Version
 	}
@@ -175,18 +181,17 @@ func unrecognized(want schema.GroupVersionKind, err error, data []byte) error {
 // summary shows the first bytes of a body that cannot be read.
 func summary(data []byte) string {
 	const limit = 30
-	for _, c := range data[:min(limit, len(data))] {
-		if c < ' ' && c != '\n' && c != '\t' && c != '\r' || c > '~' {
-			if len(data) > limit {
-				return fmt.Sprintf("%x ...", data[:limit])
-			}
-			return fmt.Sprintf("%x", data)
-		}
-	}
+	var more string
 	if len(data) > limit {
-		return fmt.Sprintf("%q ...", data[:limit])
+		data, more = data[:limit], " ..."
 	}
-	return string(data)
+	switch {
+	case len(data) == 0:
+		return "<empty>"
+	case data[0] == '{':
+		return string(data) + more
+	}
+	return hex.EncodeToString(data) + more
 }
 
 func openEnvelope(data []byte) (schema.GroupVersionKind, []byte, error) {

@@ -1,13 +1,12 @@
 package wire
 
 import (
-	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/munnerz/goautoneg"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,30 +84,20 @@ func (a *accepts) choice(accept string, tables bool) form {
 	return f
 }
 
-// choose is the best of what accept names; without a media type when none of it can be served.
+// choose is the first that can be served of what accept names, in the order in which upstream's library has it: that is by weight for the most
+// part, but names before what stands for many, whatever either weighs; a weight of nothing keeps nobody from taking it. Without a media type none
+// of it can be served.
 func choose(accept string, tables bool) form {
-	var best form
-	weight := 0.0
-	for clause := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(strings.TrimSpace(clause))
-		if err != nil {
-			continue
-		}
-		q := 1.0
-		if v, err := strconv.ParseFloat(params["q"], 64); err == nil {
-			q = v
-		}
-		f, ok := serveable(media, params, tables)
-		if ok && q > weight {
-			best, weight = f, q
-			best.pretty = params["pretty"] == "1" || params["pretty"] == "true"
+	for _, c := range goautoneg.ParseAccept(accept) {
+		if f, ok := serveable(c.Type+"/"+c.SubType, c.Params, tables); ok {
+			return f
 		}
 	}
-	return best
+	return form{}
 }
 
 func serveable(media string, params map[string]string, tables bool) (form, bool) {
-	var f form
+	f := form{pretty: params["pretty"] == "1"}
 	switch media {
 	case "*/*", "application/*", jsonType:
 		f.media = jsonType
@@ -117,9 +106,14 @@ func serveable(media string, params map[string]string, tables bool) (form, bool)
 	default:
 		return f, false
 	}
+	if s := params["stream"]; s != "" && (s != "watch" || f.media == yamlType) {
+		return f, false
+	}
+	_, g := params["g"]
+	_, v := params["v"]
 	switch params["as"] {
 	case "":
-		return f, true
+		return f, !g && !v
 	case "Table":
 		f.as = table
 		if !tables || f.media == protoType {

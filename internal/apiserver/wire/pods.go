@@ -73,8 +73,8 @@ func (c *call) bind(u user.Info) error {
 	if err := c.decode(bindingGVK, b, o.FieldValidation); err != nil {
 		return err
 	}
-	if b.Namespace != "" && b.Namespace != c.info.Namespace {
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	if err := c.inPlace(b.Namespace); err != nil {
+		return err
 	}
 	if c.info.Name != "" && b.Name != c.info.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
@@ -87,6 +87,14 @@ func (c *call) bind(u user.Info) error {
 	return nil
 }
 
+// inPlace refuses what is created below an object and says that it is in another namespace.
+func (c *call) inPlace(namespace string) error {
+	if namespace == "" || namespace == c.info.Namespace {
+		return nil
+	}
+	return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+}
+
 // evict deletes a pod as an eviction asks.
 func (c *call) evict(u user.Info) error {
 	var create metav1.CreateOptions
@@ -97,6 +105,9 @@ func (c *call) evict(u user.Info) error {
 	e := &policyv1.Eviction{}
 	// The version before says the same in the same fields, and clients still send it.
 	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, create.FieldValidation, policyv1beta1.SchemeGroupVersion); err != nil {
+		return err
+	}
+	if err := c.inPlace(e.Namespace); err != nil {
 		return err
 	}
 	if e.Name != c.info.Name {

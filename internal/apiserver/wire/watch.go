@@ -55,8 +55,7 @@ func (c *call) watch(u user.Info) error {
 		}
 	}
 	s, err := c.s.c.Verbs.Watch(c.r.Context(), u, c.info.ref(), o)
-	var known apierrors.APIStatus
-	if err != nil && !(errors.As(err, &known) && known.Status().Code == http.StatusGone) {
+	if err != nil && !toldByEvent(err, o) {
 		return err
 	}
 	if err == nil {
@@ -72,12 +71,22 @@ func (c *call) watch(u user.Info) error {
 	}
 	defer to.close()
 	if err != nil {
-		// A version that has gone is told on the stream, where clients expect it.
 		to.end(fr, err)
 		return nil
 	}
 	c.stream(s, fr, o, to)
 	return nil
+}
+
+// toldByEvent says that clients expect an error on the stream: that a version has gone, and, where they asked for what there is first, that
+// there has been none so new.
+func toldByEvent(err error, o *internalversion.ListOptions) bool {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		return false
+	}
+	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
+	return known.Status().Code == http.StatusGone || initial && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // teller brings the frames of a watch to its client.
@@ -117,8 +126,9 @@ func (t *teller) end(fr *framer, err error) {
 	}
 }
 
+// lifetime is how long a watch lasts. One that was to end before it begins is answered, and ends.
 func lifetime(o *internalversion.ListOptions) time.Duration {
-	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 {
 		return time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	return time.Duration(float64(minWatch) * (1 + rand.Float64())) //nolint:gosec // spreading load, not hiding anything

