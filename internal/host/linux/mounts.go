@@ -58,7 +58,8 @@ func (Host) Mount(source, target, fsType string, options []string) error {
 	return nil
 }
 
-// MountDevice implements host.Mounts with the programs that are made for it: blkid, fsck, mkfs and mount. The device is locked meanwhile.
+// MountDevice implements host.Mounts with the programs that are made for it: blkid, fsck, mkfs and mount. The device is
+// locked meanwhile.
 func (Host) MountDevice(device, target, fsType string, options []string) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -68,6 +69,15 @@ func (Host) MountDevice(device, target, fsType string, options []string) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", device, err)
 	}
+	// One that is mounted already is not checked: not every fsck knows that, and it would write below what is in use.
+	free, err := os.OpenFile(device, os.O_RDONLY|os.O_EXCL, 0)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return mount.NewWithoutSystemd("").Mount(device, target, fsType, options)
+	case err != nil:
+		return err
+	}
+	free.Close() //nolint:errcheck // read only
 	return mount.NewSafeFormatAndMount(mount.NewWithoutSystemd(""), exec.New()).FormatAndMount(device, target, fsType, options)
 }
 

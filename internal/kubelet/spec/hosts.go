@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,12 +85,23 @@ func (b *Builder) hostsFile(pod *v1.Pod, ips []string) (string, error) {
 		return "", err
 	}
 	// Written in place, since running containers have this very file mounted, and only when it changes: who reads it meanwhile finds it empty.
-	if have, err := os.ReadFile(path); err != nil || string(have) != text {
+	if !holds(path, text) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return "", err
 		}
 	}
 	return path, os.Chmod(path, 0o644)
+}
+
+// holds tells whether a file is this text. Containers write to it: of what they made larger than any memory nothing is read.
+func holds(path, text string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // read only
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(text))+1))
+	return err == nil && string(have) == text
 }
 
 func managedHosts(ips []string, name, domain string) string {

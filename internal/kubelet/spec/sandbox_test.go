@@ -284,6 +284,14 @@ func TestHostsFile(t *testing.T) {
 	if info, err := os.Stat(cfg.Mounts[i].HostPath); err != nil || !info.ModTime().Equal(old) {
 		t.Errorf("written again: %v, %v", info, err)
 	}
+	// Nor is what a container has made of it read, when that is larger than the machine's memory.
+	if err := os.Truncate(cfg.Mounts[i].HostPath, 1<<42); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, p)
+	if b, err := os.ReadFile(cfg.Mounts[i].HostPath); err != nil || string(b) != want {
+		t.Errorf("after a container made it large: %d bytes, %v", len(b), err)
+	}
 	if filepath.Base(filepath.Dir(cfg.Mounts[i].HostPath)) != "u1" {
 		t.Errorf("at %s, want in the pod's directory", cfg.Mounts[i].HostPath)
 	}

@@ -247,7 +247,7 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 // that takes no owners, does not keep the pod from it.
 func (m *Manager) giveLocal(pod *v1.Pod, b bound, dir string, others bool) {
 	group := fsGroup(pod)
-	if group == nil || onRootMismatch(pod) && owned(dir, group, false) {
+	if group == nil || onRootMismatch(pod) && owned(dir, group, groupBits(true, false)) {
 		return
 	}
 	if others {

@@ -161,8 +161,8 @@ func TestLocalVolume(t *testing.T) {
 	if want := filepath.Join(n.Layout().Pod("u1"), "volumes/kubernetes.io~local-volume/pv-1"); dir != want {
 		t.Errorf("mounted on %s, want %s", dir, want)
 	}
-	if got := n.read(t, p, "v", "f"); got != "kept" || !owned(disk, ptr(int64(1234)), false) {
-		t.Errorf("%q, given to the group: %v", got, owned(disk, ptr(int64(1234)), false))
+	if got := n.read(t, p, "v", "f"); got != "kept" || !owned(disk, ptr(int64(1234)), groupBits(true, false)) {
+		t.Errorf("%q, given to the group: %v", got, owned(disk, ptr(int64(1234)), groupBits(true, false)))
 	}
 	reader := pod("u2", claim("v", "c", true))
 	n.mount(t, reader)
@@ -252,8 +252,8 @@ func TestLocalVolumeOfTwoGroups(t *testing.T) {
 	mount("u1", 1234)
 	mount("u2", 5678)
 	want := "AlreadyMountedVolume: The requested fsGroup is 5678, but the volume pv-1 has GID 1234. The volume may not be shareable."
-	if got := strings.Join(n.told(), "\n"); got != want || !owned(disk, ptr(int64(1234)), false) {
-		t.Errorf("told %q, want %q; still the first one's: %v", got, want, owned(disk, ptr(int64(1234)), false))
+	if got := strings.Join(n.told(), "\n"); got != want || !owned(disk, ptr(int64(1234)), groupBits(true, false)) {
+		t.Errorf("told %q, want %q; still the first one's: %v", got, want, owned(disk, ptr(int64(1234)), groupBits(true, false)))
 	}
 	for _, uid := range []types.UID{"u1", "u2"} {
 		if err := n.Unmount(context.Background(), uid); err != nil {
@@ -261,7 +261,7 @@ func TestLocalVolumeOfTwoGroups(t *testing.T) {
 		}
 	}
 	mount("u3", 5678)
-	if !owned(disk, ptr(int64(5678)), false) {
+	if !owned(disk, ptr(int64(5678)), groupBits(true, false)) {
 		t.Error("not given to the next pod's group")
 	}
 	if err := n.Unmount(context.Background(), "u3"); err != nil {

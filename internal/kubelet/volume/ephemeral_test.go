@@ -55,3 +55,28 @@ func TestVolumesOfAnEphemeralContainer(t *testing.T) {
 		t.Errorf("%q, mounts %v", got, table)
 	}
 }
+
+// A pod that runs keeps its volumes when an ephemeral container comes, and that comes: whatever has become of their objects, which count again
+// when they are back.
+func TestEphemeralContainerBesideAVolumeWhoseObjectIsGone(t *testing.T) {
+	n := newTest(t)
+	n.api.set("c", map[string]string{"k": "v1"})
+	n.api.set("d", map[string]string{"k": "new"})
+	p := pod("u1", configMap("c", "c"))
+	p.Spec.Volumes = append(p.Spec.Volumes, configMap("d", "d"))
+	n.mount(t, p)
+	n.api.set("c", nil)
+	q := p.DeepCopy()
+	debug := v1.EphemeralContainer{}
+	debug.Name, debug.VolumeMounts = "d", []v1.VolumeMount{{Name: "d", MountPath: "/d"}}
+	q.Spec.EphemeralContainers = []v1.EphemeralContainer{debug}
+	n.mount(t, q)
+	if old, came := n.read(t, q, "c", "k"), n.read(t, q, "d", "k"); old != "v1" || came != "new" {
+		t.Errorf("%q, %q", old, came)
+	}
+	n.api.set("c", map[string]string{"k": "v2"})
+	n.Refresh(context.Background(), "u1")
+	if got := n.read(t, q, "c", "k"); got != "v2" {
+		t.Errorf("it shows %q", got)
+	}
+}

@@ -50,7 +50,12 @@ func (m *Manager) Replace(pod *v1.Pod) {
 	if e == nil || e.pod == nil {
 		return
 	}
-	if e.absent != nil && len(pod.Spec.EphemeralContainers) != len(e.pod.Spec.EphemeralContainers) {
+	e.take(pod)
+}
+
+// take makes this the pod's form. What only it has of volumes is not there yet. Manager.mu is held.
+func (e *entry) take(pod *v1.Pod) {
+	if e.absent != nil && e.pod != nil && len(pod.Spec.EphemeralContainers) != len(e.pod.Spec.EphemeralContainers) {
 		known := usedVolumes(e.pod)
 		for _, v := range usedVolumes(pod) {
 			if !slices.ContainsFunc(known, func(k *v1.Volume) bool { return k.Name == v.Name }) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,7 +51,7 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	group := fsGroup(pod)
-	if owned(dir, group, readOnly) {
+	if owned(dir, group, groupBits(true, readOnly)) {
 		return nil
 	}
 	return own(dir, group, readOnly)
@@ -120,7 +121,7 @@ func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {
 		return fmt.Errorf("unknown storage medium %q", medium)
 	}
 	group := fsGroup(pod)
-	if owned(dir, group, false) {
+	if owned(dir, group, fs.ModeSetgid) { // its mode is its containers' since, and their files' modes are
 		return nil
 	}
 	return own(dir, group, false)

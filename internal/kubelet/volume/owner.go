@@ -70,8 +70,8 @@ func groupBits(dir, readOnly bool) fs.FileMode {
 	return bits
 }
 
-// owned tells whether a directory was given to the group already.
-func owned(dir string, group *int64, readOnly bool) bool {
+// owned tells whether a directory was given to the group already, and still has these of its bits.
+func owned(dir string, group *int64, need fs.FileMode) bool {
 	if group == nil {
 		return true
 	}
@@ -80,6 +80,5 @@ func owned(dir string, group *int64, readOnly bool) bool {
 		return false
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	need := groupBits(true, readOnly)
 	return ok && int64(st.Gid) == *group && info.Mode()&need == need
 }

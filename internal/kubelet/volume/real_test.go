@@ -165,9 +165,15 @@ func TestSubPathStaysInside(t *testing.T) {
 	}
 }
 
-// A local volume that is a device gets a file system when it has none, once, and keeps what is in it.
+// A local volume that is a device gets a file system when it has none, once, and keeps what is in it. One that is mounted is not checked.
 func TestLocalDevice(t *testing.T) {
 	n := newReal(t)
+	programs := t.TempDir()
+	checked := filepath.Join(programs, "checked")
+	if err := os.WriteFile(filepath.Join(programs, "fsck"), []byte("#!/bin/sh\ngrep \"^$2 \" /proc/mounts >>"+checked+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	image := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20)); err != nil {
 		t.Fatal(err)
@@ -204,6 +210,9 @@ func TestLocalDevice(t *testing.T) {
 	}
 	if got := n.read(t, pods[1], "v", "f"); got != "kept" {
 		t.Errorf("the other pod reads %q", got)
+	}
+	if b, err := os.ReadFile(checked); err == nil {
+		t.Errorf("checked while it was mounted: %s", b)
 	}
 	for _, p := range pods {
 		if err := n.Unmount(context.Background(), p.UID); err != nil {

@@ -196,11 +196,11 @@ func (m *Manager) wake(uid types.UID) {
 // mount works until everything is as the objects say, or has failed. The turn is held, and given back.
 func (m *Manager) mount(ctx context.Context, e *entry) error {
 	m.mu.Lock()
-	whole := e.absent != nil && !e.failed // then what is missing now is what an ephemeral container brought: the others' go on
+	whole := e.absent != nil && !e.failed // then what is absent now is what an ephemeral container brought: the others go on
 	m.mu.Unlock()
 	for {
 		pod := m.podOf(e)
-		failure := m.mountAll(ctx, e, pod)
+		failure := m.mountAll(ctx, e, pod, whole)
 		if m.finish(e, failure != nil && !whole, ctx.Err() != nil) {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -231,16 +231,19 @@ func (m *Manager) late(ctx context.Context, e *entry) error {
 		"Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=[]: %v", absent, ctx.Err())}
 }
 
-// mountAll sets up every volume of the pod at once and says which failed.
-func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod) *podlife.Failure {
+// mountAll sets up every volume of the pod at once and says which failed. Where the pod was whole, one that was there stays there, with its old
+// content if it has to.
+func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole bool) *podlife.Failure {
 	if err := os.MkdirAll(filepath.Join(m.layout.Pod(pod.UID), "volumes"), 0o750); err != nil {
 		return &podlife.Failure{Reason: "FailedMount", Message: err.Error()}
 	}
 	used := usedVolumes(pod)
 	m.mu.Lock()
-	e.absent = map[string]bool{}
-	for _, v := range usedVolumes(e.pod) { // by now there may be a newer form of it
-		e.absent[v.Name] = true
+	if !whole {
+		e.absent = map[string]bool{}
+		for _, v := range usedVolumes(e.pod) { // by now there may be a newer form of it
+			e.absent[v.Name] = true
+		}
 	}
 	m.mu.Unlock()
 	errs := make([]error, len(used))
@@ -251,10 +254,16 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod) *podlife.
 			began := m.c.Now()
 			errs[i] = m.setUp(ctx, pod, v)
 			m.mounted(pod, v, began, errs[i])
+			m.mu.Lock()
 			if errs[i] == nil {
-				m.mu.Lock()
 				delete(e.absent, v.Name)
-				m.mu.Unlock()
+			}
+			kept := whole && errs[i] != nil && !e.absent[v.Name]
+			m.mu.Unlock()
+			if kept {
+				m.c.Logger.Info("a volume keeps its old content", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", errs[i])
+				errs[i] = nil
+				m.tryLater(pod.UID)
 			}
 			return nil
 		})
@@ -330,7 +339,7 @@ func (m *Manager) announce(pod *v1.Pod) *entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entryOf(pod.UID)
-	e.pod = pod
+	e.take(pod)
 	e.coming++
 	for _, v := range usedVolumes(pod) {
 		for _, r := range refs(pod, v) {

@@ -267,6 +267,25 @@ func TestGroupMayRead(t *testing.T) {
 	}
 }
 
+// What containers have done to the modes in a volume is theirs: a database refuses a directory that others may read.
+func TestGroupIsGivenOnce(t *testing.T) {
+	n := newTest(t)
+	p := pod("u1", vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(4000))}
+	n.mount(t, p)
+	dir, _, _ := n.Path(p, "e")
+	file := filepath.Join(dir, "f")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(dir, os.ModeSetgid|0o700)); err != nil {
+		t.Fatal(err)
+	}
+	n.mount(t, p) // as after a restart
+	for path, want := range map[string]os.FileMode{dir: os.ModeDir | os.ModeSetgid | 0o700, file: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v; want %v", path, info.Mode(), err, want)
+		}
+	}
+}
+
 func TestFailures(t *testing.T) {
 	n := newTest(t)
 	n.api.set("c", map[string]string{"k": "v"})
