@@ -2,8 +2,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +16,9 @@ const (
 	restingUse = restingFor / 100 // of a processor
 )
 
-// What a start allocated and nobody needs lies between what is needed: at rest a collection comes every two minutes, and it goes back page by page.
-const keptFree = 1 << 20 // bytes of the heap
-
-// keeper gives back what is mapped of the program, and what the heap does not use, after each time in which the process did next to nothing.
+// keeper gives back what is mapped of the program after each time in which the process did next to nothing.
 type keeper struct {
-	used   time.Duration // of processors, when it looked last
-	shrunk uint64        // collections by then: another one frees nothing more
+	used time.Duration // of processors, when it looked last
 }
 
 func (k *keeper) run() {
@@ -46,17 +40,6 @@ func (k *keeper) look() {
 	for _, m := range clean(string(maps)) {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED) // one that is gone by now is none of ours
 	}
-	if free, n := heap(); free > keptFree && n > k.shrunk || k.shrunk == 0 {
-		debug.FreeOSMemory() // collects first
-		_, k.shrunk = heap()
-	}
-}
-
-// heap tells how many bytes the heap keeps and does not use, and how often it has been collected.
-func heap() (free, collections uint64) {
-	s := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64(), s[1].Value.Uint64()
 }
 
 func processorTime() time.Duration {

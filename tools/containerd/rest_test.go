@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -73,27 +72,5 @@ func TestKeeper(t *testing.T) {
 	k.look()
 	if resident() {
 		t.Error("what is mapped is held by a process that was busy before")
-	}
-}
-
-// A process at rest gives back what its heap does not use, and does not collect again for what a collection left.
-func TestKeeperOfTheHeap(t *testing.T) {
-	k := &keeper{used: processorTime()}
-	garbage := make([]byte, 64<<20)
-	for i := 0; i < len(garbage); i += 4096 {
-		garbage[i] = 1
-	}
-	runtime.KeepAlive(garbage)
-	k.used = processorTime()
-	k.look()
-	_, n := heap()
-	var m runtime.MemStats
-	if runtime.ReadMemStats(&m); m.HeapSys-m.HeapReleased > 32<<20 {
-		t.Errorf("the heap keeps %d bytes", m.HeapSys-m.HeapReleased)
-	}
-	k.used = processorTime()
-	k.look()
-	if _, now := heap(); now != n {
-		t.Errorf("collected %d times at rest", now-n)
 	}
 }
