@@ -23,6 +23,8 @@
 //
 // What lives on for long lies among what does not, in as many pages as the heap has when it is largest, and they are held for as long as anything in
 // them lives, which is for good. With 110 pods they were half of what each costs. A larger heap has no such times: each collection takes longer.
+// What goes on for longer than briskFor, and is so little that the room of rest would last for briskWithin, is how the process is and no beginning:
+// it would be collected three times as often for good, with the memory given back in between once more.
 package gcroom
 
 import (
@@ -41,6 +43,7 @@ const (
 	// takes a tenth of a processor: see busy.
 	busyWithin  = time.Second
 	briskWithin = 4 * time.Second
+	briskFor    = time.Minute
 	small       = 32 << 20 // live bytes
 	calmAfter   = 3 * time.Second
 	settled     = 2 * calmAfter // what is live for so long was not made by what is going on
@@ -74,7 +77,9 @@ type keeper struct {
 
 	mu        sync.Mutex
 	brisk     bool
+	began     time.Time // when something last seemed to begin, or was going on
 	last      time.Time // of a collection
+	made      uint64    // allocated by then
 	busy      bool
 	have      uint64      // of the room, while busy
 	calm      *time.Timer // runs while busy
@@ -105,19 +110,28 @@ func (k *keeper) collected() {
 	since := now.Sub(k.last)
 	k.last = now
 	live, allocated := k.heap()
+	made := allocated - k.made
+	k.made = allocated
+	asked := made < live*brisk/100/2 // by who gives memory back, for one: nothing has filled the room
 	switch {
 	case k.busy:
+		k.began = now
 		k.calm.Reset(calmAfter)
 		if now.Sub(k.noted) >= settled {
 			k.have = share(min(k.live, live), k.room)
 			k.noted, k.live = now, live
 		}
-	case since < busy(live):
+	case since < busy(live) && !asked:
 		k.busy, k.brisk, k.have = true, false, share(live, k.room)
 		k.noted, k.live = now, live
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
-		if is := live <= small && since < briskWithin; is != k.brisk {
+		rate := 100 * float64(made) / float64(live) * float64(briskWithin) / float64(since) // percent of what is live, in briskWithin
+		if rate >= atRest && !asked {
+			k.began = now
+		}
+		lasting := rate > brisk && now.Sub(k.began) > briskFor
+		if is := live <= small && since < briskWithin && !lasting; is != k.brisk {
 			k.brisk = is
 			percent := atRest
 			if is {

@@ -51,6 +51,10 @@ func TestKeeper(t *testing.T) {
 			set:  note,
 			free: func() { note(freed) },
 		}
+		collected := func() {
+			allocated.Add(10 << 20)
+			k.collected()
+		}
 		expect := func(what string, want ...int) {
 			t.Helper()
 			synctest.Wait()
@@ -60,23 +64,23 @@ func TestKeeper(t *testing.T) {
 				t.Fatalf("%s: set %v, want %v", what, set, want)
 			}
 		}
-		k.collected()
+		collected()
 		time.Sleep(time.Minute)
-		k.collected()
+		collected()
 		expect("at rest")
 		time.Sleep(busyWithin / 2)
-		k.collected()
+		collected()
 		expect("busy", 300)
 		for range 3 {
 			time.Sleep(busyWithin / 10)
-			k.collected()
+			collected()
 		}
 		expect("busier", 300, 300, 300, 300)
 		mu.Lock()
 		set = nil
 		mu.Unlock()
 		time.Sleep(calmAfter - time.Millisecond)
-		k.collected()
+		collected()
 		time.Sleep(calmAfter - time.Millisecond)
 		expect("still busy: it collects seldom because it has room", 300)
 		allocated.Add(61 << 20) // 20 a second are 40 % of what is live
@@ -86,10 +90,10 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(calmAfter)
 		expect("calm", 300, atRest, freed)
 		time.Sleep(time.Hour)
-		k.collected()
+		collected()
 		expect("at rest again", 300, atRest, freed)
 		time.Sleep(busyWithin / 2)
-		k.collected()
+		collected()
 		expect("busy again", 300, atRest, freed, 300)
 	})
 }
@@ -98,9 +102,9 @@ func TestKeeper(t *testing.T) {
 func TestRoomFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set []int
-		live := uint64(100) << 20
+		live, allocated := uint64(100)<<20, uint64(0)
 		k := &keeper{
-			room: 900 << 20, heap: func() (uint64, uint64) { return live, 0 }, now: time.Now,
+			room: 900 << 20, heap: func() (uint64, uint64) { allocated += live; return live, allocated }, now: time.Now,
 			set: func(n int) { set = append(set, n) }, free: func() {},
 		}
 		k.collected()
@@ -135,9 +139,9 @@ func TestRoomFollows(t *testing.T) {
 func TestBrisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set []int
-		live := uint64(20 << 20)
+		live, allocated := uint64(20<<20), uint64(0)
 		k := &keeper{
-			room: 400 << 20, heap: func() (uint64, uint64) { return live, 0 }, now: time.Now,
+			room: 400 << 20, heap: func() (uint64, uint64) { return live, allocated }, now: time.Now,
 			set: func(n int) { set = append(set, n) }, free: func() {},
 		}
 		told := func() []int {
@@ -149,6 +153,7 @@ func TestBrisk(t *testing.T) {
 		after := func(d time.Duration, want ...int) {
 			t.Helper()
 			time.Sleep(d)
+			allocated += live * atRest / 100
 			k.collected()
 			if got := told(); !slices.Equal(got, want) {
 				t.Fatalf("%s later: set %v, want %v", d, got, want)
@@ -169,6 +174,60 @@ func TestBrisk(t *testing.T) {
 		live = small + 1
 		after(busyWithin)
 		after(busyWithin-1, percent(live, share(live, k.room)))
+	})
+}
+
+// A small heap that something fills all the time, slowly, has the room of rest once it is clear that this is no beginning, though its memory is
+// given back every few seconds, which collects too. What begins then is seen all the same.
+func TestBriskIsNoLastingState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const live, tick = uint64(20 << 20), 10 * time.Millisecond
+		var allocated, last uint64
+		percent, collections := atRest, 0
+		k := &keeper{
+			room: 400 << 20, heap: func() (uint64, uint64) { return live, allocated }, now: time.Now,
+			set: func(n int) { percent = n }, free: func() { t.Error("busy") },
+		}
+		collect := func() {
+			last = allocated
+			collections++
+			k.collected()
+		}
+		// run lets so many bytes be allocated a second.
+		run := func(rate uint64, d time.Duration) {
+			natural, next := false, time.Now()
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(tick) {
+				allocated += rate / uint64(time.Second/tick)
+				if (allocated-last)*100 >= live*uint64(percent) {
+					natural = true
+					collect()
+				}
+				if natural && !time.Now().Before(next) {
+					natural, next = false, time.Now().Add(lookEvery)
+					collect()
+				}
+			}
+		}
+		run(100<<10, 2*time.Minute)
+		for range 2 {
+			run(4<<20, 10*time.Second)
+			if percent != brisk {
+				t.Errorf("when something begins: %d %%", percent)
+			}
+			run(3<<19, 2*time.Minute)
+			collections = 0
+			run(3<<19, 2*time.Minute)
+			if percent != atRest || collections > 50 {
+				t.Errorf("minutes later: %d %%, %d collections in two", percent, collections)
+			}
+			collect()
+			time.Sleep(tick)
+			allocated += 1 << 19
+			collect()
+			if percent != atRest {
+				t.Errorf("collected for another reason: %d %%", percent)
+			}
+		}
 	})
 }
 
