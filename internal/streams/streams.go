@@ -115,7 +115,9 @@ func (c *client) say(err error) {
 	if err != nil {
 		return
 	}
-	c.conn.SetWriteDeadline(saying)
+	// Each write begins with a deadline of idle; this one comes in the midst of it.
+	late := time.AfterFunc(saying, func() { c.conn.SetWriteDeadline(0) })
+	defer late.Stop()
 	_, _ = c.channels[protocol.StreamErr].Write(text) // a client that is gone need not know
 }
 
