@@ -29,6 +29,9 @@ func Allow(said string) string {
 		subject = "--serviceaccount=" + account
 		name = account[strings.LastIndex(account, ":")+1:]
 	}
+	if name == "" || strings.HasPrefix(name, "-") {
+		return "" // a command would take it for an option
+	}
 	name = strings.ToLower(name) + "-" + verb + "-" + strings.ReplaceAll(strings.ReplaceAll(what, "/", "-"), ".", "-")
 	role, where := "role", " -n "+namespace
 	if namespace == "" {
@@ -43,7 +46,11 @@ func Allow(said string) string {
 func (r *Report) Hear(lines []string) {
 	r.Said = lines
 	for _, line := range lines {
-		if do := Allow(line); do != "" && strings.Contains(line, `User "system:serviceaccount:`+r.Namespace+":") {
+		m := refusal.FindStringSubmatch(line)
+		if m == nil || !strings.HasPrefix(m[1], "system:serviceaccount:"+r.Namespace+":") {
+			continue
+		}
+		if do := Allow(m[0]); do != "" {
 			r.Do = joined("By its own words the API server refuses it that. "+do, r.Do)
 			return
 		}

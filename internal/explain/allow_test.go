@@ -14,12 +14,14 @@ func TestAllow(t *testing.T) {
 			"create role web-list-pods -n shop --verb=list --resource=pods && podo kubectl create rolebinding web-list-pods -n shop --role=web-list-pods --serviceaccount=shop:web`",
 		`deployments.apps "w" is forbidden: User "jane@example.com" cannot patch resource "deployments/scale" in API group "apps" in the namespace "shop"`: "" +
 			"create role jane-example.com-patch-deployments-apps-scale -n shop --verb=patch --resource=deployments.apps/scale && podo kubectl create rolebinding jane-example.com-patch-deployments-apps-scale -n shop --role=jane-example.com-patch-deployments-apps-scale --user=jane@example.com`",
-		`User "jane" cannot get resource "nodes" in API group "" at the cluster scope`:          "create clusterrole jane-get-nodes --verb=get --resource=nodes && podo kubectl create clusterrolebinding jane-get-nodes --clusterrole=jane-get-nodes --user=jane`",
-		`User "jane" cannot * resource "*" in API group "*" at the cluster scope`:               "",
-		`User "$(reboot)" cannot get resource "nodes" in API group "" at the cluster scope`:     "",
-		`User "jane" cannot get resource "pods" in API group "" in the namespace "a; rm -rf /"`: "",
-		`User "jane" cannot get resource "pods`:                                                 "",
-		`connection refused`:                                                                    "",
+		`User "jane" cannot get resource "nodes" in API group "" at the cluster scope`:                        "create clusterrole jane-get-nodes --verb=get --resource=nodes && podo kubectl create clusterrolebinding jane-get-nodes --clusterrole=jane-get-nodes --user=jane`",
+		`User "jane" cannot * resource "*" in API group "*" at the cluster scope`:                             "",
+		`User "$(reboot)" cannot get resource "nodes" in API group "" at the cluster scope`:                   "",
+		`User "jane" cannot get resource "pods" in API group "" in the namespace "a; rm -rf /"`:               "",
+		`User "-o" cannot get resource "nodes" in API group "" at the cluster scope`:                          "",
+		`User "system:serviceaccount:shop:" cannot get resource "nodes" in API group "" at the cluster scope`: "",
+		`User "jane" cannot get resource "pods`:                                                               "",
+		`connection refused`:                                                                                  "",
 	} {
 		switch got := explain.Allow(said); {
 		case want == "" && got != "":
@@ -40,6 +42,7 @@ func TestHear(t *testing.T) {
 	}
 	other := explain.Report{Namespace: "elsewhere", Do: "Its log: `x`"}
 	other.Hear([]string{said})
+	other.Hear([]string{`User "mallory" cannot get resource "secrets" in API group "" at the cluster scope, as User "system:serviceaccount:elsewhere:`})
 	if other.Do != "Its log: `x`" {
 		t.Error(other.Do)
 	}

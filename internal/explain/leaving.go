@@ -41,7 +41,7 @@ func heldBy(kind string, m metav1.Object, finalizers []string) (why, do string) 
 	if m.GetNamespace() != "" {
 		where = " -n " + m.GetNamespace()
 	}
-	return why, fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch %s%s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", strings.ToLower(kind), where, m.GetName())
+	return why, fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch %s%s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", strings.ToLower(kind), where, quoted(m.GetName()))
 }
 
 // leaving is how an object stands that is to go.

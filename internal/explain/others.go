@@ -140,7 +140,7 @@ func held(c Cluster, namespace, message string) (names, do string) {
 			}
 			all = append(all, fmt.Sprintf("%s/%s, which is held by the finalizer %s", resource, m.GetName(), strings.Join(m.GetFinalizers(), " and ")))
 			if do == "" {
-				do = fmt.Sprintf("See that whoever set the finalizer runs and removes it. Only if that program is gone for good: `podo kubectl patch %s -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", resource, namespace, m.GetName())
+				do = fmt.Sprintf("See that whoever set the finalizer runs and removes it. Only if that program is gone for good: `podo kubectl patch %s -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", resource, namespace, quoted(m.GetName()))
 			}
 		}
 	}
@@ -349,13 +349,13 @@ func mendAutoscaler(said string, o *autoscalingv2.HorizontalPodAutoscaler) strin
 	case strings.Contains(said, "missing request for "):
 		name := between(said, "missing request for ", " ")
 		container := between(said, "in container ", " ")
-		return fmt.Sprintf("A utilization is a share of what is requested: give container %s of the template resources.requests.%s, such as `podo kubectl set resources -n %s %s -c %s --requests=%s=100m`", container, name, o.Namespace, target, container, name)
+		return fmt.Sprintf("A utilization is a share of what is requested: give container %s of the template resources.requests.%s, such as `podo kubectl set resources -n %s %s -c %s --requests=%s=100m`", container, name, o.Namespace, quoted(target), quoted(container), quoted(name))
 	case strings.Contains(said, "not found"):
 		return fmt.Sprintf("Create %s, or correct spec.scaleTargetRef", target)
 	case strings.Contains(said, "no metrics returned"), strings.Contains(said, "did not receive metrics"):
 		return "Its pods have not been measured yet: wait until one has been ready for half a minute. `podo kubectl top pods` shows what is known"
 	case strings.Contains(said, "replicas") && strings.Contains(said, "disabled"):
-		return fmt.Sprintf("It rests while the target has 0 replicas: `podo kubectl scale -n %s %s --replicas=1`", o.Namespace, target)
+		return fmt.Sprintf("It rests while the target has 0 replicas: `podo kubectl scale -n %s %s --replicas=1`", o.Namespace, quoted(target))
 	}
 	return ""
 }

@@ -62,6 +62,9 @@ func shell(command []string) string {
 	return strings.Join(out, " ")
 }
 
+// quoted is a word for a command. Names may come from whoever wrote the object, who wants perhaps that somebody else's shell does more.
+func quoted(word string) string { return shell([]string{word}) }
+
 // probeSaid is what a probe that fails last answered.
 func (f Facts) probeSaid(container, kind string) string {
 	r, ok := f.last(timeline.Probe, func(r timeline.Record) bool { return r.Subject == container+"/"+kind && r.To == "failed" })

@@ -11,7 +11,7 @@ func mendRefusal(said, namespace string) string {
 	case strings.Contains(said, "exceeded quota: "):
 		_, quota, _ := strings.Cut(said, "exceeded quota: ")
 		quota, _, _ = strings.Cut(quota, ",")
-		return fmt.Sprintf("Raise the ResourceQuota %s (`podo kubectl edit quota -n %s %s`), lower what the template requests, or end what uses it up: `podo kubectl describe quota -n %s %s`", quota, namespace, quota, namespace, quota)
+		return fmt.Sprintf("Raise the ResourceQuota %s (`podo kubectl edit quota -n %s %s`), lower what the template requests, or end what uses it up: `podo kubectl describe quota -n %s %s`", quota, namespace, quoted(quota), namespace, quoted(quota))
 	case strings.Contains(said, "must specify"):
 		return fmt.Sprintf("A ResourceQuota of the namespace wants every container to say what it needs: add those resources to the template, or a LimitRange with defaults to namespace %s", namespace)
 	case strings.Contains(said, "violates PodSecurity"):
@@ -19,7 +19,7 @@ func mendRefusal(said, namespace string) string {
 		return fmt.Sprintf("Correct these fields of the template's securityContext, or lower the namespace's level from %s: `podo kubectl label ns %s --overwrite pod-security.kubernetes.io/enforce=baseline` (or privileged)", level, namespace)
 	case strings.Contains(said, "error looking up service account"):
 		name := between(said, `serviceaccount "`, `"`)
-		return fmt.Sprintf("Create it: `podo kubectl create serviceaccount -n %s %s`, or correct serviceAccountName in the template", namespace, name)
+		return fmt.Sprintf("Create it: `podo kubectl create serviceaccount -n %s %s`, or correct serviceAccountName in the template", namespace, quoted(name))
 	case strings.Contains(said, "no PriorityClass with name"):
 		return "Create that PriorityClass, or correct priorityClassName in the template"
 	case strings.Contains(said, "because it is being terminated"):

@@ -117,7 +117,7 @@ func (f Facts) image(out *Finding, s v1.ContainerStatus) {
 func (f Facts) credentials(host, repository string) string {
 	p := f.Pod
 	create := func(name string) string {
-		return fmt.Sprintf("`podo kubectl create secret docker-registry %s -n %s --docker-server=%s --docker-username=… --docker-password=…`", name, p.Namespace, host)
+		return fmt.Sprintf("`podo kubectl create secret docker-registry %s -n %s --docker-server=%s --docker-username=… --docker-password=…`", quoted(name), p.Namespace, quoted(host))
 	}
 	var names []string
 	for _, s := range p.Spec.ImagePullSecrets {
@@ -211,9 +211,9 @@ func (f Facts) missing(message string) string {
 	if name == "" {
 		return fmt.Sprintf("Create that %s in namespace %s, or correct its name in the pod", kind, namespace)
 	}
-	create := "configmap " + name
+	create := "configmap " + quoted(name)
 	if kind == "secret" {
-		create = "secret generic " + name
+		create = "secret generic " + quoted(name)
 	}
 	return fmt.Sprintf("Create it: `podo kubectl create %s -n %s --from-literal=KEY=VALUE`, or correct its name in the pod", create, namespace)
 }
