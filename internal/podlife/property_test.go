@@ -279,7 +279,9 @@ func TestRestartChangesNothing(t *testing.T) {
 					w.turn(either(p.what == "unready", Readiness, Liveness))
 				case "resize":
 					d := w.state.Pod.DeepCopy()
+					debugs := d.Spec.EphemeralContainers // they never go
 					d.Generation, d.Spec = d.Generation+1, other.Spec
+					d.Spec.EphemeralContainers = debugs
 					w.step(Desired{Pod: d})
 				case "evict":
 					w.step(StopAsked{Why: Evicted, Reason: "Evicted", Message: "low"})

@@ -334,3 +334,102 @@ func TestTheNewestInstanceIsGone(t *testing.T) {
 		}
 	}
 }
+
+// Where an older instance is in the pod's sandbox, the newest was there too, though somebody removed it: what had been initialized is not
+// initialized once more.
+func TestTheNewestInstanceIsGoneAmongInitContainers(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "i", "m"))
+	w.prober = true
+	w.run = func(n string, attempt uint32) behaviour {
+		return either(n == "m" && attempt > 0, behaviour{}, behaviour{d: time.Second})
+	}
+	w.step(Tick{})
+	w.until(20 * time.Second)
+	for _, id := range []string{"i-0", "m-1"} {
+		delete(w.cons, id)
+	}
+	w.restart(nil)
+	w.until(time.Minute)
+	if n := len(starts(w, "i")); n != 1 || w.cstatus("m").State.Running == nil || w.cstatus("m").RestartCount != 2 {
+		t.Fatalf("%d starts, %+v\n%s", n, w.cstatus("m"), w.tail())
+	}
+}
+
+// What runs is the newest, whatever is told of a higher one: that is of another life of a static pod.
+func TestWhatRunsIsTheNewest(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.step(Tick{})
+	w.until(time.Second)
+	st := w.status()
+	st.ContainerStatuses[0].RestartCount = 5
+	st.ContainerStatuses[0].ContainerID = "containerd://m-5"
+	pod := w.state.Pod.DeepCopy()
+	pod.Status = st
+	w.state = Restore(w.cfg, pod, w.saved, w.observe(), w.now)
+	w.step(Desired{Pod: pod})
+	w.until(time.Minute)
+	if c := w.cstatus("m"); c.State.Running == nil || c.RestartCount != 0 || len(starts(w, "m")) != 1 {
+		t.Fatalf("%+v\n%s", c, w.tail())
+	}
+}
+
+// Init containers that somebody removed run again, and what they are told to have ended with stays until they have, see checkTold.
+func TestRemovedInitContainersRunAgain(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyNever, "i0", "i1", "m"))
+	w.prober = true
+	w.run = func(n string, _ uint32) behaviour {
+		return either(n == "m", behaviour{}, behaviour{d: 5 * time.Second})
+	}
+	w.fail = func(e Effect) *Failure {
+		if x, ok := e.(PullImage); ok && x.Container == "m" && w.now.Before(epoch.Add(40*time.Second)) {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(12 * time.Second)
+	for _, id := range []string{"i0-0", "i1-0"} {
+		delete(w.cons, id)
+	}
+	w.restart(nil)
+	w.until(14 * time.Second)
+	if w.state.Container("i0").Stage != Up {
+		t.Fatal(w.tail())
+	}
+	w.restart(nil)
+	w.until(20 * time.Second)
+	w.restart(nil)
+	w.until(2 * time.Minute)
+	if c := w.cstatus("i0"); w.status().Phase != v1.PodRunning || c.RestartCount != 1 || c.State.Terminated == nil {
+		t.Fatalf("%+v\n%s", c, w.tail())
+	}
+}
+
+// A container that was given up before it ran is counted, also when it is lost what was saved of that.
+func TestWhatNeverRanStaysCounted(t *testing.T) {
+	for _, there := range []bool{false, true} { // what was given up is removed, or still to be
+		w := newWorld(t, newPod(v1.RestartPolicyAlways, "m0", "m1"))
+		w.fail = func(e Effect) *Failure {
+			pull, ok := e.(PullImage)
+			start, starts := e.(StartContainer)
+			if ok && pull.Container == "m0" && w.now.After(epoch) || starts && start.Container == "m0" {
+				return &Failure{Reason: "X", Message: "no"}
+			}
+			return nil
+		}
+		w.step(Tick{})
+		w.until(time.Second)
+		pod := w.state.Pod.DeepCopy()
+		pod.Status = w.status()
+		pod.Status.ContainerStatuses[0].RestartCount = 1
+		if !there {
+			delete(w.cons, "m0-0")
+		}
+		w.state = Restore(w.cfg, pod, nil, w.observe(), w.now)
+		w.step(Desired{Pod: pod})
+		w.until(10 * time.Second)
+		if c := w.cstatus("m0"); c.RestartCount != 1 || w.cons["m0-0"] != nil {
+			t.Fatalf("%+v\n%s", c, w.tail())
+		}
+	}
+}

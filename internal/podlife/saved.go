@@ -240,12 +240,22 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		}
 	}
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
-	switch told := s.told(c); {
+	var told *Instance
+	if st := s.toldStatus(c); st != nil {
+		told, c.Attempt = c.told(st), max(c.Attempt, uint32(st.RestartCount)) // one that never ran is counted too
+	}
+	switch {
 	case told == nil:
 	case told.isReset() && c.Prev == nil:
 		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
-	case !told.isReset() && (len(mine) == 0 || told.Attempt > mine[0].Attempt): // somebody may have removed the newest only
+	case !told.isReset() && len(mine) == 0:
+		mine = append(mine, *told)
+	case !told.isReset() && told.Attempt > mine[0].Attempt && mine[0].State == InstanceExited: // somebody may have removed the newest only
+		told.SandboxID = mine[0].SandboxID // it came later, and in the same one if that is the pod's
 		mine = slices.Insert(mine, 0, *told)
+	case !told.isReset() && !c.Prev.isReset() && !told.FinishedAt.IsZero() && told.Attempt < mine[0].Attempt &&
+		(len(mine) == 1 || told.Attempt > mine[1].Attempt):
+		mine = slices.Insert(mine, 1, *told) // or that before the newest
 	case s.Stage > Stopping && len(mine) > 0 && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs: what was told of its end stays
 		told.SandboxID = mine[0].SandboxID
 		mine[0] = *told
@@ -311,39 +321,40 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	}
 }
 
-// told is the container's last instance as the API knows it, for when the runtime has none.
-func (s *State) told(c *Container) *Instance {
+// toldStatus is the container's status as the API knows it; nil when there is none.
+func (s *State) toldStatus(c *Container) *v1.ContainerStatus {
 	for _, list := range [][]v1.ContainerStatus{
 		s.Pod.Status.InitContainerStatuses, s.Pod.Status.ContainerStatuses, s.Pod.Status.EphemeralContainerStatuses,
 	} {
-		for i := range list {
-			st := &list[i]
-			if st.Name != c.Name {
-				continue
-			}
-			in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
-			t := st.State.Terminated
-			if last := st.LastTerminationState.Terminated; t == nil && st.State.Waiting != nil && last != nil && last.Reason == reasonReset {
-				return resetInstance(c.Name, in.Attempt-1)
-			}
-			switch {
-			case t == nil && st.State.Running != nil:
-				in.ID, in.StartedAt = bareID(st.ContainerID), st.State.Running.StartedAt.Time
-				in.ExitCode, in.Reason = 137, reasonUnknown
-				in.Message = "The container could not be located when the pod was terminated"
-				return in
-			case t == nil:
-				t = st.LastTerminationState.Terminated
-			}
-			if t == nil || st.ContainerID == "" && t.ContainerID == "" { // the latter was told at the end, of one that never ran
-				return nil
-			}
-			in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message
-			in.StartedAt, in.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
-			return in
+		if i := slices.IndexFunc(list, func(st v1.ContainerStatus) bool { return st.Name == c.Name }); i >= 0 {
+			return &list[i]
 		}
 	}
 	return nil
+}
+
+// told is the container's last instance as its status tells of it, for when the runtime has none.
+func (c *Container) told(st *v1.ContainerStatus) *Instance {
+	in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
+	t := st.State.Terminated
+	if last := st.LastTerminationState.Terminated; t == nil && st.State.Waiting != nil && last != nil && last.Reason == reasonReset {
+		return resetInstance(c.Name, in.Attempt-1)
+	}
+	switch {
+	case t == nil && st.State.Running != nil:
+		in.ID, in.StartedAt = bareID(st.ContainerID), st.State.Running.StartedAt.Time
+		in.ExitCode, in.Reason = 137, reasonUnknown
+		in.Message = "The container could not be located when the pod was terminated"
+		return in
+	case t == nil:
+		t = st.LastTerminationState.Terminated
+	}
+	if t == nil || st.ContainerID == "" && t.ContainerID == "" { // the latter was told at the end, of one that never ran
+		return nil
+	}
+	in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message
+	in.StartedAt, in.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
+	return in
 }
 
 // toldBefore is what the API knows of the instance before the newest one, for when the runtime has only that.

@@ -37,7 +37,6 @@ type world struct {
 	probed  map[string]ProbeSet // which probes run, by instance
 	prober  bool                // they have results, and what users are told is compared with what they were told before
 	ran     map[string]bool     // containers of which an instance ran
-	robbed  bool                // somebody removed containers: an init container may run again where nobody knows that it had ended
 	unready map[string]bool     // instances of which readiness has failed
 	kept    *Saved              // what is on the disk when the machine goes down: the last that had to be
 	told    *v1.PodStatus       // the last status
@@ -667,7 +666,6 @@ func (w *world) vanish() {
 		}
 		delete(w.cons, id)
 		delete(w.ends, id)
-		w.robbed = true
 		w.trace = append(w.trace, w.rel()+" vanish "+id)
 		break
 	}
@@ -743,7 +741,7 @@ func (w *world) checkToldContainer(old, c *v1.ContainerStatus) {
 	if c.ContainerID != old.ContainerID && c.ContainerID != "" && old.ContainerID != "" && c.RestartCount == old.RestartCount {
 		w.t.Fatalf("%s: from %s to %s without a restart\n%s", c.Name, old.ContainerID, c.ContainerID, w.tail())
 	}
-	if t := old.State.Terminated; t != nil && c.State.Terminated == nil && !w.state.mayRestartAll() && s.Kind != Sidecar && !w.robbed {
+	if t := old.State.Terminated; t != nil && c.State.Terminated == nil && !w.state.mayRestartAll() && s.Kind != Sidecar {
 		if s.Kind == Ephemeral || !w.state.restarts(&Container{Kind: Main, Cur: &Instance{ExitCode: t.ExitCode}, spec: s.spec}) {
 			w.t.Fatalf("%s: had ended with %d, and now %+v\n%s", c.Name, t.ExitCode, c.State, w.tail())
 		}
