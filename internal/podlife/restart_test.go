@@ -433,3 +433,28 @@ func TestWhatNeverRanStaysCounted(t *testing.T) {
 		}
 	}
 }
+
+// When all containers restart again before one of them has run again, that one too is counted once more.
+func TestRestartAllAmidARestartOfAll(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m0", "m1")
+	always := v1.ContainerRestartPolicyAlways
+	p.Spec.Containers[0].RestartPolicy = &always
+	p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
+	}}
+	w := newWorld(t, p)
+	w.prober = true
+	w.run = func(n string, attempt uint32) behaviour {
+		return either(n == "m0" && attempt < 3, behaviour{d: 10 * time.Second, code: 1}, behaviour{})
+	}
+	w.fail = func(e Effect) *Failure {
+		x, ok := e.(StartContainer)
+		return either(ok && x.Container == "m1" && w.now.Before(epoch.Add(50*time.Second)) && w.now.After(epoch), &Failure{Reason: "X", Message: "no"}, nil)
+	}
+	w.step(Tick{})
+	w.until(2 * time.Minute)
+	if a, b := w.cstatus("m0"), w.cstatus("m1"); a.RestartCount != 3 || b.RestartCount != 3 || b.State.Running == nil {
+		t.Fatalf("%+v\n%+v\n%s", a, b, w.tail())
+	}
+}

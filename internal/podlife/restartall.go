@@ -76,7 +76,8 @@ func (m *mover) reset(c *Container) {
 	if c.Prev != nil {
 		m.sweepContainer(c.Prev.ID)
 	}
-	c.Cur, c.Prev, c.Attempt = nil, resetInstance(c.Name, c.Cur.Attempt), c.Cur.Attempt+1
+	c.Attempt = max(c.Attempt, c.Cur.Attempt+1) // one that never ran is counted too
+	c.Cur, c.Prev = nil, resetInstance(c.Name, c.Attempt-1)
 	c.Reason, c.Message, c.Again, c.StopWhy = reasonReset, messageReset, false, ""
 	c.Stage = either(c.Stage == Pulling, Pulling, Waiting)
 }
