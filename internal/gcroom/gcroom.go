@@ -5,15 +5,15 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: room of three times what has been live for a while,
-//	  ▲                                                           │     a third of the machine's room at least, all of it at most
-//	  └──── none for calmAfter, and little allocated ◄────────────┘
+//	rest ──► two collections within busyWithin of each other ──► busy: room of three times what is live, a third of the
+//	  ▲                                                           │     machine's room at least, all of it at most; while more
+//	  └──── none for calmAfter, and little allocated ◄────────────┘     than wholesale is allocated no more than that third
 //
 // Little is what makes no two collections within busyWithin of each other with the room of rest: who gave it back for less would need it again at once.
 //
 // A collection takes as long as what is live is large, and who waits for an answer meanwhile waits several times as long: a large heap gets room to
-// be collected seldom. But what is made amid much room lives on scattered over it, and the pages in between are held for as long: so what the last
-// seconds made, while thousands of objects are created, counts later only.
+// be collected seldom. But what is made amid much room lives on scattered over it, and the pages in between are held for as long: where thousands of
+// objects are made at once nobody waits for one of them, and what is made is to lie close.
 //
 // A heap that is small is given less while something begins, pods for one, than at rest:
 //
@@ -46,7 +46,7 @@ const (
 	briskFor    = time.Minute
 	small       = 32 << 20 // live bytes
 	calmAfter   = 3 * time.Second
-	settled     = 2 * calmAfter // what is live for so long was not made by what is going on
+	wholesale   = 128 << 20 // allocated bytes a second; pods that come one by one make some 80 MB
 	// Room in percent of what is live.
 	atRest = 40
 	brisk  = 15
@@ -56,8 +56,13 @@ const (
 // room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
 func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
 
-// share is how much of the room a heap has of which so many bytes have been live for a while.
-func share(live, room uint64) uint64 { return min(max(room/3, 3*live), room) }
+// share is how much of the room a busy heap gets that has so many live bytes and allocates so many a second.
+func share(live uint64, rate float64, room uint64) uint64 {
+	if rate > wholesale {
+		return room / 3
+	}
+	return min(max(room/3, 3*live), room)
+}
 
 // percent is the setting that gives a heap with so many live bytes that room.
 func percent(live, room uint64) int {
@@ -81,11 +86,8 @@ type keeper struct {
 	last      time.Time // of a collection
 	made      uint64    // allocated by then
 	busy      bool
-	have      uint64      // of the room, while busy
 	calm      *time.Timer // runs while busy
 	allocated uint64      // when it was set
-	noted     time.Time   // while busy, at the last collection that was settled after the one before
-	live      uint64      // then
 }
 
 // Keep begins, for this process. Whoever has set GOGC has decided otherwise.
@@ -117,13 +119,8 @@ func (k *keeper) collected() {
 	case k.busy:
 		k.began = now
 		k.calm.Reset(calmAfter)
-		if now.Sub(k.noted) >= settled {
-			k.have = share(min(k.live, live), k.room)
-			k.noted, k.live = now, live
-		}
 	case since < busy(live) && !asked:
-		k.busy, k.brisk, k.have = true, false, share(live, k.room)
-		k.noted, k.live = now, live
+		k.busy, k.brisk = true, false
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
 		rate := 100 * float64(made) / float64(live) * float64(briskWithin) / float64(since) // percent of what is live, in briskWithin
@@ -142,7 +139,7 @@ func (k *keeper) collected() {
 		return
 	}
 	k.allocated = allocated
-	k.set(percent(live, k.have))
+	k.set(percent(live, share(live, float64(made)/since.Seconds(), k.room)))
 }
 
 // busy is how soon after each other collections of so many live bytes make a process busy: some ten times of what one takes.

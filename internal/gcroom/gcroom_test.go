@@ -98,43 +98,6 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
-// What a busy time makes gives it more room once it has lived for a while, and less is no reason for as much.
-func TestRoomFollows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var set []int
-		live, allocated := uint64(100)<<20, uint64(0)
-		k := &keeper{
-			room: 900 << 20, heap: func() (uint64, uint64) { allocated += live; return live, allocated }, now: time.Now,
-			set: func(n int) { set = append(set, n) }, free: func() {},
-		}
-		k.collected()
-		for _, c := range []struct {
-			after time.Duration
-			live  uint64
-			room  int
-		}{
-			{busyWithin - 1, 100, 300},
-			{settled / 3, 200, 300}, // made just now
-			{settled / 3, 250, 300},
-			{settled/3 - 1, 250, 300},
-			{1, 250, 300}, // what was there at first
-			{settled / 3, 300, 300},
-			{settled / 3, 300, 300},
-			{settled / 3, 300, 750}, // what has been there for so long
-			{settled / 3, 200, 750},
-			{settled / 3, 200, 750},
-			{settled / 3, 200, 600},
-		} {
-			time.Sleep(c.after)
-			live = c.live << 20
-			k.collected()
-			if got, want := set[len(set)-1], max(atWork, c.room*100/int(c.live)); got != want {
-				t.Errorf("%s later, %d live: %d %%, want %d %%", c.after, c.live, got, want)
-			}
-		}
-	})
-}
-
 // A small heap whose collections are neither rare nor all that the process does is kept dense.
 func TestBrisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -166,14 +129,14 @@ func TestBrisk(t *testing.T) {
 		after(briskWithin - 1)
 		after(briskWithin, atRest)
 		after(time.Second, brisk)
-		after(busy(live)-1, percent(live, share(live, k.room)))
+		after(busy(live)-1, percent(live, share(live, 0, k.room)))
 		time.Sleep(calmAfter)
 		synctest.Wait()
 		told()
 		after(briskWithin)
 		live = small + 1
 		after(busyWithin)
-		after(busyWithin-1, percent(live, share(live, k.room)))
+		after(busyWithin-1, percent(live, share(live, 0, k.room)))
 	})
 }
 
@@ -235,17 +198,39 @@ func TestBriskIsNoLastingState(t *testing.T) {
 func TestShareOfRoom(t *testing.T) {
 	for _, c := range []struct {
 		live uint64
+		rate float64
 		want int
 	}{
-		{20, 665},  // a third of the room
-		{100, 300}, // three times what is live
-		{200, 200}, // the room
-		{800, 100},
+		{20, 0, 665},          // a third of the room
+		{100, wholesale, 300}, // three times what is live
+		{100, wholesale + 1, 133},
+		{200, 0, 200}, // the room
+		{800, 0, 100},
 	} {
-		if got := percent(c.live, share(c.live, 400)); got != c.want {
-			t.Errorf("%d live: %d %%, want %d %%", c.live, got, c.want)
+		if got := percent(c.live, share(c.live, c.rate, 400)); got != c.want {
+			t.Errorf("%d live, %.0f a second: %d %%, want %d %%", c.live, c.rate, got, c.want)
 		}
 	}
+}
+
+// How much is allocated between two collections decides, however much that is.
+func TestWholesale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set []int
+		var allocated uint64
+		k := &keeper{
+			room: 600 << 20, heap: func() (uint64, uint64) { return 100 << 20, allocated }, now: time.Now,
+			set: func(n int) { set = append(set, n) }, free: func() {},
+		}
+		for _, made := range []uint64{50, wholesale >> 20, wholesale>>20 + 1, 50} {
+			time.Sleep(busyWithin / 2)
+			allocated += made << 20 / 2
+			k.collected()
+		}
+		if want := []int{300, 200, 300}; !slices.Equal(set, want) {
+			t.Errorf("set %v, want %v", set, want)
+		}
+	})
 }
 
 func TestOnCollection(t *testing.T) {

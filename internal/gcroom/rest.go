@@ -48,11 +48,11 @@ func (r *rester) look(used time.Duration) {
 	if used-before >= restUse {
 		return
 	}
-	r.free()
 	if free, n := r.heap(); free > keptFree && n > r.shrunk {
 		r.shrink()
 		_, r.shrunk = r.heap()
 	}
+	r.free() // a collection asks for much of the program
 }
 
 // freeOfHeap is what the heap keeps and does not use, and how often it has been collected.
