@@ -203,7 +203,7 @@ func (f Facts) untaint() string {
 			t := &n.Spec.Taints[i]
 			tolerated := slices.ContainsFunc(f.Pod.Spec.Tolerations, func(x v1.Toleration) bool { return x.ToleratesTaint(klog.Logger{}, t, false) })
 			switch {
-			case t.Effect == v1.TaintEffectPreferNoSchedule || tolerated:
+			case t.Effect == v1.TaintEffectPreferNoSchedule, tolerated, n.Spec.Unschedulable && t.Key == v1.TaintNodeUnschedulable: // uncordon removes that
 			case ills[t.Key] != "":
 				if words := fmt.Sprintf("%s %s (`podo why node/%s`)", n.Name, ills[t.Key], n.Name); !slices.Contains(ill, words) {
 					ill = append(ill, words)
