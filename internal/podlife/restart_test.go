@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What a kubelet gave up and had not removed yet when it ended is removed by the next one, not started: its successor has its number, and
@@ -456,5 +457,37 @@ func TestRestartAllAmidARestartOfAll(t *testing.T) {
 	w.until(2 * time.Minute)
 	if a, b := w.cstatus("m0"), w.cstatus("m1"); a.RestartCount != 3 || b.RestartCount != 3 || b.State.Running == nil {
 		t.Fatalf("%+v\n%+v\n%s", a, b, w.tail())
+	}
+}
+
+// What has been reset and could not be removed is there when the kubelet begins anew amid the pod's end: it stays counted as it was told.
+func TestResetButNotRemoved(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m0", "m1")
+	always := v1.ContainerRestartPolicyAlways
+	p.Spec.Containers[0].RestartPolicy = &always
+	p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
+	}}
+	w := newWorld(t, p)
+	w.run = func(n string, attempt uint32) behaviour {
+		return either(n == "m0", behaviour{d: 10 * time.Second, code: 1}, behaviour{})
+	}
+	w.fail = func(e Effect) *Failure {
+		x, ok := e.(RemoveContainer)
+		return either(ok && x.ID == "m1-0", &Failure{Reason: "X", Message: "no"}, nil)
+	}
+	w.step(Tick{})
+	w.until(10500 * time.Millisecond)
+	if c := w.cstatus("m1"); c.RestartCount != 1 || w.cons["m1-0"] == nil {
+		t.Fatalf("%+v\n%s", c, w.tail())
+	}
+	gone := p.DeepCopy()
+	gone.DeletionTimestamp, gone.DeletionGracePeriodSeconds = &metav1.Time{Time: w.now}, new(int64(5))
+	gone.Status = w.status()
+	w.step(Desired{Pod: gone})
+	w.restart(nil)
+	if c := w.cstatus("m1"); c.RestartCount != 1 {
+		t.Fatalf("%+v\n%s", c, w.tail())
 	}
 }

@@ -239,6 +239,9 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 			mine = append(mine, in)
 		}
 	}
+	if c.Prev.isReset() { // what has been reset may still be there, when it could not be removed
+		mine = slices.DeleteFunc(mine, func(in Instance) bool { return in.Attempt <= c.Prev.Attempt })
+	}
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
 	var told *Instance
 	if st := s.toldStatus(c); st != nil {
