@@ -5,15 +5,15 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: room of three times what is live, a third of the
-//	  ▲                                                           │     machine's room at least, all of it at most; while more
-//	  └──── none for calmAfter, and little allocated ◄────────────┘     than wholesale is allocated no more than that third
+//	rest ──► two collections within busyWithin of each other ──► busy: a third of the machine's room, and while somebody waits
+//	  ▲                                                           │     for one answer after another three times what is live,
+//	  └──── none for calmAfter, and little allocated ◄────────────┘     the machine's room at most
 //
 // Little is what makes no two collections within busyWithin of each other with the room of rest: who gave it back for less would need it again at once.
 //
 // A collection takes as long as what is live is large, and who waits for an answer meanwhile waits several times as long: a large heap gets room to
-// be collected seldom. But what is made amid much room lives on scattered over it, and the pages in between are held for as long: where thousands of
-// objects are made at once nobody waits for one of them, and what is made is to lie close.
+// be collected seldom. But what is made amid much room lives on scattered over it, and the pages in between are held for as long. Where thousands of
+// objects are made at once, or by the process itself, nobody waits for one of them, and what is made is to lie close.
 //
 // A heap that is small is given less while something begins, pods for one, than at rest:
 //
@@ -33,6 +33,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +47,9 @@ const (
 	briskFor    = time.Minute
 	small       = 32 << 20 // live bytes
 	calmAfter   = 3 * time.Second
-	wholesale   = 128 << 20 // allocated bytes a second; pods that come one by one make some 80 MB
+	// Pods that come one by one allocate some 80 MB a second; by clients that do not wait for each other it is three times that.
+	wholesale = 128 << 20
+	few       = 50 // answers a second
 	// Room in percent of what is live.
 	atRest = 40
 	brisk  = 15
@@ -56,9 +59,9 @@ const (
 // room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
 func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
 
-// share is how much of the room a busy heap gets that has so many live bytes and allocates so many a second.
-func share(live uint64, rate float64, room uint64) uint64 {
-	if rate > wholesale {
+// share is how much of the room a busy heap gets that has so many live bytes, and allocates so many and gives so many answers a second.
+func share(live uint64, rate, answers float64, room uint64) uint64 {
+	if rate > wholesale || answers < few {
 		return room / 3
 	}
 	return min(max(room/3, 3*live), room)
@@ -71,6 +74,11 @@ func percent(live, room uint64) int {
 	}
 	return max(atWork, int(room*100/live))
 }
+
+var answers atomic.Uint64
+
+// Answered tells that a client has its answer.
+func Answered() { answers.Add(1) }
 
 // keeper is told of every collection.
 type keeper struct {
@@ -85,6 +93,7 @@ type keeper struct {
 	began     time.Time // when something last seemed to begin, or was going on
 	last      time.Time // of a collection
 	made      uint64    // allocated by then
+	answered  uint64    // by then
 	busy      bool
 	calm      *time.Timer // runs while busy
 	allocated uint64      // when it was set
@@ -114,6 +123,8 @@ func (k *keeper) collected() {
 	live, allocated := k.heap()
 	made := allocated - k.made
 	k.made = allocated
+	answered := answers.Load() - k.answered
+	k.answered += answered
 	asked := made < live*brisk/100/2 // by who gives memory back, for one: nothing has filled the room
 	switch {
 	case k.busy:
@@ -139,7 +150,7 @@ func (k *keeper) collected() {
 		return
 	}
 	k.allocated = allocated
-	k.set(percent(live, share(live, float64(made)/since.Seconds(), k.room)))
+	k.set(percent(live, share(live, float64(made)/since.Seconds(), float64(answered)/since.Seconds(), k.room)))
 }
 
 // busy is how soon after each other collections of so many live bytes make a process busy: some ten times of what one takes.

@@ -70,31 +70,31 @@ func TestKeeper(t *testing.T) {
 		expect("at rest")
 		time.Sleep(busyWithin / 2)
 		collected()
-		expect("busy", 300)
+		expect("busy", 266)
 		for range 3 {
 			time.Sleep(busyWithin / 10)
 			collected()
 		}
-		expect("busier", 300, 300, 300, 300)
+		expect("busier", 266, 266, 266, 266)
 		mu.Lock()
 		set = nil
 		mu.Unlock()
 		time.Sleep(calmAfter - time.Millisecond)
 		collected()
 		time.Sleep(calmAfter - time.Millisecond)
-		expect("still busy: it collects seldom because it has room", 300)
+		expect("still busy: it collects seldom because it has room", 266)
 		allocated.Add(61 << 20) // 20 a second are 40 % of what is live
 		time.Sleep(time.Millisecond)
-		expect("as busy as ever", 300)
+		expect("as busy as ever", 266)
 		allocated.Add(60 << 20)
 		time.Sleep(calmAfter)
-		expect("calm", 300, atRest, freed)
+		expect("calm", 266, atRest, freed)
 		time.Sleep(time.Hour)
 		collected()
-		expect("at rest again", 300, atRest, freed)
+		expect("at rest again", 266, atRest, freed)
 		time.Sleep(busyWithin / 2)
 		collected()
-		expect("busy again", 300, atRest, freed, 300)
+		expect("busy again", 266, atRest, freed, 266)
 	})
 }
 
@@ -129,14 +129,14 @@ func TestBrisk(t *testing.T) {
 		after(briskWithin - 1)
 		after(briskWithin, atRest)
 		after(time.Second, brisk)
-		after(busy(live)-1, percent(live, share(live, 0, k.room)))
+		after(busy(live)-1, percent(live, share(live, 0, 0, k.room)))
 		time.Sleep(calmAfter)
 		synctest.Wait()
 		told()
 		after(briskWithin)
 		live = small + 1
 		after(busyWithin)
-		after(busyWithin-1, percent(live, share(live, 0, k.room)))
+		after(busyWithin-1, percent(live, share(live, 0, 0, k.room)))
 	})
 }
 
@@ -197,24 +197,25 @@ func TestBriskIsNoLastingState(t *testing.T) {
 // What a busy heap has, in percent of what is live.
 func TestShareOfRoom(t *testing.T) {
 	for _, c := range []struct {
-		live uint64
-		rate float64
-		want int
+		live          uint64
+		rate, answers float64
+		want          int
 	}{
-		{20, 0, 665},          // a third of the room
-		{100, wholesale, 300}, // three times what is live
-		{100, wholesale + 1, 133},
-		{200, 0, 200}, // the room
-		{800, 0, 100},
+		{20, 0, few, 665},          // a third of the room
+		{100, wholesale, few, 300}, // three times what is live
+		{100, wholesale + 1, few, 133},
+		{100, wholesale, few - 1, 133},
+		{200, 0, few, 200}, // the room
+		{800, 0, few, 100},
 	} {
-		if got := percent(c.live, share(c.live, c.rate, 400)); got != c.want {
-			t.Errorf("%d live, %.0f a second: %d %%, want %d %%", c.live, c.rate, got, c.want)
+		if got := percent(c.live, share(c.live, c.rate, c.answers, 400)); got != c.want {
+			t.Errorf("%d live, %.0f and %.0f answers a second: %d %%, want %d %%", c.live, c.rate, c.answers, got, c.want)
 		}
 	}
 }
 
-// How much is allocated between two collections decides, however much that is.
-func TestWholesale(t *testing.T) {
+// What is allocated and who is answered between two collections decides, however often they come.
+func TestWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set []int
 		var allocated uint64
@@ -222,12 +223,15 @@ func TestWholesale(t *testing.T) {
 			room: 600 << 20, heap: func() (uint64, uint64) { return 100 << 20, allocated }, now: time.Now,
 			set: func(n int) { set = append(set, n) }, free: func() {},
 		}
-		for _, made := range []uint64{50, wholesale >> 20, wholesale>>20 + 1, 50} {
+		for _, c := range []struct{ made, answers uint64 }{{50, few}, {wholesale >> 20, few}, {wholesale>>20 + 1, few}, {50, few - 2}, {50, few}} {
 			time.Sleep(busyWithin / 2)
-			allocated += made << 20 / 2
+			allocated += c.made << 20 / 2
+			for range c.answers / 2 {
+				Answered()
+			}
 			k.collected()
 		}
-		if want := []int{300, 200, 300}; !slices.Equal(set, want) {
+		if want := []int{300, 200, 200, 300}; !slices.Equal(set, want) {
 			t.Errorf("set %v, want %v", set, want)
 		}
 	})

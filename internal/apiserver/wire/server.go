@@ -31,6 +31,7 @@ import (
 	"podo.dev/podo/internal/apiserver/authz"
 	"podo.dev/podo/internal/apiserver/impersonate"
 	"podo.dev/podo/internal/apiserver/verbs"
+	"podo.dev/podo/internal/gcroom"
 	"podo.dev/podo/internal/registry"
 )
 
@@ -290,6 +291,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		c.r = r.WithContext(ctx)
+		defer gcroom.Answered()
 	}
 	if s.c.Audit != nil {
 		c.r = c.r.WithContext(audit.Prepare(c.r.Context()))
