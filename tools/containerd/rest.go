@@ -12,7 +12,7 @@ import (
 // A start touches most of the program, of which 29 MB then stay in memory, and a third of that is asked for again while nothing happens. What is
 // given back is still in the page cache, and comes from there at the price of a fault for each sixteen pages.
 const (
-	restingFor = 15 * time.Second
+	restingFor = 5 * time.Second
 	restingUse = restingFor / 100 // of a processor
 )
 
