@@ -136,15 +136,19 @@ func (c life) differ() []Difference {
 		})
 	}
 	out := c.differPhase(s, st.Phase, statuses, known)
+	phase := st.Phase
+	if s.Stop.Why == podlife.Deadline { // upstream's kubelet takes it for failed before it looks at its conditions; users are told so at its end
+		phase = v1.PodFailed
+	}
 	theirs := []v1.PodCondition{
-		upstream.GeneratePodInitializedCondition(c.pod, old, statuses, st.Phase),
-		upstream.GenerateContainersReadyCondition(c.pod, old, statuses, st.Phase),
+		upstream.GeneratePodInitializedCondition(c.pod, old, statuses, phase),
+		upstream.GenerateContainersReadyCondition(c.pod, old, statuses, phase),
 	}
 	// A gate may name any condition that is told before.
 	before := slices.IndexFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady })
-	theirs = append(theirs, upstream.GeneratePodReadyCondition(c.pod, old, st.Conditions[:max(before, 0)], statuses, st.Phase))
+	theirs = append(theirs, upstream.GeneratePodReadyCondition(c.pod, old, st.Conditions[:max(before, 0)], statuses, phase))
 	if podutil.AllContainersCouldRestart(&c.pod.Spec) {
-		theirs = append(theirs, upstream.GenerateAllContainersRestartingCondition(c.pod, known, old, st.Phase))
+		theirs = append(theirs, upstream.GenerateAllContainersRestartingCondition(c.pod, known, old, phase))
 	}
 	if s.Stage < podlife.Releasing { // from there on the sandbox is being stopped, and Podo says so at once
 		theirs = append(theirs, upstream.GeneratePodReadyToStartContainersCondition(c.pod, old, known))
