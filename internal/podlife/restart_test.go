@@ -435,8 +435,8 @@ func TestWhatNeverRanStaysCounted(t *testing.T) {
 	}
 }
 
-// When all containers restart again before one of them has run again, that one too is counted once more.
-func TestRestartAllAmidARestartOfAll(t *testing.T) {
+// restartsAll is a pod whose containers all restart when its first one exits with 1.
+func restartsAll() *v1.Pod {
 	p := newPod(v1.RestartPolicyAlways, "m0", "m1")
 	always := v1.ContainerRestartPolicyAlways
 	p.Spec.Containers[0].RestartPolicy = &always
@@ -444,6 +444,12 @@ func TestRestartAllAmidARestartOfAll(t *testing.T) {
 		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
 		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
 	}}
+	return p
+}
+
+// When all containers restart again before one of them has run again, that one too is counted once more.
+func TestRestartAllAmidARestartOfAll(t *testing.T) {
+	p := restartsAll()
 	w := newWorld(t, p)
 	w.prober = true
 	w.run = func(n string, attempt uint32) behaviour {
@@ -462,13 +468,7 @@ func TestRestartAllAmidARestartOfAll(t *testing.T) {
 
 // What has been reset and could not be removed is there when the kubelet begins anew amid the pod's end: it stays counted as it was told.
 func TestResetButNotRemoved(t *testing.T) {
-	p := newPod(v1.RestartPolicyAlways, "m0", "m1")
-	always := v1.ContainerRestartPolicyAlways
-	p.Spec.Containers[0].RestartPolicy = &always
-	p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
-		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
-		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
-	}}
+	p := restartsAll()
 	w := newWorld(t, p)
 	w.run = func(n string, attempt uint32) behaviour {
 		return either(n == "m0", behaviour{d: 10 * time.Second, code: 1}, behaviour{})
