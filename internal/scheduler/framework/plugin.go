@@ -49,6 +49,11 @@ type Filter interface {
 	Explain(s *Shape, n *Node) []timeline.Field
 }
 
+// Concerning is a Filter that has nothing to say of most shapes.
+type Concerning interface {
+	Concerns(s *Shape) bool
+}
+
 // Nearing is a Filter that knows which of two nodes that it rejected is nearer to taking the pod: that one is the example for the others.
 type Nearing interface {
 	Nearer(s *Shape, a, b *Node) bool

@@ -89,7 +89,7 @@ func (p *Planner) tell(c *framework.Cluster, v *verdicts, pod *framework.Pod) *D
 }
 
 func (p *Planner) nearing(plugin string) framework.Nearing {
-	for _, f := range p.set.Filters {
+	for _, f := range p.set.AllFilters() {
 		if n, ok := f.(framework.Nearing); ok && f.Name() == plugin {
 			return n
 		}
@@ -133,7 +133,7 @@ func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framewo
 
 // numbers asks the plug-in that rejected a node.
 func (p *Planner) numbers(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
-	for _, f := range p.set.Filters {
+	for _, f := range p.set.AllFilters() {
 		if f.Name() == r.Plugin {
 			return f.Explain(pod.Shape, n)
 		}

@@ -50,3 +50,44 @@ func TestDiagnosisTellsNumbersAndPods(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Plug-ins are asked in upstream's order: what a node has not declared is said of those only that all others passed, and others may leave for a
+// pod in vain where nobody could know.
+func TestDeclaredFeaturesComeLast(t *testing.T) {
+	c := framework.NewCluster()
+	for _, name := range []string{"full", "large"} {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourcePods: resource.MustParse("10")}
+		c.SetNode(n)
+	}
+	pod := func(name, node string, priority int32) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("600m")}}}}
+		p.Spec.NodeName, p.Spec.Priority = node, &priority
+		return p
+	}
+	c.SetPod(pod("low", "full", 0))
+	p, needs := plan.New(plugins.Default(nil), 1), pod("needs", "", 1)
+	needs.Spec.HostNetwork, needs.Spec.HostUsers = true, new(false)
+	for range 3 { // what is remembered of the first look is the same
+		of := c.Shape(needs)
+		d := p.Schedule(c, of)
+		if d.Diagnosis == nil {
+			t.Fatalf("on %s", d.Node.Name)
+		}
+		room := p.Preempt(c, of, d.Diagnosis, nil, noon)
+		const want = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's required features. " +
+			"preemption: 0/2 nodes are available: 1 Preemption is not helpful for scheduling, 1 node(s) didn't match Pod's required features."
+		if got := d.Diagnosis.Message(room.Text); got != want {
+			t.Error(got)
+		}
+	}
+	c.SetNode(func() *v1.Node {
+		n := c.Node("large").Object.DeepCopy()
+		n.Status.DeclaredFeatures = []string{ownUsers}
+		return n
+	}())
+	if d := p.Schedule(c, c.Shape(needs)); d.Node == nil || d.Node.Name != "large" {
+		t.Errorf("%+v", d.Diagnosis)
+	}
+}

@@ -59,6 +59,7 @@ type Planner struct {
 	set       plugins.Set
 	static    []filter
 	dynamic   []filter
+	last      []filter // asked when the relations have passed a node, and remembered by nobody
 	scores    []score
 	inquiries []asked // of relations, by their index
 	rng       *rand.Rand
@@ -70,6 +71,7 @@ type Planner struct {
 	// of is what concerns the pod that is looked at, by the relation's index; nil where nothing does.
 	of    []framework.Related
 	bound bool            // some of it may keep the pod off a node
+	late  bool            // so may some of last
 	waits *framework.Node // where the pod waits for room
 
 	// opinion is what others said of nodes; nil: nobody was asked.
@@ -95,6 +97,9 @@ func New(set plugins.Set, seed uint64) *Planner {
 		} else {
 			p.dynamic = append(p.dynamic, filter{plugin: f})
 		}
+	}
+	for _, f := range set.Last {
+		p.last = append(p.last, filter{plugin: f})
 	}
 	p.inquiries = make([]asked, len(set.Relations))
 	raws := 0
@@ -136,7 +141,7 @@ func (p *Planner) Asked(tell func(plugin, point string, times int)) {
 			*times = 0
 		}
 	}
-	for _, list := range [][]filter{p.static, p.dynamic} {
+	for _, list := range [][]filter{p.static, p.dynamic, p.last} {
 		for i := range list {
 			one(list[i].plugin.Name(), "Filter", &list[i].asked)
 		}
@@ -317,7 +322,7 @@ func (p *Planner) clear() {
 // try adds a node to the feasible ones if it is.
 func (p *Planner) try(m *memo, pod *framework.Pod, n *framework.Node, at int, stamp framework.Stamp) {
 	e := p.look(m, pod.Shape, n, at, stamp)
-	if e.rejected != nil || p.lookCloser(e, pod, n, stamp) != nil || p.bound && p.unrelated(pod, n) != nil {
+	if e.rejected != nil || p.lookCloser(e, pod, n, stamp) != nil || p.more() && p.lookFurther(pod, n) != nil {
 		return
 	}
 	p.slots, p.raws, p.sums = append(p.slots, int32(at)), append(p.raws, e.raw), append(p.sums, e.sum)
@@ -408,10 +413,29 @@ func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rej
 	held := p.hold(pod, n)
 	r := p.filter(pod.Shape, n)
 	p.release(n, held)
-	if r != nil || !p.bound {
+	if r != nil || !p.more() {
 		return r
 	}
-	return p.unrelated(pod, n)
+	return p.lookFurther(pod, n)
+}
+
+// more tells whether lookFurther has anybody to ask.
+func (p *Planner) more() bool { return p.bound || p.late }
+
+// lookFurther asks the relations, and whom comes after them, about a node that all others passed.
+func (p *Planner) lookFurther(pod *framework.Pod, n *framework.Node) (r *framework.Rejection) {
+	if p.bound {
+		r = p.unrelated(pod, n)
+	}
+	if r != nil || !p.late {
+		return r
+	}
+	held := p.hold(pod, n)
+	for i := 0; i < len(p.last) && r == nil; i++ {
+		r = p.ask(&p.last[i], pod.Shape, n)
+	}
+	p.release(n, held)
+	return r
 }
 
 // unrelated is what the relations say, as if those that wait there had it, and as if they had not: they may go elsewhere in the end, so that
@@ -448,7 +472,7 @@ func (p *Planner) askRelated(i int, f framework.Related, n *framework.Node) *fra
 
 // relate finds what concerns the pod in where others are. occupied, victims and choose go by it until the next pod is looked at.
 func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
-	p.of, p.bound, p.waits = p.of[:0], false, nil
+	p.of, p.bound, p.late, p.waits = p.of[:0], false, false, nil
 	c.Trim()
 	if pod.Object != nil {
 		p.waits = c.NominatedTo(pod.Object.UID)
@@ -457,6 +481,10 @@ func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
 		x := r.Relate(c, pod)
 		p.of = append(p.of, x)
 		p.bound = p.bound || x != nil && r.Filters && x.Binding()
+	}
+	for i := range p.last {
+		x, some := p.last[i].plugin.(framework.Concerning)
+		p.late = p.late || !some || x.Concerns(pod.Shape)
 	}
 }
 

@@ -173,9 +173,15 @@ func (o *oracle) refuse(p *v1.Pod, n *v1.Node) []string {
 		if r := o.unrelated(p, n); r != "" {
 			return []string{r}
 		}
+		if p.Spec.HostUsers != nil && !slices.Contains(n.Status.DeclaredFeatures, ownUsers) {
+			return []string{"node(s) didn't match Pod's required features"}
+		}
 	}
 	return out
 }
+
+// ownUsers is what a node has to declare for pods with the host's network and users of their own.
+const ownUsers = "UserNamespacesHostNetworkSupport"
 
 // best returns the names of the nodes with the highest score.
 func (o *oracle) best(p *v1.Pod) (best map[string]bool, reasons map[string]int) {
@@ -321,6 +327,9 @@ func drawNode(t *rapid.T, name string) *v1.Node {
 			n.Status.Images = append(n.Status.Images, v1.ContainerImage{Names: []string{name}, SizeBytes: imageSize[name]})
 		}
 	}
+	if rapid.Bool().Draw(t, "own users") {
+		n.Status.DeclaredFeatures = []string{ownUsers}
+	}
 	if rapid.Bool().Draw(t, "gpu") {
 		n.Status.Allocatable["example.com/gpu"] = resource.MustParse("2")
 	}
@@ -360,6 +369,9 @@ func drawPod(t *rapid.T, uid string) *v1.Pod {
 	}
 	if rapid.IntRange(0, 4).Draw(t, "overhead") == 0 {
 		p.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("50m")}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "own users") == 0 {
+		p.Spec.HostNetwork, p.Spec.HostUsers = true, new(false)
 	}
 	p.Spec.Tolerations = rapid.SliceOfN(toleration, 0, 2).Draw(t, "tolerations")
 	if rapid.IntRange(0, 3).Draw(t, "selector") == 0 {

@@ -43,8 +43,8 @@ func (p *Planner) verdict(m *memo, pod *framework.Pod, n *framework.Node) *frame
 	if r == nil {
 		r = p.lookCloser(e, pod, n, stamp)
 	}
-	if r == nil && p.bound {
-		r = p.unrelated(pod, n)
+	if r == nil && p.more() {
+		r = p.lookFurther(pod, n)
 	}
 	return r
 }

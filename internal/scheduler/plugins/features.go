@@ -17,6 +17,9 @@ var undeclared = &framework.Rejection{Plugin: "NodeDeclaredFeatures", Reasons: [
 func (NodeDeclaredFeatures) Name() string { return "NodeDeclaredFeatures" }
 func (NodeDeclaredFeatures) Static() bool { return true }
 
+// Concerns tells whether a pod needs any: nearly none does.
+func (NodeDeclaredFeatures) Concerns(s *framework.Shape) bool { return s.Features != nil }
+
 // Filter compares the two sets. They are of one registry, so that they can be compared.
 func (NodeDeclaredFeatures) Filter(s *framework.Shape, n *framework.Node) *framework.Rejection {
 	if s.Features == nil {

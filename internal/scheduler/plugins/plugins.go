@@ -3,13 +3,16 @@
 package plugins
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podo.dev/podo/internal/scheduler/framework"
 )
 
-// Set is what a scheduler decides with. Filters run in order, static ones first, and the relations after them; scores in any order.
+// Set is what a scheduler decides with. Filters run in order, static ones first, then the relations, and Last of all filters that are named after
+// them; scores in any order.
 type Set struct {
 	PreEnqueue []framework.PreEnqueue
 	Sort       framework.QueueSort
@@ -17,8 +20,12 @@ type Set struct {
 	Filters    []framework.Filter
 	Scores     []Score
 	Relations  []Relation
+	Last       []framework.Filter
 	Preemption Preemption
 }
+
+// AllFilters are Filters and Last.
+func (s *Set) AllFilters() []framework.Filter { return slices.Concat(s.Filters, s.Last) }
 
 // Score is a scoring plug-in with its weight.
 type Score struct {
@@ -46,11 +53,12 @@ func Default(like func(*v1.Pod) labels.Selector) Set {
 		PreEnqueue: []framework.PreEnqueue{SchedulingGates{}},
 		Sort:       PrioritySort{},
 		PreFilters: []framework.PreFilter{affinity},
-		Filters:    []framework.Filter{NodeUnschedulable{}, NodeName{}, TaintToleration{}, affinity, NodePorts{}, fit, NodeDeclaredFeatures{}},
+		Filters:    []framework.Filter{NodeUnschedulable{}, NodeName{}, TaintToleration{}, affinity, NodePorts{}, fit},
 		Scores:     []Score{{TaintToleration{}, 3}, {affinity, 2}, {fit, 1}, {BalancedAllocation{}, 1}},
 		Relations: []Relation{
 			{PodTopologySpread{Like: like}, true, 2}, {InterPodAffinity{HardWeight: 1}, true, 2}, {ImageLocality{}, false, 1},
 		},
+		Last:       []framework.Filter{NodeDeclaredFeatures{}},
 		Preemption: Preemption{Percent: 10, AtLeast: 100},
 	}
 }

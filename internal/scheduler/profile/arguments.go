@@ -173,10 +173,13 @@ func (r *reader) curve(p *field.Path, shape []configv1.UtilizationShapePoint) fu
 		r.errs = append(r.errs, field.Required(p, "at least one point must be specified"))
 		return nil
 	}
-	for i, x := range shape {
-		if i > 0 && x.Utilization <= shape[i-1].Utilization {
-			r.invalid(p.Index(i).Child("utilization"), x.Utilization, "values must be sorted in increasing order")
+	for i := range shape[1:] {
+		if x := shape[i+1]; x.Utilization <= shape[i].Utilization {
+			r.invalid(p.Index(i+1).Child("utilization"), x.Utilization, "values must be sorted in increasing order")
+			break // it is said once
 		}
+	}
+	for i, x := range shape {
 		if x.Utilization < 0 || x.Utilization > 100 {
 			r.invalid(p.Index(i).Child("utilization"), x.Utilization, "not in valid range [0, 100]")
 		}

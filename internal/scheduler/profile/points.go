@@ -222,8 +222,19 @@ func (r *reader) set(path *field.Path, c *configv1.Plugins, with arguments) plug
 	} {
 		filters[f.Name()] = f
 	}
-	for _, name := range at[filter].names {
-		if f := filters[name]; f != nil {
+	last := 0 // relation
+	relations := append(with.volumes, with.spread, with.interPod, plugins.ImageLocality{})
+	for i, name := range at[filter].names {
+		if slices.ContainsFunc(relations, func(x framework.Relation) bool { return x.Name() == name }) {
+			last = i
+		}
+	}
+	for i, name := range at[filter].names {
+		switch f := filters[name]; {
+		case f == nil:
+		case last > 0 && i > last:
+			out.Last = append(out.Last, f)
+		default:
 			out.Filters = append(out.Filters, f)
 		}
 	}
@@ -236,7 +247,7 @@ func (r *reader) set(path *field.Path, c *configv1.Plugins, with arguments) plug
 			out.Scores = append(out.Scores, plugins.Score{Score: s, Weight: at[score].weight[name]})
 		}
 	}
-	for _, x := range append(with.volumes, with.spread, with.interPod, plugins.ImageLocality{}) {
+	for _, x := range relations {
 		one := plugins.Relation{Relation: x, Filters: slices.Contains(at[filter].names, x.Name())}
 		if slices.Contains(at[score].names, x.Name()) {
 			one.Weight = at[score].weight[x.Name()]

@@ -25,7 +25,7 @@ func read(t *testing.T, text string) Config {
 	return c
 }
 
-// told is a set in short: filters, scores with weights, relations (F: may reject) with weights.
+// told is a set in short: filters, scores with weights, relations (F: may reject) with weights, filters after these.
 func told(s plugins.Set) string {
 	var out []string
 	for _, f := range s.Filters {
@@ -42,6 +42,9 @@ func told(s plugins.Set) string {
 			f = "F"
 		}
 		out = append(out, fmt.Sprintf("%s=%s%d", x.Name(), f, x.Weight))
+	}
+	for _, f := range s.Last {
+		out = append(out, f.Name())
 	}
 	return strings.Join(out, " ")
 }
@@ -85,8 +88,8 @@ profiles:
 		t.Errorf("back-off %s to %s", c.FirstBackoff, c.MaxBackoff)
 	}
 	packed, bare := c.Profiles[0], c.Profiles[1]
-	const wantPacked = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit NodeDeclaredFeatures | " +
-		"NodeResourcesFit=5 NodeAffinity=1 TaintToleration=3 | PodTopologySpread=2 InterPodAffinity=F2"
+	const wantPacked = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit | " +
+		"NodeResourcesFit=5 NodeAffinity=1 TaintToleration=3 | PodTopologySpread=2 InterPodAffinity=F2 NodeDeclaredFeatures"
 	if got := told(packed.Set); got != wantPacked || !packed.Set.Preemption.Off || packed.Percent != 70 {
 		t.Errorf("got  %s, %+v\nwant %s", got, packed.Set.Preemption, wantPacked)
 	}
@@ -142,7 +145,7 @@ profiles:
 		"example.com/a": resource.MustParse("1"), "example.org/b": resource.MustParse("1"),
 	}}}}
 	shape := cluster.Shape(pod).Shape
-	for _, f := range s.Filters {
+	for _, f := range s.AllFilters() {
 		if r := f.Filter(shape, cluster.Node("x")); r != nil {
 			t.Errorf("%s: %v", f.Name(), r.Reasons)
 		}

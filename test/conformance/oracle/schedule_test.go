@@ -135,7 +135,7 @@ func (c cluster) differ(ctx context.Context, theirs []fwk.Plugin) []Difference {
 			podo.SetPod(p)
 		}
 	}
-	shape := podo.Shape(c.pod).Shape
+	shape, set := podo.Shape(c.pod).Shape, plugins.Default(nil)
 	var out []Difference
 	for _, plugin := range theirs {
 		state := upstream.NewCycleState()
@@ -152,7 +152,7 @@ func (c cluster) differ(ctx context.Context, theirs []fwk.Plugin) []Difference {
 						up = verdict(s.Code() == fwk.UnschedulableAndUnresolvable, s.Reasons())
 					}
 				}
-				for _, mine := range plugins.Default(nil).Filters {
+				for _, mine := range set.AllFilters() {
 					if mine.Name() != plugin.Name() {
 						continue
 					}
