@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,18 +124,18 @@ func reset(conn net.Conn) {
 
 // Port resolves a port that may be named among a container's ports.
 func Port(p intstr.IntOrString, c *v1.Container) (string, error) {
-	n := p.IntValue()
+	n := p.IntVal
 	if p.Type == intstr.String {
-		for _, cp := range c.Ports {
-			if cp.Name == p.StrVal {
-				n = int(cp.ContainerPort)
-			}
+		i := slices.IndexFunc(c.Ports, func(cp v1.ContainerPort) bool { return cp.Name == p.StrVal })
+		if i < 0 {
+			return "", fmt.Errorf("port %q not found", p.StrVal)
 		}
+		n = c.Ports[i].ContainerPort
 	}
 	if n <= 0 || n > 65535 {
-		return "", fmt.Errorf("invalid port number: %v", p.String())
+		return "", fmt.Errorf("invalid port number: %d", n)
 	}
-	return strconv.Itoa(n), nil
+	return strconv.Itoa(int(n)), nil
 }
 
 func or(a, b string) string {

@@ -149,7 +149,8 @@ func TestHTTP(t *testing.T) {
 	}
 	expect(t, "named port", try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("web")}}, nil),
 		`false Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`)
-	expect(t, "unknown port", try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("nope")}}, nil), "error: invalid port number: nope")
+	expect(t, "unknown port", try(t, v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("nope")}}, nil), `error: port "nope" not found`)
+	expect(t, "impossible port", try(t, v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(70000)}}, nil), "error: invalid port number: 70000")
 }
 
 func TestTCPAndGRPC(t *testing.T) {
