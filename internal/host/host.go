@@ -29,7 +29,8 @@ type Mounts interface {
 	// (size=64Mi in bytes, mode=0755). With the option bind, source is a path, and fsType is ignored.
 	Mount(source, target, fsType string, options []string) error
 	// MountDevice mounts the file system on a block device. Where there is none it makes one of that type, unless it is to be mounted
-	// read-only; what is there is never written over, and checked first. Two at once make one.
+	// read-only; what is there is never written over, and checked first. Two at once make one. ErrBusy when another program
+	// keeps the device locked.
 	MountDevice(device, target, fsType string, options []string) error
 	// Unmount removes the topmost mount at target. ErrBusy when it is in use; nil when target is no mount point or is gone.
 	Unmount(target string) error

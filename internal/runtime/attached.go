@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -29,9 +30,9 @@ func (r *Runtime) detachForgotten(ctx context.Context) {
 	if len(r.forgotten) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit) // all of them together: meanwhile nobody would notice containerd's end
+	ctx, cancel := context.WithTimeout(ctx, forgetLimit) // all of them together: meanwhile nobody would notice containerd's end
 	defer cancel()
-	known, err := r.sandboxes(ctx)
+	known, err := r.known(ctx)
 	if err != nil {
 		r.cfg.Log.Warn("cannot find out which sandboxes containerd has forgotten", "err", err)
 		return
@@ -49,23 +50,6 @@ func (r *Runtime) detachForgotten(ctx context.Context) {
 	})
 }
 
-func (r *Runtime) sandboxes(ctx context.Context) (known map[string]bool, err error) {
-	c, err := r.cfg.Connect(r.layout.Socket)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	list, err := c.ListPodSandbox(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	known = map[string]bool{}
-	for _, s := range list {
-		known[s.GetId()] = true
-	}
-	return known, nil
-}
-
 // closePorts takes away the rules for host ports of all sandboxes that are still attached. Their network namespaces have gone.
 func (r *Runtime) closePorts(ctx context.Context) error {
 	list, err := attachments(r.layout.Bridge)
@@ -77,8 +61,8 @@ func (r *Runtime) closePorts(ctx context.Context) error {
 	return err
 }
 
-// detach does what stopping the sandbox would have done: its host ports, its interface and its address are given back. What is gone
-// already is no error.
+// detach does what stopping the sandbox would have done: its host ports, its interface, its address and its network namespace are given
+// back. What is gone already is no error.
 func (r *Runtime) detach(ctx context.Context, a *libcni.NetworkAttachment) error {
 	list, err := libcni.NetworkConfFromBytes(a.Config)
 	if err != nil {
@@ -87,9 +71,13 @@ func (r *Runtime) detach(ctx context.Context, a *libcni.NetworkAttachment) error
 	const limit = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return libcni.NewCNIConfig([]string{r.layout.Bin}, &plugins{}).DelNetworkList(ctx, list, &libcni.RuntimeConf{
+	err = libcni.NewCNIConfig([]string{r.layout.Bin}, &plugins{}).DelNetworkList(ctx, list, &libcni.RuntimeConf{
 		ContainerID: a.ContainerID, NetNS: a.NetNS, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs,
 	})
+	if err != nil || !strings.HasPrefix(a.NetNS, r.layout.State+"/") {
+		return err
+	}
+	return errors.Join(unmountBelow(a.NetNS), os.RemoveAll(a.NetNS))
 }
 
 // plugins runs CNI's plug-ins as containerd does: they find nft also where podo's PATH does not lead to it.

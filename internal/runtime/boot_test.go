@@ -121,7 +121,7 @@ func (n *node) up() time.Duration {
 // await returns the next event of that kind.
 func (n *node) await(kind runtime.EventKind) runtime.Event {
 	n.t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(90 * time.Second) // one that hangs is found out within a good minute
 	for {
 		select {
 		case e := <-n.events:

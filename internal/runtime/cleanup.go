@@ -2,16 +2,12 @@ package runtime
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -33,7 +29,11 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 		return err
 	}
 	l := r.layout
-	if err := errors.Join(r.deleteContainers(ctx), r.endShims(ctx)); err != nil {
+	left, err := r.leftRunning()
+	if err == nil {
+		err = errors.Join(r.deleteContainers(ctx, left.containers), r.endShims(ctx, left.shims))
+	}
+	if err != nil {
 		return err
 	}
 	for _, dir := range []string{l.Run, l.Root} {
@@ -42,47 +42,6 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 		}
 	}
 	return errors.Join(sweepChecks(r.cfg.DataDir), r.closePorts(ctx), removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
-}
-
-// deleteContainers has runc kill and delete what it knows. runc remembers a process's start time, so a number that passed to another
-// process is safe.
-func (r *Runtime) deleteContainers(ctx context.Context) error {
-	runc := filepath.Join(r.layout.Bin, "runc")
-	spaces, err := os.ReadDir(r.layout.RuncDir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, ns := range spaces {
-		root := filepath.Join(r.layout.RuncDir, ns.Name())
-		ids, err := os.ReadDir(root)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			out, err := exec.CommandContext(ctx, runc, "--root", root, "delete", "--force", id.Name()).CombinedOutput()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("runc delete %s: %w: %s", id.Name(), err, bytes.TrimSpace(out)))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// endShims ends the shims of this layout: each names containerd's socket on its command line.
-func (r *Runtime) endShims(ctx context.Context) error {
-	shims, err := findArgs(func(args []string) (string, bool) {
-		i := slices.Index(args, "-address")
-		return "", args[0] == filepath.Join(r.layout.Bin, "containerd-shim-runc-v2") && i > 0 && i+1 < len(args) && args[i+1] == r.layout.Socket
-	})
-	for _, p := range shims {
-		err = errors.Join(err, p.terminate(ctx, time.Second))
-		p.release()
-	}
-	return err
 }
 
 // unmountBelow takes away all mounts below dir, the innermost first.

@@ -44,6 +44,9 @@ var disabledPlugins = []string{
 // Statistics are collected once a minute instead of once a second: each round asks every shim, which for ten quiet pods took 6.1 % of a
 // core at the default, 1.2 % every ten seconds and 0.9 % now. Who wants a pod's CPU rate sooner reads its cgroup.
 //
+// A shim that does not answer a containerd that has just come is taken for dead, and its containers are ended. On a machine that is busy with
+// other things containerd's own five seconds for that ended containers that were well; one that hangs in truth holds up its beginning.
+//
 // The configuration says only what differs from containerd's defaults. Every path and address that has a default below /run, /etc,
 // /opt or /var must be here, or two podos, or podo and another containerd, would meet.
 var containerdTOML = template.Must(template.New("containerd").Funcs(template.FuncMap{"q": strconv.Quote}).Parse(`version = 4
@@ -53,6 +56,9 @@ imports = []
 disabled_plugins = [{{range .Disabled}}
   {{q .}},{{end}}
 ]
+
+[timeouts]
+  'io.containerd.timeout.shim.load' = '30s'
 
 [plugins.'io.containerd.server.v1.grpc']
   address = {{q .Socket}}

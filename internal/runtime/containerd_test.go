@@ -105,6 +105,19 @@ func TestContainerOutlivesEverythingAroundIt(t *testing.T) {
 	}
 	same("after a hang")
 
+	// And so is one that hangs while podo runs.
+	fifth := n.await(runtime.Ready)
+	stopped := time.Now()
+	if err := unix.Kill(fifth.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if e := n.await(runtime.Replaced); e.PID != fifth.PID || !strings.Contains(e.Err.Error(), "it hangs") {
+		t.Errorf("replaced %d (%v), there was %d", e.PID, e.Err, fifth.PID)
+	}
+	n.await(runtime.Ready)
+	t.Logf("a containerd that hangs → another one: %v", time.Since(stopped))
+	same("after a hang beside podo")
+
 	if err := n.cri.StopContainer(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +200,17 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	}
 }
 
-// Sandboxes that containerd has forgotten, since its data was lost, give back what they had of the network.
+// Sandboxes that containerd has forgotten, since its data was lost, give back what they had of the network, and nothing of them runs on:
+// their pods are made anew.
 func TestForgottenSandboxes(t *testing.T) {
 	n := newNode(t, "10.213.84.0/24")
 	n.up()
 	pid := n.await(runtime.Ready).PID
 	pod := n.pod("forgotten")
 	pod.PortMappings = []*runtimev1.PortMapping{{Protocol: runtimev1.Protocol_TCP, ContainerPort: 8080, HostPort: 28084}}
+	image := n.shellImage()
 	sandbox, ip := n.sandbox(pod)
+	n.run(sandbox, pod, "forgotten", image, "/bin/sh", "-c", "trap '' TERM; while true; do /bin/busybox sleep 86.421; done")
 	l := n.current.Layout()
 	remembered := func() (n int) {
 		for _, pattern := range []string{filepath.Join(libcni.CacheDir, "results", l.Bridge+"-*"), filepath.Join(l.Leases, "*", ip)} {
@@ -216,6 +232,18 @@ func TestForgottenSandboxes(t *testing.T) {
 	n.up()
 	if list, err := n.cri.ListPodSandbox(t.Context(), nil); err != nil || len(list) > 0 {
 		t.Fatalf("containerd knows %v, %v", list, err)
+	}
+	if left := processesNaming(t, sandbox, "86.421"); len(left) > 0 {
+		t.Errorf("still running: %v", left)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, l.Run) {
+			t.Errorf("still mounted: %s", line)
+		}
 	}
 	if rulesName(t, sandbox) || remembered() != 0 {
 		t.Errorf("rules: %v, still remembered in %d places", rulesName(t, sandbox), remembered())

@@ -28,6 +28,7 @@ type Layout struct {
 	Leases  string // which pod has which address (podnet/lease)
 	Lock    string // held by the podo that supervises
 	Notify  string // where containerd says that it is ready
+	Ready   string // which one was seen ready
 
 	Bridge string // the pod network's bridge, 15 bytes at most
 	Table  string // nftables table
@@ -63,6 +64,7 @@ func LayoutFor(dataDir string) Layout {
 		Leases:  filepath.Join(run, "ipam"),
 		Lock:    filepath.Join(run, "lock"),
 		Notify:  filepath.Join(run, "notify"),
+		Ready:   filepath.Join(run, "ready"),
 
 		Bridge: "podo" + id,
 		Table:  "podo_" + id,

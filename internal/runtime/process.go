@@ -101,8 +101,14 @@ func (p *process) terminate(ctx context.Context, grace time.Duration) error {
 	if err := p.signal(unix.SIGKILL); err != nil {
 		return err
 	}
-	<-p.done // SIGKILL cannot be refused
-	return nil
+	// It cannot be refused; but who waits in the kernel for a disk that does not answer ends when that does.
+	timer.Reset(killGrace)
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("containerd (process %d) was killed and has not ended within %v: what it waits for in the kernel does not answer", p.pid, killGrace)
+	}
 }
 
 // find looks for containerd processes of this layout, whoever started them: the process table is the truth, there is no pid file that

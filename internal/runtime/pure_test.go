@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -11,10 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/podnet"
 )
@@ -337,3 +342,141 @@ func TestChecksThatWereKilled(t *testing.T) {
 		t.Errorf("left: %v %v", left, err)
 	}
 }
+
+// quiet is a containerd that answers while it is told to.
+type quiet struct {
+	Client
+	hangs *atomic.Bool
+	asked *atomic.Int32
+}
+
+func (q quiet) Version(ctx context.Context) (*runtimev1.VersionResponse, error) {
+	q.asked.Add(1)
+	if !q.hangs.Load() {
+		return &runtimev1.VersionResponse{}, nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (quiet) Close() error { return nil }
+
+// A containerd that hangs is found out within a good minute; one that was slow for a quarter of one, or stopped together with podo, is not.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := quiet{hangs: new(atomic.Bool), asked: new(atomic.Int32)}
+		r := &Runtime{cfg: Config{Connect: func(string) (Client, error) { return q, nil }}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		found := make(chan error, 1)
+		go func() { found <- r.silence(ctx) }()
+		time.Sleep(time.Hour)
+		if n := q.asked.Load(); n > 121 {
+			t.Errorf("it was asked %d times within an hour", n)
+		}
+		q.hangs.Store(true)
+		time.Sleep(15 * time.Second)
+		q.hangs.Store(false)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-found:
+			t.Fatalf("it was slow for 15 s: %v", err)
+		default:
+		}
+		q.hangs.Store(true)
+		time.Sleep(time.Minute + time.Second)
+		select {
+		case err := <-found:
+			if err == nil || !strings.Contains(err.Error(), "it hangs: 3 questions in a row") {
+				t.Error(err)
+			}
+		default:
+			t.Error("it has hung for a minute, and nobody knows")
+		}
+		go func() { found <- r.silence(ctx) }()
+		synctest.Wait()
+		cancel()
+		if err := <-found; err != nil {
+			t.Errorf("podo has ended: %v", err)
+		}
+	})
+}
+
+// A containerd that an earlier podo started and did not see ready is waited for; one that was ready must answer.
+func TestOneThatIsStillBeginning(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := hold(cmd.Process.Pid, "config", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill() //nolint:errcheck // waited for next
+		cmd.Wait()         //nolint:errcheck // it was killed
+		<-p.done
+		p.release()
+	}()
+	refusing := &begins{asked: make(chan struct{}, 10)}
+	r := &Runtime{
+		cfg:    Config{Log: slog.New(slog.DiscardHandler), Connect: func(string) (Client, error) { return refusing, nil }},
+		layout: Layout{Notify: filepath.Join(dir, "notify"), Ready: filepath.Join(dir, "ready"), RuncDir: filepath.Join(dir, "runc"), Bridge: "podo-test-none"},
+	}
+	if err := r.fit(t.Context(), p, "another"); err == nil {
+		t.Error("one of another configuration is kept")
+	}
+	fits := make(chan error, 1)
+	go func() { fits <- r.fit(t.Context(), p, "config") }()
+	<-refusing.asked // it listens by now, and knows that it is not ready
+	select {
+	case err := <-fits:
+		t.Fatalf("one that is still beginning: %v", err)
+	default:
+	}
+	refusing.ready.Store(true)
+	conn, err := net.Dial("unixgram", r.layout.Notify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("READY=1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-fits; err != nil {
+		t.Fatalf("it has become ready: %v", err)
+	}
+	// The next podo needs no word of it.
+	if err := r.fit(t.Context(), p, "config"); err != nil {
+		t.Errorf("its word came before anybody listened: %v", err)
+	}
+	if err := r.sawReady(p); err != nil {
+		t.Fatal(err)
+	}
+	refusing.ready.Store(false)
+	if err := r.fit(t.Context(), p, "config"); err == nil {
+		t.Error("one that was ready, and does not answer, is kept")
+	}
+}
+
+// begins is a containerd that answers once it is ready.
+type begins struct {
+	Client
+	ready atomic.Bool
+	asked chan struct{}
+}
+
+func (b *begins) Version(context.Context) (*runtimev1.VersionResponse, error) {
+	b.asked <- struct{}{}
+	if !b.ready.Load() {
+		return nil, errors.New("connection refused")
+	}
+	return &runtimev1.VersionResponse{}, nil
+}
+
+func (*begins) ImageStatus(context.Context, *runtimev1.ImageSpec) (*runtimev1.Image, error) {
+	return &runtimev1.Image{}, nil
+}
+
+func (*begins) Close() error { return nil }

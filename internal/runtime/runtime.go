@@ -24,13 +24,14 @@ import (
 	"podo.dev/podo/internal/runtime/payload"
 )
 
-// Client is what the runtime needs of a CRI client to know that containerd works, to give it the sandbox image, and to find out which
-// sandboxes it has forgotten.
+// Client is what the runtime needs of a CRI client to know that containerd works, to give it the sandbox image, and to find out what
+// it has forgotten.
 type Client interface {
 	Version(ctx context.Context) (*runtimev1.VersionResponse, error)
 	ImageStatus(ctx context.Context, image *runtimev1.ImageSpec) (*runtimev1.Image, error)
 	Import(ctx context.Context, archive io.Reader) (names []string, err error)
 	ListPodSandbox(ctx context.Context, filter *runtimev1.PodSandboxFilter) ([]*runtimev1.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error)
 	Close() error
 }
 
@@ -119,18 +120,24 @@ func (r *Runtime) Layout() Layout { return r.layout }
 func (r *Runtime) Endpoint() string { return "unix://" + r.layout.Socket }
 
 const (
-	startLimit  = time.Minute            // from start to ready; recovering many containers on a slow disk takes long
-	healthLimit = 3 * time.Second        // for an orphan to answer
+	startLimit  = 5 * time.Minute        // from start to ready; recovering many containers on a slow disk, or beside shims that hang, takes long
+	forgetLimit = time.Minute            // for detaching what containerd has forgotten
 	stopGrace   = 10 * time.Second       // from SIGTERM to SIGKILL of containerd; containers do not notice either
 	orphanGrace = 2 * time.Second        // the same for one that will be replaced: pods wait, and its database survives a kill
+	killGrace   = 10 * time.Second       // from SIGKILL to the end
 	backoffMin  = 100 * time.Millisecond // before a restart, doubling while it keeps dying young
 	backoffMax  = 10 * time.Second
 	healthyLife = 10 * time.Second // a process that lived this long dies of something new
+
+	firstLook       = 2 * time.Second  // at one that may be ready already, before its word is waited for
+	questionEvery   = 30 * time.Second // between one answer and the next question
+	answerLimit     = 10 * time.Second // for a containerd that was ready to say that it is there
+	silentQuestions = 3                // without an answer, and it hangs
 )
 
 // Run keeps containerd running until ctx ends, and then leaves it as it is. It calls ready when containerd serves and has the sandbox
-// image. A containerd that dies is started again at once, or after a back-off when it dies young; one that does not become ready
-// makes Run return the reason.
+// image. A containerd that dies is started again at once, or after a back-off when it dies young; one that hangs is replaced within a good
+// minute; one that does not become ready makes Run return the reason.
 func (r *Runtime) Run(ctx context.Context, ready func()) error {
 	unlock, err := r.lock()
 	if err != nil {
@@ -153,35 +160,51 @@ func (r *Runtime) Run(ctx context.Context, ready func()) error {
 		if err != nil {
 			return err
 		}
+		if err := r.sawReady(p); err != nil {
+			r.cfg.Log.Warn("the next podo will not know that containerd was ready", "err", err)
+		}
 		r.event(Event{Kind: Ready, PID: p.pid})
 		if ready != nil {
 			ready()
 			ready = nil
 		}
 		born := time.Now()
-		if !r.watch(ctx, p) {
-			p.release()
+		err = r.watch(ctx, p)
+		p.release()
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
 			return nil
 		}
-		p.release()
-		if r.isDown() {
-			continue
-		}
-		r.event(Event{Kind: Died, PID: p.pid, Err: p.err})
 		backoff = nextBackoff(backoff, time.Since(born))
 	}
 }
 
-// watch waits for the process's end (true) or ctx's (false), keeping the log bounded meanwhile, and trying again what failed before.
-func (r *Runtime) watch(ctx context.Context, p *process) bool {
+// watch waits for the process's end or ctx's, keeping the log bounded meanwhile, and trying again what failed before. A process that hangs
+// is ended, which is the one thing that may fail.
+func (r *Runtime) watch(ctx context.Context, p *process) error {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hangs := make(chan error, 1)
+	go func() { hangs <- r.silence(asking) }()
 	for {
 		select {
 		case <-p.done:
-			return true
+			if !r.isDown() {
+				r.event(Event{Kind: Died, PID: p.pid, Err: p.err})
+			}
+			return nil
 		case <-ctx.Done():
-			return false
+			return nil
+		case why := <-hangs:
+			if why == nil || r.isDown() {
+				hangs = nil
+				continue
+			}
+			return r.replace(ctx, p, why)
 		case <-tick.C:
 			if err := rotate(r.layout.Log); err != nil {
 				r.cfg.Log.Warn("containerd's log was not rotated", "err", err)

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -52,10 +54,7 @@ func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
 		return nil, err
 	}
 	defer notify.Close()
-	// Sandboxes that are attached now have been made before: no later one is among them.
-	if r.forgotten, err = attachments(r.layout.Bridge); err != nil {
-		r.cfg.Log.Warn("cannot look for sandboxes that containerd may have forgotten", "err", err)
-	}
+	left := r.remember()
 	p, err = start(r.program(), config, r.layout.Log, r.layout.Notify, r.cfg.LogLevel)
 	if err != nil {
 		return nil, fmt.Errorf("starting containerd: %w", err)
@@ -63,7 +62,7 @@ func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
 	r.event(Event{Kind: Starting, PID: p.pid})
 	err = r.becomeReady(ctx, p, notify)
 	if err == nil {
-		r.detachForgotten(ctx)
+		r.letGo(ctx, left)
 		return p, nil
 	}
 	if ctx.Err() == nil { // on our own end it may go on: the next podo takes it over
@@ -71,6 +70,19 @@ func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
 	}
 	p.release()
 	return nil, err
+}
+
+// remember notes what a containerd that begins may have forgotten: it was there before it, nothing later is among it.
+func (r *Runtime) remember() running {
+	var err error
+	if r.forgotten, err = attachments(r.layout.Bridge); err != nil {
+		r.cfg.Log.Warn("cannot look for sandboxes that containerd may have forgotten", "err", err)
+	}
+	left, err := r.leftRunning()
+	if err != nil {
+		r.cfg.Log.Warn("cannot look for containers that containerd may have forgotten", "err", err)
+	}
+	return left
 }
 
 func (r *Runtime) becomeReady(ctx context.Context, p *process, notify *notifySocket) error {
@@ -118,12 +130,45 @@ func (r *Runtime) takeOver(ctx context.Context, config string) (*process, error)
 			}
 		}
 		if ctx.Err() == nil {
-			r.event(Event{Kind: Replaced, PID: p.pid, Err: why})
-			err = errors.Join(err, p.terminate(ctx, orphanGrace))
+			err = errors.Join(err, r.replace(ctx, p, why))
 		}
 		p.release()
 	}
 	return keep, err
+}
+
+// replace ends a containerd for another to come.
+func (r *Runtime) replace(ctx context.Context, p *process, why error) error {
+	r.event(Event{Kind: Replaced, PID: p.pid, Err: why})
+	return p.terminate(ctx, orphanGrace)
+}
+
+// silence returns why the running containerd must be thought hung, once it has left several questions in a row without an answer; nil at
+// ctx's end. It is asked for its version: no lock, no disk and no pod can keep it from saying that. One question too late is no proof:
+// this process may have been stopped together with it.
+func (r *Runtime) silence(ctx context.Context) error {
+	c, err := r.cfg.Connect(r.layout.Socket)
+	if err != nil {
+		r.cfg.Log.Warn("whether containerd hangs will not be noticed", "err", err)
+		return nil
+	}
+	defer c.Close() //nolint:errcheck // nothing is under way
+	for missed := 0; missed < silentQuestions; {
+		began := time.Now()
+		asking, cancel := context.WithTimeout(ctx, answerLimit)
+		_, err = c.Version(asking)
+		cancel()
+		wait := questionEvery
+		if missed++; err == nil {
+			missed = 0
+		} else {
+			wait = answerLimit - time.Since(began) // it may have been refused at once
+		}
+		if !pause(ctx, max(wait, 0)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("it hangs: %d questions in a row had no answer within %v each, the last: %w", silentQuestions, answerLimit, err)
 }
 
 // fit says why a running containerd cannot be kept.
@@ -131,9 +176,51 @@ func (r *Runtime) fit(ctx context.Context, p *process, config string) error {
 	if p.config != config {
 		return errors.New("its configuration or version is not this podo's")
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthLimit)
-	defer cancel()
-	return r.check(ctx)
+	if r.wasReady(p) {
+		ctx, cancel := context.WithTimeout(ctx, answerLimit)
+		defer cancel()
+		return r.check(ctx)
+	}
+	return r.finish(ctx, p)
+}
+
+// finish waits for a containerd that an earlier podo started and did not see ready. It is given the time of any that starts: to end it in the
+// middle of that would be no gain, and a podo that ends again and again would never have one.
+func (r *Runtime) finish(ctx context.Context, p *process) error {
+	notify, err := listenNotify(r.layout.Notify)
+	if err != nil {
+		return err
+	}
+	defer notify.Close()
+	left := r.remember()
+	// It may have said so before anybody listened.
+	asking, cancel := context.WithTimeout(ctx, firstLook)
+	err = r.check(asking)
+	cancel()
+	if err != nil {
+		err = r.becomeReady(ctx, p, notify)
+	}
+	if err == nil {
+		r.letGo(ctx, left)
+	}
+	return err
+}
+
+// letGo ends and gives back what a containerd that has just begun has forgotten.
+func (r *Runtime) letGo(ctx context.Context, left running) {
+	r.endForgotten(ctx, left)
+	r.detachForgotten(ctx)
+}
+
+// wasReady tells whether a containerd was seen ready, by this podo or one before it.
+func (r *Runtime) wasReady(p *process) bool {
+	pid, err := os.ReadFile(r.layout.Ready)
+	return err == nil && string(pid) == strconv.Itoa(p.pid)
+}
+
+// sawReady is what wasReady goes by.
+func (r *Runtime) sawReady(p *process) error {
+	return writeChanged(r.layout.Ready, []byte(strconv.Itoa(p.pid)), 0o600)
 }
 
 // check makes sure that containerd answers and has the sandbox image.

@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/host/hosttest"
 )
 
@@ -113,4 +116,35 @@ func TestWaitEndsWithContext(t *testing.T) {
 	if err := waitAll(ctx, []int{fd}); !errors.Is(err, context.Canceled) {
 		t.Errorf("waitAll = %v, want canceled", err)
 	}
+}
+
+// A device that somebody has locked for good holds who would mount it for a while, and not for ever.
+func TestALockedDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		device := filepath.Join(t.TempDir(), "device")
+		if err := os.WriteFile(device, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		holder, err := os.Open(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Close()
+		if err := lock(holder); err != nil {
+			t.Fatal(err)
+		}
+		if err := New().MountDevice(device, t.TempDir(), "ext4", nil); !errors.Is(err, host.ErrBusy) || !strings.Contains(err.Error(), device+" is locked by another program") {
+			t.Errorf("a device that is locked for good: %v", err)
+		}
+		// One that is let go meanwhile is had.
+		time.AfterFunc(time.Second, func() { holder.Close() })
+		second, err := os.Open(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		if err := lock(second); err != nil {
+			t.Errorf("a device that was let go: %v", err)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/mount-utils"
@@ -66,8 +67,8 @@ func (Host) MountDevice(device, target, fsType string, options []string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // read only
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", device, err)
+	if err := lock(f); err != nil {
+		return err
 	}
 	// One that is mounted already is not checked: not every fsck knows that, and it would write below what is in use.
 	free, err := os.OpenFile(device, os.O_RDONLY|os.O_EXCL, 0)
@@ -79,6 +80,25 @@ func (Host) MountDevice(device, target, fsType string, options []string) error {
 	}
 	free.Close() //nolint:errcheck // read only
 	return mount.NewSafeFormatAndMount(mount.NewWithoutSystemd(""), exec.New()).FormatAndMount(device, target, fsType, options)
+}
+
+// lockLimit is how long somebody else may have a device locked: as long as it takes to make a file system on most.
+const lockLimit = 10 * time.Second
+
+// lock takes a device's lock. The kernel tells only those of its being free who wait for it without end, out of which nothing but a signal
+// would take them: so it is tried again and again, and given up in time. Who has it may never let go.
+func lock(device *os.File) error {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := unix.Flock(int(device.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("lock %s: %w", device.Name(), err)
+		case time.Since(began) > lockLimit:
+			return fmt.Errorf("%s is locked by another program: %w", device.Name(), host.ErrBusy)
+		}
+	}
 }
 
 // Unmount implements host.Mounts. Symbolic links are not followed: a pod could have put one in the way.
