@@ -34,8 +34,9 @@ func (s *State) foreign() []v1.PodCondition {
 	return out
 }
 
-func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
+func (s *State) conditions() []v1.PodCondition {
 	const always = 5
+	phase := s.judged()
 	out := slices.Grow(s.foreign(), always)
 	out = append(out, s.resizeConditions()...)
 	add := func(c v1.PodCondition) {
@@ -53,13 +54,13 @@ func (s *State) conditions(st *v1.PodStatus) []v1.PodCondition {
 		}
 	}
 	add(s.sandboxCondition())
-	add(s.initializedCondition(st))
-	ready := s.containersReady(st)
+	add(s.initializedCondition(phase))
+	ready := s.containersReady(phase)
 	add(s.readyCondition(ready, out))
 	add(ready)
 	add(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
 	if s.mayRestartAll() {
-		out = append(out, s.restartingCondition(st)) // upstream's says nothing of the generation
+		out = append(out, s.restartingCondition(phase)) // upstream's says nothing of the generation
 	}
 	return out
 }
@@ -77,9 +78,9 @@ func (s *State) sandboxCondition() v1.PodCondition {
 	return out
 }
 
-func (s *State) initializedCondition(st *v1.PodStatus) v1.PodCondition {
+func (s *State) initializedCondition(phase v1.PodPhase) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
-	if st.Phase == v1.PodSucceeded {
+	if phase == v1.PodSucceeded {
 		out.Reason = reasonPodCompleted
 		return out
 	}
@@ -115,13 +116,13 @@ func (s *State) incomplete() []string {
 	return out
 }
 
-func (s *State) containersReady(st *v1.PodStatus) v1.PodCondition {
+func (s *State) containersReady(phase v1.PodPhase) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionFalse}
 	switch {
-	case st.Phase == v1.PodFailed, s.Stop.Why == Deadline: // whatever its containers say while they end
+	case phase == v1.PodFailed, s.Stop.Why == Deadline: // whatever its containers say while they end
 		out.Reason = reasonPodFailed
 		return out
-	case st.Phase == v1.PodSucceeded:
+	case phase == v1.PodSucceeded:
 		out.Reason = reasonPodCompleted
 		return out
 	}

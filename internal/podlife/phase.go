@@ -42,6 +42,15 @@ func (s *State) finalPhase() v1.PodPhase {
 	return v1.PodFailed
 }
 
+// judged is the phase by which conditions are told. A pod that was deleted before it had begun has failed since nothing else is left to say
+// of it; its conditions go on to tell what was not ready.
+func (s *State) judged() v1.PodPhase {
+	if s.Final == v1.PodFailed && s.Stop.Why == Deleted {
+		return s.count(true)
+	}
+	return s.phase()
+}
+
 // count derives the phase from the containers. ending says that nothing restarts any more.
 func (s *State) count(ending bool) v1.PodPhase {
 	var initWaits, sidecarWaits, waits, runs, stopped, forGood, succeeded int

@@ -258,10 +258,43 @@ func TestDeletedWhileItsImageIsMissing(t *testing.T) {
 	}
 	w.step(Tick{})
 	w.until(time.Second)
+	if c := w.cstatus("m"); c.State.Waiting.Reason != "ErrImagePull" {
+		t.Fatalf("%+v", c)
+	}
 	w.step(Desired{Pod: deleting(p, w.now, 30)})
 	w.until(2 * time.Second)
-	if w.state.Stage != Finished || w.status().Phase != v1.PodFailed {
-		t.Fatalf("%s %s", w.state.Stage, w.status().Phase)
+	st := w.status()
+	if w.state.Stage != Finished || st.Phase != v1.PodFailed {
+		t.Fatalf("%s %s", w.state.Stage, st.Phase)
+	}
+	for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} { // it is not that it failed which kept it from being ready
+		if c := condition(st, kind); c.Reason != "ContainersNotReady" || c.Message != "containers with unready status: [m]" {
+			t.Errorf("%+v", c)
+		}
+	}
+	w.restart(nil)
+	w.until(3 * time.Second)
+	if again := w.status(); !equality.Semantic.DeepEqual(again, st) {
+		t.Errorf("after a restart: %+v", again)
+	}
+}
+
+// What kept a container from its start does so no more once its pod is being deleted.
+func TestWhatWaitsWhileItsPodIsDeletedWaitsForNothing(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "a", "b")
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+	w.fail = func(e Effect) *Failure {
+		if x, ok := e.(PullImage); ok && x.Container == "a" {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: deleting(p, w.now, 30)})
+	if c := w.cstatus("a"); w.state.Stage != Stopping || c.State.Waiting == nil || *c.State.Waiting != (v1.ContainerStateWaiting{Reason: "ContainerCreating"}) {
+		t.Fatalf("%s %+v", w.state.Stage, c)
 	}
 }
 

@@ -90,12 +90,12 @@ func resetInstance(name string, attempt uint32) *Instance {
 // isReset tells whether an instance is such a stand-in.
 func (in *Instance) isReset() bool { return in != nil && in.ID == "" && in.Reason == reasonReset }
 
-func (s *State) restartingCondition(st *v1.PodStatus) v1.PodCondition {
+func (s *State) restartingCondition(phase v1.PodPhase) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse}
 	switch {
-	case st.Phase == v1.PodFailed:
+	case phase == v1.PodFailed:
 		out.Reason = reasonPodFailed
-	case st.Phase == v1.PodSucceeded:
+	case phase == v1.PodSucceeded:
 		out.Reason = reasonPodCompleted
 	case s.RestartAll:
 		out.Status, out.Reason, out.Message = v1.ConditionTrue, "RestartAllContainersStarted", "container exited with restart policy rule"

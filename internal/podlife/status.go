@@ -48,7 +48,7 @@ func Status(s State) v1.PodStatus {
 	slices.SortFunc(out.EphemeralContainerStatuses, byName)
 	s.addresses(&out)
 	out.Resources, out.AllocatedResources = s.podResources(out.Phase)
-	out.Conditions = s.conditions(&out)
+	out.Conditions = s.conditions()
 	return out
 }
 
@@ -222,8 +222,9 @@ func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
 	}
 }
 
+// waiting is why a container waits. Of a pod that is being deleted none will be started, so that nothing keeps one from it any more.
 func (s *State) waiting(c *Container) *v1.ContainerStateWaiting {
-	if c.Reason != "" {
+	if c.Reason != "" && s.Pod.DeletionTimestamp == nil {
 		return &v1.ContainerStateWaiting{Reason: c.Reason, Message: c.Message}
 	}
 	if len(s.Pod.Spec.InitContainers) > 0 {
