@@ -21,7 +21,7 @@ func (k *run) buildResources() (err error) {
 		return err
 	}
 	k.capacity = k.machine.Capacity()
-	k.capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(storage, resource.BinarySI)
+	k.capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(storage, resource.DecimalSI)
 	k.capacity[v1.ResourcePods] = *resource.NewQuantity(config.PodLimit(c, k.machine.CPUs), resource.DecimalSI)
 	reserved := cm.Reserved{Kube: config.Reservation(c.KubeReserved), System: config.Reservation(c.SystemReserved), Eviction: c.EvictionHard}
 	if k.allocate, err = cm.Allocatable(k.capacity, reserved); err != nil {
@@ -43,6 +43,10 @@ func (k *run) buildResources() (err error) {
 	if err != nil {
 		return err
 	}
+	if !layout.V2 {
+		k.nodeEvent(v1.EventTypeWarning, "CgroupV1", "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. "+
+			"Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1")
+	}
 	k.counts = metrics.New(layout.V2)
 	k.c.Runtime.Observe(k.counts.Call)
 	k.cgroups, err = cm.New(cm.Config{
@@ -54,7 +58,11 @@ func (k *run) buildResources() (err error) {
 	if err != nil {
 		return err
 	}
-	return k.cgroups.Enforce(config.Shares(c), func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) })
+	enforced := func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) }
+	if config.Enforces(c, cm.EnforcePods) {
+		enforced("Updated Node Allocatable limit across pods")
+	}
+	return k.cgroups.Enforce(config.Shares(c), enforced)
 }
 
 // driver is the configured cgroup driver; an empty one follows the runtime, which follows the machine.

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/timeline"
 )
@@ -26,9 +25,13 @@ func (k *run) event(pod *v1.Pod, container, eventType, reason, message string) {
 	k.recorder.Event(ref, eventType, reason, message)
 }
 
+// nodeEvent tells users about the node, whose UID is known once it is registered.
 func (k *run) nodeEvent(eventType, reason, message string) {
-	name := k.c.Name
-	k.recorder.Event(&v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}, eventType, reason, message)
+	ref := &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: k.c.Name}
+	if k.node != nil {
+		ref.UID = k.node.UID()
+	}
+	k.recorder.Event(ref, eventType, reason, message)
 }
 
 // fieldPath names a container in an event, as upstream does: spec.containers{name}.

@@ -70,7 +70,8 @@ func (r Reserved) eviction(capacity v1.ResourceList) (v1.ResourceList, error) {
 			return nil, fmt.Errorf("evictionHard[%s]: %q is not between 0%% and 100%%", signal, value)
 		}
 		whole := capacity[name]
-		out[name] = *resource.NewQuantity(int64(float64(whole.Value())*p/100), resource.BinarySI)
+		part := float64(float32(p) / 100) // as exact as upstream, whose figure is then the same
+		out[name] = *resource.NewQuantity(int64(float64(whole.Value())*part), resource.BinarySI)
 	}
 	return out, nil
 }

@@ -200,6 +200,11 @@ func TestAllocatable(t *testing.T) {
 	if q := (Machine{}).ForPods(capacity, r)[v1.ResourceMemory]; q.Cmp(resource.MustParse("7680Mi")) != 0 {
 		t.Errorf("for pods: %s; what eviction keeps free must not be taken off", q.String())
 	}
+	// Upstream's own figure, to the byte.
+	part, err := Allocatable(list("ephemeral-storage", "270553174016"), Reserved{Eviction: map[string]string{"nodefs.available": "1%"}})
+	if q := part.StorageEphemeral(); err != nil || q.Value() != 267847642337 {
+		t.Errorf("1%% of a disk is kept free: %s, %v", q, err)
+	}
 	if none, err := Allocatable(capacity, Reserved{Eviction: map[string]string{"nodefs.available": "100%"}}); err != nil || none.StorageEphemeral().IsZero() {
 		t.Errorf("a threshold of 100%% is none: %v, %v", none.StorageEphemeral(), err)
 	}

@@ -141,7 +141,7 @@ func (c *Config) info(o observed, before v1.NodeSystemInfo) v1.NodeSystemInfo {
 		ContainerRuntimeVersion: before.ContainerRuntimeVersion, // as it was while the runtime is away
 		KubeletVersion:          c.Version,
 		OperatingSystem:         runtime.GOOS, Architecture: runtime.GOARCH,
-		RunningInUserNamespace: before.RunningInUserNamespace,
+		RunningInUserNamespace: &m.UserNS,
 	}
 	if m.Swap > 0 {
 		info.Swap = &v1.NodeSwapStatus{Capacity: &m.Swap}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type Facts struct {
 	OSImage     string    // PRETTY_NAME of os-release
 	Swap        int64     // bytes
 	SysResource bool      // this process has CAP_SYS_RESOURCE
+	UserNS      bool      // this process's users are not the machine's
 }
 
 // ReadFacts asks the host. Only the kernel's release must be there; what else is missing stays empty.
@@ -66,6 +68,9 @@ func ReadFacts(h host.Files) (Facts, error) {
 			return f, fmt.Errorf("node: /proc/meminfo: SwapTotal %q is no number", v)
 		}
 		f.Swap = kb << 10
+	}
+	if users := strings.Fields(read("/proc/self/uid_map")); len(users) > 0 {
+		f.UserNS = !slices.Equal(users, []string{"0", "0", "4294967295"})
 	}
 	if v, ok := keyed(read("/proc/self/status"), ":", "CapEff"); ok {
 		bits, err := strconv.ParseUint(v, 16, 64)

@@ -30,6 +30,7 @@ func TestReadFacts(t *testing.T) {
 		"/proc/stat":                      "cpu  1 2 3\nbtime 1767225600\n",
 		"/proc/meminfo":                   "MemTotal: 1 kB\nSwapTotal:      1024 kB\n",
 		"/proc/self/status":               "Name:\tx\nCapEff:\t0000000001000000\n",
+		"/proc/self/uid_map":              "         0          0 4294967295\n",
 	}
 	got, err := ReadFacts(h)
 	want := Facts{
@@ -41,7 +42,8 @@ func TestReadFacts(t *testing.T) {
 	}
 	h["/sys/class/dmi/id/product_uuid"] = "UUID\n"
 	h["/proc/self/status"] = "CapEff:\t000001fffeffffff\n" // the machines we are tested on
-	if got, _ = ReadFacts(h); got.SystemUUID != "UUID" || got.SysResource {
+	h["/proc/self/uid_map"] = "         0       1000          1\n"
+	if got, _ = ReadFacts(h); got.SystemUUID != "UUID" || got.SysResource || !got.UserNS {
 		t.Errorf("%+v", got)
 	}
 	delete(h, "/proc/sys/kernel/osrelease")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -147,6 +148,9 @@ func TestRegistersAndTurnsReadyAtOnce(t *testing.T) {
 		}
 		if s.Capacity.Memory().String() != "24683620Ki" || s.Allocatable.Memory().String() != "24581220Ki" || s.Capacity.Pods().Value() != 110 {
 			t.Errorf("%v %v", s.Capacity, s.Allocatable)
+		}
+		if !slices.Contains(s.DeclaredFeatures, "ExtendWebSocketsToKubelet") || s.NodeInfo.RunningInUserNamespace == nil || *s.NodeInfo.RunningInUserNamespace {
+			t.Errorf("%v %v", s.DeclaredFeatures, s.NodeInfo.RunningInUserNamespace)
 		}
 	})
 }
