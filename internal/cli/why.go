@@ -35,11 +35,13 @@ func newWhy() *cobra.Command {
 		Long: `Says why a pod is where it is, since when, what to do about it, and how it got there: also of a pod that is gone.
 
 Of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController it tells how that stands, and below it what
-holds its pods up: those that are in the same state for the same reason together. Of a node, service, pvc, pv, quota, hpa, pdb,
-csr or namespace it tells what keeps it, and of any object why it does not go. A kind without a name means all of them, what is in trouble first; without anything it means the namespace's pods.
+holds its pods up: those that are in the same state for the same reason together. Of a node, service, ingress, pvc, pv, quota, hpa,
+pdb, csr or namespace it tells what keeps it, and of any object why it does not go. A kind without a name means all of them, what is in
+trouble first. Without anything it tells of the namespace's pods, and of what else is in trouble there.
 
 What a container said last is shown with its diagnosis where you may read its log.`,
-		Example: `  podo why pod/web
+		Example: `  podo why                             # what is the matter in the namespace
+  podo why pod/web
   podo why deployment/web -n shop
   podo why pods -l app=web             # all pods with a label, by what is the matter with them
   podo why pods -A --since 1h          # all pods, and those that were deleted within the hour
@@ -85,7 +87,7 @@ What a container said last is shown with its diagnosis where you may read its lo
 
 // parse takes KIND/NAME, KIND NAME, KIND or nothing; the server takes one word that is no kind for a pod's name.
 func (q *question) parse(args []string) error {
-	q.kind, q.name = "pods", ""
+	q.kind, q.name = "all", ""
 	switch len(args) {
 	case 1:
 		kind, name, both := strings.Cut(args[0], "/")
@@ -127,6 +129,9 @@ func (q *question) nothing() string {
 	}
 	if q.selector != "" {
 		where += " with the labels " + q.selector
+	}
+	if q.kind == "all" {
+		return fmt.Sprintf("There are no pods %s, and nothing else is in trouble there that you may see.", where)
 	}
 	return fmt.Sprintf("There are no %s %s.", q.kind, where)
 }

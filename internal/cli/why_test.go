@@ -20,7 +20,9 @@ func TestWhyIsAsked(t *testing.T) {
 		q    question
 		want string // path, or error
 	}{
-		{nil, question{}, "/podo/why/namespaces/ns/pods"},
+		{nil, question{}, "/podo/why/namespaces/ns/all"},
+		{nil, question{all: true}, "/podo/why/all"},
+		{[]string{"pods"}, question{}, "/podo/why/namespaces/ns/pods"},
 		{[]string{"web"}, question{}, "/podo/why/namespaces/ns/web"},
 		{[]string{"pods"}, question{all: true, selector: "a=b"}, "/podo/why/pods"},
 		{[]string{"deploy/web"}, question{}, "/podo/why/namespaces/ns/deploy/web"},

@@ -41,18 +41,3 @@ func Allow(said string) string {
 	return fmt.Sprintf("If %s should be allowed to: `podo kubectl create %s %s%s --verb=%s --resource=%s && podo kubectl create %s %s%s --%s=%s %s`",
 		who, role, name, where, verb, what, binding, name, where, role, name, subject)
 }
-
-// Hear takes in what a container said last, which may tell what to do. What it says of others is no advice for them.
-func (r *Report) Hear(lines []string) {
-	r.Said = lines
-	for _, line := range lines {
-		m := refusal.FindStringSubmatch(line)
-		if m == nil || !strings.HasPrefix(m[1], "system:serviceaccount:"+r.Namespace+":") {
-			continue
-		}
-		if do := Allow(m[0]); do != "" {
-			r.Do = joined("By its own words the API server refuses it that. "+do, r.Do)
-			return
-		}
-	}
-}

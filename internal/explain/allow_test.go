@@ -47,3 +47,23 @@ func TestHear(t *testing.T) {
 		t.Error(other.Do)
 	}
 }
+
+// What programs of all kinds say leads to what they need, told as their words; the API server's refusal goes before.
+func TestHearSayings(t *testing.T) {
+	for said, want := range map[string]string{
+		"listen tcp :8080: bind: address already in use":                                      "By its own words its port is taken. ",
+		"nslookup: can't resolve 'db'":                                                        "By its own words a name does not resolve. Podo brings no cluster DNS",
+		"sh: can't create /x: Read-only file system":                                          "By its own words it writes where nothing may be written. Mount an emptyDir",
+		"open /var/run/secrets/kubernetes.io/serviceaccount/token: no such file or directory": "By its own words it misses the token of its ServiceAccount. ",
+		"sh: can't create /d/file: Permission denied":                                         "By its own words it may not have what it asks for. ",
+		"Error: connect ECONNREFUSED 10.96.0.7:5432":                                          "By its own words who it wants to speak to does not answer. ",
+		"write /d/x: no space left on device":                                                 "By its own words there is no space left where it writes. ",
+		"table exists":                                                                        "",
+	} {
+		r := explain.Report{Namespace: "shop", Do: "Its log: `x`"}
+		r.Hear([]string{"starting", said})
+		if !strings.HasPrefix(r.Do, want) || !strings.HasSuffix(r.Do, "Its log: `x`") || want == "" && r.Do != "Its log: `x`" {
+			t.Errorf("%s: %s", said, r.Do)
+		}
+	}
+}

@@ -97,18 +97,42 @@ func (f Facts) end(out *Finding, container string, t *v1.ContainerStateTerminate
 		f.killedByProbe(out, container, "startup", spec.StartupProbe)
 		return
 	case by == "FailedPostStartHook":
-		var hook *v1.LifecycleHandler
-		if spec.Lifecycle != nil {
-			hook = spec.Lifecycle.PostStart
-		}
-		out.Why = fmt.Sprintf("The kubelet ended container %s because its postStart hook%s failed", container, hookWords(hook))
-		out.Do = joined(fmt.Sprintf("Correct lifecycle.postStart of container %s: try what it does with `podo kubectl exec -n %s %s -c %s -- …` while the container runs", container, f.Pod.Namespace, f.Pod.Name, container), logs)
+		f.hookFailed(out, container)
+		out.Do = joined(out.Do, logs)
 		return
 	case t.ExitCode == 0:
 		out.Do = "A container that ends well is started again because restartPolicy is Always: let it run on, use OnFailure, or make it a Job"
 		return
+	case by != "" && t.ExitCode > 128:
+		if !strings.HasPrefix(by, "Stopping container ") { // with the whole pod, which tells why itself
+			out.Why = joined(out.Why, "The kubelet had stopped it: "+by)
+		}
+	case t.ExitCode == 128+int32(syscall.SIGKILL) && f.hasEnded(container):
+		out.Why = joined(out.Why, "Neither the kubelet nor its memory limit ended it: a process of its own did, or the machine ran out of memory")
+		out.Do = joined("`podo kubectl get events -A --field-selector reason=SystemOOM` tells of the latter", logs)
+		return
 	}
 	out.Do = logs
+}
+
+// hookFailed explains that the kubelet ended a container since its postStart hook failed.
+func (f Facts) hookFailed(out *Finding, container string) {
+	var hook *v1.LifecycleHandler
+	if l := f.container(container).Lifecycle; l != nil {
+		hook = l.PostStart
+	}
+	said := hookSaid(out.Why)
+	out.Why = fmt.Sprintf("The kubelet ended container %s because its postStart hook%s failed", container, hookWords(hook))
+	if said != "" {
+		out.Why += ": " + said
+	}
+	out.Do = fmt.Sprintf("Correct lifecycle.postStart of container %s: try what it does with `podo kubectl exec -n %s %s -c %s -- …` while the container runs", container, f.Pod.Namespace, f.Pod.Name, container)
+}
+
+// hookSaid is what came of a hook, out of the kubelet's words.
+func hookSaid(message string) string {
+	_, said, _ := strings.Cut(message, " failed - error: ")
+	return strings.TrimSuffix(said, `: , message: ""`)
 }
 
 func hookWords(h *v1.LifecycleHandler) string {
@@ -142,6 +166,12 @@ func (f Facts) ending(container string) (since time.Time) {
 		since = r.At
 	}
 	return since
+}
+
+// hasEnded says whether it is recorded that a container ended, and so whether the kubelet had stopped it.
+func (f Facts) hasEnded(container string) bool {
+	_, ok := f.last(timeline.Container, func(r timeline.Record) bool { return r.Subject == container && r.To == "Exited" })
+	return ok
 }
 
 // killedFor is why the kubelet stopped a container's last ended run, "" when it ended by itself.

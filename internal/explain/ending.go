@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,6 +152,12 @@ func useLess(message string) string {
 	return "Lower what it uses, or raise its requests so that others are chosen first"
 }
 
+// refusals are the kubelet's reasons that a pod's message explains.
+var refusals = []string{
+	"NodeAffinity", "NodeName", "UnexpectedAdmissionError", "AppArmor", "TopologyAffinityError", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch",
+	"SupplementalGroupsPolicyNotSupported", "PodFeatureUnsupported", "PodLevelResourcesNotSupported",
+}
+
 // refused tells what to do about a pod that the kubelet would not have, or ended by itself.
 func refused(reason, message string) string {
 	switch {
@@ -162,7 +169,15 @@ func refused(reason, message string) string {
 		return "A pod of higher priority took its room: raise its priorityClassName, or add a node"
 	case strings.HasPrefix(reason, "OutOf"):
 		return "The node it named has not enough left: leave spec.nodeName to the scheduler, lower its requests, or end other pods"
-	case reason == "NodeAffinity" || reason == "NodeName" || reason == "UnexpectedAdmissionError":
+	case reason == "SysctlForbidden":
+		return "Leave that out of spec.securityContext.sysctls, or have the node allow it (allowedUnsafeSysctls in the file of --kubelet-config); then make the pod anew"
+	case reason == "NodePorts":
+		return "The node that it named has its hostPort in use: choose another one, end who has it, or leave spec.nodeName to the scheduler; then make the pod anew"
+	case reason == "TaintToleration":
+		return "The node that it named has a taint that it does not tolerate: add the toleration, or leave spec.nodeName to the scheduler; then make the pod anew"
+	case reason == "NodeShutdown" || reason == "Terminated":
+		return "Its node was shut down: whatever made it makes a new one"
+	case slices.Contains(refusals, reason):
 		return "The kubelet refused it; a new pod is needed"
 	}
 	return ""

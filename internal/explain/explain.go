@@ -94,11 +94,26 @@ func Find(f Facts) Finding {
 	}
 	for _, ask := range []func() (Finding, bool){f.notTaken, f.waiting, f.restarting, f.preparing} {
 		if out, ok := ask(); ok {
-			return out
+			return f.doubted(out)
 		}
 	}
-	return f.running()
+	return f.doubted(f.running())
 }
+
+// doubted adds to a finding of what containers do that their node is not ready, and says so itself: what they do may be of before.
+func (f Facts) doubted(out Finding) Finding {
+	n := f.node(f.Pod.Spec.NodeName)
+	if n == nil || isReady(n) || !f.heard(n) {
+		return out
+	}
+	_, words := ready(n)
+	out.Why = joined(out.Why, "Its node "+n.Name+" is not ready, so that this may be out of date: "+words)
+	out.Do = joined(out.Do, "Of the node: `podo why node/"+n.Name+"`")
+	return out
+}
+
+// heard says whether a kubelet that still speaks has told what the pod's containers do.
+func (f Facts) heard(n *v1.Node) bool { return speaks(n) && len(f.Pod.Status.ContainerStatuses) > 0 }
 
 func (f Facts) node(name string) *v1.Node {
 	for _, n := range f.Nodes {

@@ -169,10 +169,16 @@ func asker(r timeline.Record) string {
 	}
 }
 
+// surplus are the controllers that delete a pod only when there are too many, and what asks for how many.
+var surplus = map[string]string{"replicaset-controller": "ReplicaSet", "replication-controller": "ReplicationController"}
+
 // because is why a pod was to go, where it says so itself.
 func because(r timeline.Record) string {
 	switch r.Cause {
 	case "":
+		if owner := surplus[r.Get("by")]; owner != "" {
+			return ", since there were more pods than their " + owner + " asks for"
+		}
 		return ""
 	case "EvictionByEvictionAPI":
 		return " as an eviction, which is what a drain does"

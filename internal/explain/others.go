@@ -1,20 +1,17 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"podo.dev/podo/internal/budget"
 )
@@ -34,6 +31,10 @@ func (own Owner) others() (stand, bool) {
 		return own.node(c, o), true
 	case *v1.Service:
 		return own.service(c, o), true
+	case *networkingv1.Ingress:
+		return ingress(c, o), true
+	case *networkingv1.NetworkPolicy:
+		return policy(), true
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return autoscaler(o), true
 	case *policyv1.PodDisruptionBudget:
@@ -65,89 +66,6 @@ func (own Owner) claim(c Cluster, o *v1.PersistentVolumeClaim) stand {
 	}
 	s := claimed(c, o)
 	return stand{Finding: s.Finding, fine: s.fine}
-}
-
-// namespace explains a namespace; what matters is one that does not end.
-func (own Owner) namespace(c Cluster, o *v1.Namespace) stand {
-	out := stand{fine: true}
-	out.State = "is active"
-	if o.DeletionTimestamp == nil {
-		return out
-	}
-	out.State, out.Since, out.fine = "is being deleted", o.DeletionTimestamp.Time, false
-	empty := false
-	for _, cond := range o.Status.Conditions {
-		if cond.Status != v1.ConditionTrue {
-			empty = empty || cond.Type == v1.NamespaceContentRemaining
-			continue
-		}
-		switch cond.Type {
-		case v1.NamespaceFinalizersRemaining:
-			out.Why = joined(out.Why, cond.Message)
-		case v1.NamespaceContentRemaining:
-			var names string
-			names, out.Do = held(c, o.Name, cond.Message)
-			out.Why = joined(joined(names, out.Why), cond.Message)
-		case v1.NamespaceDeletionContentFailure, v1.NamespaceDeletionDiscoveryFailure, v1.NamespaceDeletionGVParsingFailure:
-			out.Why = joined(out.Why, cond.Message)
-		}
-	}
-	if out.Do == "" && len(own.Pods) > 0 {
-		out.Do = "What keeps its pods is below"
-	}
-	if out.Why == "" && empty {
-		out.Why, out.Do = emptied(o)
-	}
-	if out.Why == "" {
-		out.Why = "What is in it is being deleted"
-	}
-	return out
-}
-
-// emptied tells what keeps a namespace in which nothing is left.
-func emptied(o *v1.Namespace) (why, do string) {
-	var own []string
-	for _, f := range o.Spec.Finalizers {
-		if f != v1.FinalizerKubernetes {
-			own = append(own, string(f))
-		}
-	}
-	if len(own) > 0 {
-		return "Everything in it is gone. Whoever put himself into its spec.finalizers must take himself out: " + strings.Join(own, ", "), fmt.Sprintf(
-			"Only if that program is gone for good: `podo kubectl get ns %s -o json | jq '.spec.finalizers=[]' | podo kubectl replace --raw /api/v1/namespaces/%s/finalize -f -`", o.Name, o.Name)
-	}
-	if len(o.Finalizers) == 0 {
-		return "", ""
-	}
-	why, do = heldBy("namespace", o, o.Finalizers)
-	return joined("Everything in it is gone", why), do
-}
-
-// held names the objects that a namespace's condition counts, with their finalizers: "configmaps. has 1 resource instances, ...".
-func held(c Cluster, namespace, message string) (names, do string) {
-	_, list, _ := strings.Cut(message, "remaining: ")
-	var all []string
-	for part := range strings.SplitSeq(list, ", ") {
-		resource, _, ok := strings.Cut(part, " has ")
-		if !ok {
-			continue
-		}
-		resource = strings.TrimSuffix(resource, ".")
-		for _, obj := range c.List(resource, namespace) {
-			m, ok := obj.(metav1.Object)
-			if !ok || len(m.GetFinalizers()) == 0 {
-				continue
-			}
-			all = append(all, fmt.Sprintf("%s/%s, which is held by the finalizer %s", resource, m.GetName(), strings.Join(m.GetFinalizers(), " and ")))
-			if do == "" {
-				do = fmt.Sprintf("See that whoever set the finalizer runs and removes it. Only if that program is gone for good: `podo kubectl patch %s -n %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", resource, namespace, quoted(m.GetName()))
-			}
-		}
-	}
-	if len(all) == 0 {
-		return "", ""
-	}
-	return "It waits for " + listed(all), do
 }
 
 func (own Owner) node(c Cluster, n *v1.Node) stand {
@@ -239,87 +157,6 @@ func pressure(t v1.NodeConditionType) string {
 		return "End pods that use much memory, or give them limits; until then those that exceed their requests are evicted first"
 	case v1.NodePIDPressure:
 		return "End what makes so many processes"
-	}
-	return ""
-}
-
-func (own Owner) service(c Cluster, o *v1.Service) stand {
-	out := stand{fine: true}
-	switch {
-	case o.Spec.Type == v1.ServiceTypeExternalName:
-		out.State = "is another name of " + o.Spec.ExternalName
-		return out
-	case len(o.Spec.Selector) == 0:
-		out.State = "selects no pods: it leads where its EndpointSlices say"
-		if !slices.ContainsFunc(c.List("endpointslices", o.Namespace), func(obj runtime.Object) bool {
-			s, is := obj.(*discoveryv1.EndpointSlice)
-			return is && s.Labels[discoveryv1.LabelServiceName] == o.Name && len(s.Endpoints) > 0
-		}) {
-			out.State, out.fine = "leads nowhere", false
-			out.Why = "It has no selector, and no EndpointSlice says where it leads, as far as you may see them"
-			out.Do = fmt.Sprintf("Give it a selector, or write an EndpointSlice with the label %s=%s", discoveryv1.LabelServiceName, o.Name)
-		}
-		return out
-	}
-	ready, served := 0, 0
-	for _, p := range own.Pods {
-		if !leads(o, p) {
-			continue
-		}
-		ready++
-		if unnamed(o, p.Pod) == "" {
-			served++
-		}
-	}
-	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Spec.Selector})
-	out.State = fmt.Sprintf("leads to %s of the %d that it selects", count(served, "ready pod"), len(own.Pods))
-	switch {
-	case len(own.Pods) == 0:
-		out.State, out.fine = "leads nowhere", false
-		out.Why = fmt.Sprintf("No pod in namespace %s has the labels that it selects: %s", o.Namespace, selector)
-		out.Do = fmt.Sprintf("Correct spec.selector or the pods' labels: `podo kubectl get pods -n %s --show-labels`", o.Namespace)
-	case ready == 0:
-		out.fine = false
-		out.Why = "None of its pods is ready; what keeps them is below"
-	case served < ready:
-		out.fine = false
-		for _, p := range own.Pods {
-			if port := unnamed(o, p.Pod); port != "" && leads(o, p) {
-				out.Why = fmt.Sprintf("Pod %s is ready, and has no container port of the name %s, which is the targetPort", p.Pod.Name, port)
-				out.Do = fmt.Sprintf("Name the port %s in the template (spec.containers[].ports[].name), or say its number as targetPort: `podo kubectl edit svc -n %s %s`", port, o.Namespace, o.Name)
-				break
-			}
-		}
-	}
-	if o.Spec.Type == v1.ServiceTypeLoadBalancer && len(o.Status.LoadBalancer.Ingress) == 0 {
-		out.Why = joined(out.Why, "It has no external address: that comes from a program that makes load balancers, and none has given it one")
-	}
-	return out
-}
-
-// leads says whether a Service leads to a pod that it selects.
-func leads(o *v1.Service, f Facts) bool {
-	p := f.Pod
-	if p.Status.PodIP == "" || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
-		return false
-	}
-	return o.Spec.PublishNotReadyAddresses || f.fine()
-}
-
-// unnamed is the name by which a Service's port asks for one of a pod's that has none of that name; "" when there is no such.
-func unnamed(o *v1.Service, pod *v1.Pod) string {
-	for _, port := range o.Spec.Ports {
-		name := port.TargetPort.StrVal
-		if port.TargetPort.Type != intstr.String || name == "" {
-			continue
-		}
-		if !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c v1.Container) bool {
-			return slices.ContainsFunc(c.Ports, func(p v1.ContainerPort) bool {
-				return p.Name == name && cmp.Or(p.Protocol, v1.ProtocolTCP) == cmp.Or(port.Protocol, v1.ProtocolTCP)
-			})
-		}) {
-			return name
-		}
 	}
 	return ""
 }

@@ -42,6 +42,9 @@ func Of(o Owner) Report {
 		return Report{}
 	}
 	r := Report{Kind: kindOf(o.Object), Namespace: m.GetNamespace(), Name: m.GetName(), Fine: f.fine, State: f.State, Since: f.Since, Why: f.Why, Do: f.Do}
+	if _, is := o.Object.(*v1.Namespace); is && m.GetDeletionTimestamp() == nil {
+		return o.inside(r)
+	}
 	for _, child := range o.Children {
 		if s, ok := child.standing(); ok && (s.wanted > 0 || !s.fine || len(child.Pods) > 0 || len(child.Children) > 0) {
 			r.Below = append(r.Below, Of(child))

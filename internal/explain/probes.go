@@ -74,11 +74,19 @@ func (f Facts) probeSaid(container, kind string) string {
 	return strings.Join(strings.Fields(r.Cause), " ")
 }
 
-// mendProbe tells what to look at, by what the probe does and says.
+// mendProbe tells what to do about a probe that fails.
 func (f Facts) mendProbe(container, kind string, p *v1.Probe) string {
 	if p == nil {
 		return ""
 	}
+	if kind == "startup" {
+		return joined(fmt.Sprintf("It has %d s to start (failureThreshold times periodSeconds): raise failureThreshold if it needs longer", max(p.FailureThreshold, 1)*max(p.PeriodSeconds, 1)), f.mendAnswer(container, kind, p))
+	}
+	return f.mendAnswer(container, kind, p)
+}
+
+// mendAnswer tells what to look at, by what the probe does and says.
+func (f Facts) mendAnswer(container, kind string, p *v1.Probe) string {
 	said := f.probeSaid(container, kind)
 	at := fmt.Sprintf("-n %s %s -c %s", f.Pod.Namespace, f.Pod.Name, container)
 	switch {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func (f Facts) preparing() (Finding, bool) {
 	}
 	newest := timeline.Record{}
 	for _, stage := range []timeline.Stage{timeline.Volumes, timeline.Sandbox, timeline.Image} {
-		if r, ok := f.last(stage, nil); ok && r.At.After(newest.At) {
+		if r, ok := f.told(stage); ok && r.At.After(newest.At) {
 			newest = r
 		}
 	}
@@ -50,6 +51,15 @@ func (f Facts) preparing() (Finding, bool) {
 	return out, true
 }
 
+// told is the newest record of a stage that says how that stands: while something is tried again, how it went before.
+func (f Facts) told(stage timeline.Stage) (timeline.Record, bool) {
+	r, ok := f.last(stage, func(r timeline.Record) bool { return r.Cause != "" || r.To != "acquiring" && r.To != "creating" })
+	if !ok {
+		return f.last(stage, nil)
+	}
+	return r, true
+}
+
 // initializing explains a pod whose init containers have not all done their part.
 func (f Facts) initializing() (Finding, bool) {
 	p := f.Pod
@@ -65,11 +75,13 @@ func (f Facts) initializing() (Finding, bool) {
 				State: "is running its init container " + nth, Since: since,
 				Why: "The main containers start when it has ended well",
 				Do:  fmt.Sprintf("See what it does: `podo kubectl logs -n %s %s -c %s`", p.Namespace, p.Name, s.Name),
+				Log: &Log{Pod: p.Name, Container: s.Name},
 			}, true
 		case s.Started == nil || !*s.Started:
 			why, do := f.notReady(s)
 			return Finding{
 				State: "waits for its sidecar " + nth, Since: since, Why: joined(why, "The containers after it start when it has started"), Do: do,
+				Log: &Log{Pod: p.Name, Container: s.Name},
 			}, true
 		}
 	}
@@ -81,7 +93,25 @@ func (f Facts) mendVolume(words string) string {
 	if strings.Contains(words, "hostPath type check failed") {
 		return "The path of the hostPath volume is not there on the node, or something else: correct its path or type, or type: DirectoryOrCreate"
 	}
+	if key := between(words+"\n", "non-existent config key: ", "\n"); key != "" {
+		words = f.named(words, key)
+	}
 	return joined(f.missing(words), "The pod then goes on by itself")
+}
+
+// named is what is said of a key that a volume wants, with the name of what should have it.
+func (f Facts) named(words, key string) string {
+	name := between(words, `volume "`, `"`)
+	for _, v := range f.Pod.Spec.Volumes {
+		switch {
+		case v.Name != name:
+		case v.ConfigMap != nil:
+			return "couldn't find key " + key + " in ConfigMap " + f.Pod.Namespace + "/" + v.ConfigMap.Name
+		case v.Secret != nil:
+			return "couldn't find key " + key + " in Secret " + f.Pod.Namespace + "/" + v.Secret.SecretName
+		}
+	}
+	return words
 }
 
 // restarts tells whether an init container is a sidecar.
@@ -108,11 +138,20 @@ func (f Facts) running() Finding {
 	for _, s := range f.statuses() {
 		switch {
 		case s.State.Terminated != nil && !f.initializes(s.Name):
-			notReady = append(notReady, fmt.Sprintf("Container %s has ended with %s", s.Name, exit(s.State.Terminated)))
+			end := Finding{}
+			f.end(&end, s.Name, s.State.Terminated, false)
+			notReady = append(notReady, end.Why)
+			out.Do = joined(out.Do, end.Do)
+			if out.Log == nil {
+				out.Log = end.Log
+			}
 		case s.State.Running != nil && !s.Ready:
 			why, do := f.notReady(s)
 			notReady = append(notReady, why)
 			out.Do = joined(out.Do, do)
+			if out.Log == nil {
+				out.Log = &Log{Pod: p.Name, Container: s.Name}
+			}
 		case s.RestartCount > 0 && s.LastTerminationState.Terminated != nil:
 			t := s.LastTerminationState.Terminated
 			out.Why = joined(out.Why, fmt.Sprintf("Container %s has been restarted %s; it last ended %s with %s", s.Name, times(s.RestartCount), ago(f.Now.Sub(t.FinishedAt.Time)), exit(t)))
@@ -120,6 +159,9 @@ func (f Facts) running() Finding {
 	}
 	if len(notReady) > 0 {
 		out.State = "is running, but not ready,"
+		if !slices.ContainsFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.State.Running != nil }) {
+			out.State = "runs no container at the moment,"
+		}
 		out.Why = joined(strings.Join(notReady, ". "), out.Why)
 		out.Do = joined(out.Do, "Services lead no traffic to it until it is ready")
 		return out

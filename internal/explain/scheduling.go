@@ -122,6 +122,10 @@ func (f Facts) advice(words string) string {
 	add("pod anti-affinity rules", "the pod that is named, or another one of the same kind, has to go, its anti-affinity to be preferred instead of required, or a node to be added")
 	add("existing pods anti-affinity", "the anti-affinity of the pod that is named keeps this one away: change that, or add a node")
 	add("pod affinity rules", "start a pod that it wants to be with, in a domain with room")
+	if label := "topology spread constraints (missing required label)"; strings.Contains(words, label) {
+		words = strings.ReplaceAll(words, label, "")
+		out = append(out, "label the nodes with the topologyKey of its topologySpreadConstraints, or correct that: "+f.spreadOver())
+	}
 	add("topology spread constraints", "raise maxSkew, or add room in the domains that have least")
 	add("no nodes available", "no node has registered: see `podo status`")
 	add("no node at all", "no node has registered: see `podo status`")
@@ -174,6 +178,17 @@ func (f Facts) labels() string {
 		return fmt.Sprintf("its node affinity wants %s: correct it, or label a node: `podo kubectl label node %s KEY=VALUE`", strings.Join(wanted, ", or "), example)
 	}
 	return "a volume of the pod's may be on other nodes only; or label a node so that its affinity matches"
+}
+
+// spreadOver are the labels of nodes over which the pod wants to be spread whatever else.
+func (f Facts) spreadOver() string {
+	var out []string
+	for _, c := range f.Pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == v1.DoNotSchedule && !slices.Contains(out, c.TopologyKey) {
+			out = append(out, c.TopologyKey)
+		}
+	}
+	return listed(out)
 }
 
 func cordoned(nodes []*v1.Node) string {
@@ -237,9 +252,13 @@ func (f Facts) notTaken() (Finding, bool) {
 		return Finding{
 			State: "is assigned to node " + p.Spec.NodeName + ", which does not exist,", Since: since,
 			Why: "Its pods are given up when the node has been missing for 40 s",
+			Do:  "If whoever wrote it named the node: leave spec.nodeName to the scheduler, or name one that `podo kubectl get nodes` has",
 		}, true
 	}
 	if n == nil {
+		return Finding{}, false
+	}
+	if f.heard(n) {
 		return Finding{}, false
 	}
 	if ok, words := ready(n); !ok {

@@ -34,12 +34,17 @@ func (f Facts) waiting() (Finding, bool) {
 			f.image(&out, s)
 		case "ErrImageNeverPull":
 			out.Do = fmt.Sprintf("The pull policy is Never and the node has no image %s: import it with `podo image import`, or change imagePullPolicy", s.Image)
+			if has := f.imported(s.Image); has != "" {
+				out.Do = joined("Name one that the node has, if that was meant: "+has, out.Do)
+			}
 		case "InvalidImageName":
 			out.Do = fmt.Sprintf("Correct the image name %q in the pod", s.Image)
 		case "ImageInspectError":
 			out.Do = "The node's image store does not answer for this image: pull or import it anew"
 		case "CreateContainerConfigError":
 			out.Do = f.config(s.Name, w.Message)
+		case "PostStartHookError":
+			f.hookFailed(&out, s.Name)
 		case "CreateContainerError", "RunContainerError":
 			out.Why = short(w.Message)
 			out.Do = f.start(s.Name, w.Message)
@@ -110,7 +115,28 @@ func (f Facts) image(out *Finding, s v1.ContainerStatus) {
 	default:
 		out.Do = fmt.Sprintf("Check that %s can be pulled from the node, or load it with `podo image import FILE`", s.Image)
 	}
+	if has := f.imported(s.Image); has != "" {
+		out.Do = joined("Name one that the node has, if that was meant: "+has, out.Do)
+	}
 	out.Do = joined(out.Do, "It is tried again by itself, at most 5 minutes apart")
+}
+
+// imported are the images of the same repository that the pod's node has.
+func (f Facts) imported(image string) string {
+	n := f.node(f.Pod.Spec.NodeName)
+	if n == nil {
+		return ""
+	}
+	host, repository, _ := imageParts(image)
+	var out []string
+	for _, i := range n.Status.Images {
+		for _, name := range i.Names {
+			if h, r, _ := imageParts(name); h == host && r == repository && !strings.Contains(name, "@") {
+				out = append(out, name)
+			}
+		}
+	}
+	return listed(out)
 }
 
 // credentials tells which pull secret is missing, or does not open the image.
@@ -249,7 +275,7 @@ func (f Facts) start(container, message string) string {
 		return fmt.Sprintf("%s is there, and may not be executed by the container's user: chmod +x it in the image, or correct command or runAsUser of container %s", command, container)
 	case strings.Contains(lower, "exec format error"):
 		return "The program is not for this machine's processor, or is a script without #!: build the image for the node's architecture"
-	case strings.Contains(lower, "chdir"):
+	case strings.Contains(lower, "chdir"), f.container(container).WorkingDir != "" && strings.Contains(message, "mkdir "+f.container(container).WorkingDir+":"):
 		return fmt.Sprintf("Correct workingDir of container %s: it is not there, or may not be entered", container)
 	case strings.Contains(lower, "mount"):
 		return fmt.Sprintf("Correct volumeMounts of container %s: the runtime cannot mount one where it is to be", container)

@@ -34,11 +34,13 @@ type question struct {
 	asker    user.Info
 	now      time.Time
 
-	nodes  []*v1.Node                // read once
-	known  map[*v1.Pod]explain.Facts // gathered already
-	places map[string]*place         // by namespace, each read once; "" is all of them
-	wide   *bool                     // whether the asker may see all pods
-	above  map[types.UID]bool        // what is being gathered at the moment, from the object that was asked for down to here
+	begun  bool                            // something has been read
+	nodes  []*v1.Node                      // read once
+	known  map[*v1.Pod]explain.Facts       // gathered already
+	places map[string]*place               // by namespace, each read once; "" is all of them
+	lists  map[client.Ref][]runtime.Object // what explanations asked for
+	wide   *bool                           // whether the asker may see all pods
+	above  map[types.UID]bool              // what is being gathered at the moment, from the object that was asked for down to here
 }
 
 // place is what a namespace has, ready to be found from what it belongs to: a question may be about all owners of a namespace, and looks
@@ -97,7 +99,7 @@ func (q *question) owner(obj runtime.Object) explain.Owner {
 	switch o := obj.(type) {
 	case *v1.Namespace:
 		if o.DeletionTimestamp == nil {
-			return out
+			out.Children = q.makers(o.Name, labels.Everything())
 		}
 		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: o.Name}, &internalversion.ListOptions{}) {
 			out.Pods = append(out.Pods, q.facts(obj.(*v1.Pod)))
@@ -173,6 +175,26 @@ func (q *question) made(namespace string) map[types.UID][]runtime.Object {
 	}
 	read(schema.GroupResource(client.Pods))
 	return p.made
+}
+
+// makers are the objects of a namespace that have pods made, or that pods depend on, and what stands below each: those that none of them
+// controls. Budgets and quotas that are used up do what they are for, as long as nobody is refused.
+func (q *question) makers(namespace string, selector labels.Selector) (out []explain.Owner) {
+	for _, k := range registry.All() {
+		switch k.New().(type) {
+		case *policyv1.PodDisruptionBudget, *v1.ResourceQuota:
+			continue
+		}
+		if !k.Namespaced || k.Unstored || k.Served != nil || !explain.Owns(k.New()) {
+			continue
+		}
+		for _, obj := range q.list(client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector}) {
+			if m, err := meta.Accessor(obj); err == nil && metav1.GetControllerOfNoCopy(m) == nil {
+				out = append(out, q.owner(obj))
+			}
+		}
+	}
+	return out
 }
 
 // users are the pods that use claims.

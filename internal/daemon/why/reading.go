@@ -16,14 +16,25 @@ import (
 )
 
 func (q *question) get(r schema.GroupResource, namespace, name string) (runtime.Object, error) {
-	e, err := q.verbs.Get(q.ctx, q.asker, client.Ref{Resource: r, Namespace: namespace, Name: name}, "")
+	e, err := q.verbs.Get(q.ctx, q.asker, client.Ref{Resource: r, Namespace: namespace, Name: name}, q.version())
 	if err != nil {
 		return nil, err
 	}
 	return e.Object, nil
 }
 
+// version is what is asked for: what is looked at first is as new as anything that has been acknowledged, and the view with it. All else is
+// what the view has: no question waits for the store again and again, which may be what is slow.
+func (q *question) version() string {
+	if q.begun {
+		return "0"
+	}
+	q.begun = true
+	return ""
+}
+
 func (q *question) list(ref client.Ref, o *internalversion.ListOptions) (out []runtime.Object) {
+	o.ResourceVersion = q.version()
 	list, err := q.verbs.List(q.ctx, q.asker, ref, o)
 	if err != nil {
 		return nil // what the asker may not see is not told
@@ -59,9 +70,18 @@ func (q *question) Get(resource, namespace, name string) (runtime.Object, bool) 
 	return nil, false
 }
 
-// List implements explain.Cluster.
+// List implements explain.Cluster. Many objects of one question may ask the same.
 func (q *question) List(resource, namespace string) []runtime.Object {
-	return q.list(client.Ref{Resource: schema.ParseGroupResource(groupOf(resource)), Namespace: namespace}, &internalversion.ListOptions{})
+	ref := client.Ref{Resource: schema.ParseGroupResource(groupOf(resource)), Namespace: namespace}
+	out, ok := q.lists[ref]
+	if !ok {
+		out = q.list(ref, &internalversion.ListOptions{})
+		if q.lists == nil {
+			q.lists = map[client.Ref][]runtime.Object{}
+		}
+		q.lists[ref] = out
+	}
+	return out
 }
 
 // groupOf is a resource with its group, "storageclasses.storage.k8s.io".

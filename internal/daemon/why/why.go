@@ -26,7 +26,8 @@ import (
 	"podo.dev/podo/internal/timeline/recorder"
 )
 
-// Prefix is where `podo why` asks: /podo/why/[namespaces/NAMESPACE/]RESOURCE[/NAME], where RESOURCE is any name that kubectl takes.
+// Prefix is where `podo why` asks: /podo/why/[namespaces/NAMESPACE/]RESOURCE[/NAME], where RESOURCE is any name that kubectl takes; "all" are
+// the pods, and what is in trouble for another reason than that they are.
 // Parameters: labelSelector; since, with which pods that went in that time are told of too; format=json.
 const Prefix = "/podo/why/"
 
@@ -78,6 +79,10 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 	if len(parts) > 2 || slices.Contains(parts, "") { // no name is not the name of everything
 		return nil, notFound("%s is no question: ask %s[namespaces/NAMESPACE/]RESOURCE[/NAME]", path, Prefix)
 	}
+	everything := len(parts) == 1 && parts[0] == "all"
+	if everything {
+		parts[0] = "pods"
+	}
 	k := explained(parts[0])
 	if k == nil && len(parts) == 2 {
 		k = called(parts[0], func(k *registry.Kind) bool { return !k.Unstored && k.Served == nil })
@@ -86,7 +91,7 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 	case k == nil && len(parts) == 1:
 		return q.one(explained("pods"), namespace, parts[0]) // no kind: a pod's name
 	case k == nil:
-		return nil, notFound("%q cannot be explained: name a pod, or what has pods made, such as deployment/NAME, or a node, service, pvc, pv, quota, hpa, pdb, csr or namespace", parts[0])
+		return nil, notFound("%q cannot be explained: name a pod, or what has pods made, such as deployment/NAME, or a node, service, ingress, pvc, pv, quota, hpa, pdb, csr or namespace", parts[0])
 	}
 	if !k.Namespaced {
 		namespace = ""
@@ -104,7 +109,11 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 			return nil, fmt.Errorf("since=%s: use a duration such as 10m", text)
 		}
 	}
-	return q.many(k, namespace, selector, since)
+	out, err := q.many(k, namespace, selector, since)
+	if err == nil && everything {
+		out = append(out, explain.Troubles(q.makers(namespace, selector))...)
+	}
+	return out, err
 }
 
 // explained is the kind that a user calls so, where there is something to be told of it.
@@ -163,7 +172,7 @@ func (q *question) one(k *registry.Kind, namespace, name string) ([]explain.Repo
 
 // many explain all objects of a kind that a selector takes, those first that are not as they should be.
 func (q *question) many(k *registry.Kind, namespace string, selector labels.Selector, since time.Duration) ([]explain.Report, error) {
-	list, err := q.verbs.List(q.ctx, q.asker, client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector})
+	list, err := q.verbs.List(q.ctx, q.asker, client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: q.version()})
 	if err != nil {
 		return nil, err
 	}

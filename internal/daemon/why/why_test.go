@@ -129,6 +129,44 @@ func TestWhyTellsOfWhatTheAskerMayRead(t *testing.T) {
 	}
 }
 
+// A question about everything is answered by the pods, and by what is in trouble for a reason of its own: what is only because its pods are is
+// told by them, and what is well is not told. A namespace tells the same of what is not well.
+func TestWhyOfEverything(t *testing.T) {
+	in := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}
+	}
+	waits := &v1.Pod{ObjectMeta: in("waits"), Status: v1.PodStatus{Phase: v1.PodPending}}
+	waits.Labels = map[string]string{"app": "waits"}
+	done := &v1.Pod{ObjectMeta: in("done"), Status: v1.PodStatus{Phase: v1.PodSucceeded}}
+	refused := &appsv1.ReplicaSet{ObjectMeta: in("refused"), Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1))}}
+	refused.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: v1.ConditionTrue, Message: "exceeded quota: small, used"}}
+	ask := asking(
+		t, nil, waits, done, refused,
+		&v1.Service{ObjectMeta: in("typo"), Spec: v1.ServiceSpec{Selector: map[string]string{"app": "wiats"}}},
+		&v1.Service{ObjectMeta: in("leads"), Spec: v1.ServiceSpec{Selector: map[string]string{"app": "waits"}}},
+		&v1.ResourceQuota{ObjectMeta: in("small")},
+		&appsv1.ReplicaSet{ObjectMeta: in("nothing"), Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0))}},
+	)
+	for path, want := range map[string][]string{
+		"namespaces/ns/all": {"Pod ns/waits waits", "Pod ns/done has succeeded", "ReplicaSet ns/refused has 0 of 1 pod ready", "Service ns/typo leads nowhere", "Pods there have app=waits"},
+		"all":               {"Pod ns/waits waits", "Service ns/typo leads nowhere"},
+		"namespaces/ns":     {"Namespace ns is active", "\n  Pod ns/waits waits", "\n  ReplicaSet ns/refused has", "\n  Service ns/typo leads nowhere"},
+		"namespaces/other":  {"Namespace other is active.\n  Why  Nothing there that you may see is in trouble.\n"},
+	} {
+		got := ask("admin", path)
+		for _, words := range want {
+			if got.Code != http.StatusOK || !strings.Contains(got.Body.String(), words) {
+				t.Errorf("%s: %d, no %q in\n%s", path, got.Code, words, got.Body)
+			}
+		}
+		for _, words := range []string{"Service ns/leads", "ReplicaSet ns/nothing", "ResourceQuota ns/"} {
+			if strings.Contains(got.Body.String(), words) {
+				t.Errorf("%s: %q in\n%s", path, words, got.Body)
+			}
+		}
+	}
+}
+
 // Objects may say that they own themselves, or each other, or stand in a long row.
 func TestWhyOfACircle(t *testing.T) {
 	set := func(name, owner string) runtime.Object {
