@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	"podo.dev/podo/internal/store"
@@ -61,14 +62,25 @@ func (v *View) Overtaken(key string) bool {
 
 // Undecodable lists the values that cannot be decoded now (1,000 at most), and how many were ever met.
 func (v *View) Undecodable() (now []Undecodable, ever int64) {
+	v.broken.mu.Lock()
+	ever = v.broken.total
+	v.broken.mu.Unlock()
+	return v.UndecodableUnder(""), ever
+}
+
+// UndecodableUnder is what of Undecodable has keys with a prefix, in their order.
+func (v *View) UndecodableUnder(prefix string) []Undecodable {
 	b := &v.broken
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, u := range b.keys {
-		now = append(now, u)
+	var now []Undecodable
+	for key, u := range b.keys {
+		if strings.HasPrefix(key, prefix) {
+			now = append(now, u)
+		}
 	}
 	slices.SortFunc(now, func(a, b Undecodable) int { return cmp.Compare(a.Key, b.Key) })
-	return now, b.total
+	return now
 }
 
 // forget is called when the view lets go of an entry that others may still hold for a while.

@@ -49,7 +49,7 @@ func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *meta
 		return nil, false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	o.DryRun = o.DryRun || len(d.DryRun) > 0
-	if unread(d) {
+	if toUnread(d) {
 		err := v.deleteUnreadable(ctx, u, k, ref, o)
 		return nil, err == nil, err
 	}
@@ -333,7 +333,7 @@ func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Re
 	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	if unread(d) {
+	if toUnread(d) {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", field.ErrorList{
 			field.Invalid(unreadField, true, "is not allowed with DELETECOLLECTION, try again after removing the option"),
 		})

@@ -56,7 +56,7 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 // admitEviction asks the rules about the eviction itself, which is created where the pod is; what it comes to, they are asked as it is done.
 func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) error {
 	kind := schema.GroupKind{Group: policyv1.GroupName, Kind: "Eviction"}
-	if unread(d) {
+	if toUnread(d) {
 		at := field.NewPath("deleteOptions").Child(unreadField.String())
 		return apierrors.NewInvalid(kind, ref.Name, field.ErrorList{field.Invalid(at, true, "can not be set for pod eviction, try after removing the option")})
 	}

@@ -21,6 +21,7 @@ import (
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
+	"podo.dev/podo/internal/view/codec"
 )
 
 // List is a page of objects at one revision, in the store's order.
@@ -105,6 +106,9 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 		}
 	}
 	l := p.take(s)
+	if err := v.unread(&p, l); err != nil {
+		return nil, err
+	}
 	if l.Continue != "" {
 		s.Retain()
 	}
@@ -199,6 +203,7 @@ func (v *Verbs) listStore(ctx context.Context, p page, exact int64) (*List, erro
 		q.After = p.kind.Key(p.after.Namespace, p.after.Name)
 	}
 	out := &List{Kind: p.kind}
+	var unread []view.Undecodable
 	for {
 		res, err := v.store.List(ctx, prefix, q)
 		if err != nil {
@@ -215,7 +220,10 @@ func (v *Verbs) listStore(ctx context.Context, p page, exact int64) (*List, erro
 			q.After = kv.Key
 			e, err := entryOf(p.kind, kv)
 			if err != nil {
-				v.c.Logger.Warn("a stored value cannot be read and is left out of a list", "key", kv.Key, "err", err)
+				_, err := codec.Decode(p.kind.Stored(), kv.Value, kv.ModRevision) // in its own words
+				if unread = append(unread, view.Undecodable{Key: kv.Key, Rev: kv.ModRevision, Err: err}); len(unread) == maxUnread {
+					return nil, unreadable(p.kind, unread)
+				}
 				continue
 			}
 			if !p.matches(e) {
@@ -223,12 +231,12 @@ func (v *Verbs) listStore(ctx context.Context, p page, exact int64) (*List, erro
 			}
 			if p.limit > 0 && len(out.Items) == p.limit {
 				out.Continue = encodeContinue(out.Items[p.limit-1].Key, out.Rev)
-				return out, nil
+				return out, unreadable(p.kind, unread)
 			}
 			out.Items = append(out.Items, e)
 		}
 		if !res.More {
-			return out, nil
+			return out, unreadable(p.kind, unread)
 		}
 	}
 }

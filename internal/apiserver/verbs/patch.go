@@ -353,7 +353,10 @@ func (r *patched) sameType(k *registry.Kind) error {
 	case gvk == schema.GroupVersionKind{Kind: k.GVK.Kind}:
 		r.obj = k.NewServed()
 	default:
-		return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), "pkg/api/legacyscheme/scheme.go:30")
+		if err := Other(gvk, k.GVK, []byte(r.shown)); err != nil {
+			return err
+		}
+		return notRegistered(gvk) // a version that is not served: upstream would read it
 	}
 	r.obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 	return nil

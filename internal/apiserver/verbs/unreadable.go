@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
+	"podo.dev/podo/internal/view"
 )
 
 // unsafely is the verb of who may delete what cannot be read.
@@ -22,8 +25,70 @@ const unsafely = "unsafe-delete-ignore-read-errors"
 
 var unreadField = field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential")
 
-// unread says that a deletion is meant for an object that cannot be read.
-func unread(d *metav1.DeleteOptions) bool {
+// maxUnread bounds how many unreadable objects a list names.
+const maxUnread = 100
+
+// unread refuses a page of what the view has where values in its range cannot be read: to leave them out would be to say that they are gone.
+func (v *Verbs) unread(p *page, l *List) error {
+	prefix := p.kind.Prefix()
+	one := p.name != "" && (p.namespace != "" || !p.kind.Namespaced)
+	switch {
+	case one:
+		prefix = p.kind.Key(p.namespace, p.name)
+	case p.namespace != "":
+		prefix += p.namespace + "/"
+	}
+	all := v.c.View.UndecodableUnder(prefix)
+	if len(all) == 0 {
+		return nil
+	}
+	after, last := "", ""
+	if p.after != (view.Key{}) {
+		after = p.kind.Key(p.after.Namespace, p.after.Name)
+	}
+	if l.Continue != "" {
+		k := l.Items[len(l.Items)-1].Key
+		last = p.kind.Key(k.Namespace, k.Name)
+	}
+	all = slices.DeleteFunc(all, func(u view.Undecodable) bool {
+		return one && u.Key != prefix || u.Key <= after || last != "" && u.Key > last || p.exact > 0 && u.Rev > p.exact
+	})
+	return unreadable(p.kind, all[:min(len(all), maxUnread)])
+}
+
+// corrupt is what upstream's store says of a value that cannot be read.
+func corrupt(key string, rev int64, err error) error {
+	return fmt.Errorf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision=%d: %w", key, rev, err)
+}
+
+// unreadable says which objects cannot be read; nil when there are none.
+func unreadable(k *registry.Kind, all []view.Undecodable) error {
+	if len(all) == 0 {
+		return nil
+	}
+	r := k.GroupResource()
+	st := metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError,
+		Details: &metav1.StatusDetails{Group: r.Group, Kind: r.Resource, Name: "list"},
+	}
+	for _, u := range all {
+		st.Details.Causes = append(st.Details.Causes, metav1.StatusCause{
+			Type: metav1.CauseTypeUnexpectedServerResponse, Field: u.Key,
+			Message: corrupt(u.Key, u.Rev, u.Err).Error(),
+		})
+	}
+	st.Message = fmt.Sprintf("failed to read one or more %s from the storage: %s", r, st.Details.Causes[0].Message)
+	if len(all) > 1 {
+		st.Message += fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	if len(all) == maxUnread {
+		st.Details.Causes = append(st.Details.Causes, metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "too many errors, the list is truncated"})
+	}
+	return &apierrors.StatusError{ErrStatus: st}
+}
+
+// toUnread says that a deletion is meant for an object that cannot be read.
+func toUnread(d *metav1.DeleteOptions) bool {
 	return d.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *d.IgnoreStoreReadErrorWithClusterBreakingPotential
 }
 

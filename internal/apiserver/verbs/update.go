@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -288,7 +289,7 @@ func isNotFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
 func decode(k *registry.Kind, kv store.KV) (runtime.Object, error) {
 	obj, err := codec.Decode(k.Stored(), kv.Value, kv.ModRevision)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%s: %w", kv.Key, err))
+		return nil, apierrors.NewInternalError(corrupt(strings.TrimPrefix(kv.Key, "/registry"), kv.ModRevision, err))
 	}
 	return obj, nil
 }

@@ -117,7 +117,8 @@ func (v *Verbs) stateFor(ctx context.Context, k *registry.Kind, sel selector, o 
 	if err != nil {
 		return nil, err
 	}
-	return p.take(s), nil
+	l := p.take(s)
+	return l, v.unread(&p, l)
 }
 
 func watchError(err error, asked, current int64) error {
