@@ -41,8 +41,8 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	if err := makeDir(dir, 0o777); err != nil {
 		return err
 	}
-	// What must not reach a disk lives in memory.
-	if v.Secret != nil || v.Projected != nil {
+	// What must not reach a disk lives in memory, and so does what a pod is told of itself, as upstream has it.
+	if v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil {
 		if err := m.memory(pod, nil, dir); err != nil {
 			return err
 		}

@@ -211,7 +211,7 @@ func TestPayloads(t *testing.T) {
 		inMemory = append(inMemory, filepath.Base(m.Target))
 	}
 	slices.Sort(inMemory)
-	if want := []string{"none", "proj", "secret"}; !slices.Equal(inMemory, want) {
+	if want := []string{"down", "none", "proj", "secret"}; !slices.Equal(inMemory, want) {
 		t.Errorf("in memory: %v, want %v", inMemory, want)
 	}
 	if dir, _, _ := n.Path(p, "none"); len(seen(t, dir)) != 0 {
