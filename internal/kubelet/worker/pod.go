@@ -281,10 +281,11 @@ func (n *pod) step(ev podlife.Event) {
 			verdict = v
 		}
 	}
-	n.report(&old)
-	if verdict != nil {
+	if verdict != nil { // it reports: of a pod that is turned away nothing else is ever told
 		n.step(verdict)
+		return
 	}
+	n.report(&old)
 }
 
 // refresh brings what has changed of the pod into its volumes.
