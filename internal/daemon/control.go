@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/audit"
@@ -390,11 +389,11 @@ func (s *server) schedulerProfiles() (profile.Config, error) {
 
 func (s *server) runScheduler(ctx context.Context, ready func()) error {
 	user := local.Scheduler(s.control.verbs)
-	writer := events.Start(ctx, user, s.log)
+	writer := events.StartSeries(ctx, user, s.log)
 	sched, err := scheduler.New(scheduler.Config{
 		View:   s.control.view,
 		Client: user,
-		Events: func(profile string) record.EventRecorder { return writer.Recorder(profile, "") },
+		Events: func(profile string) scheduler.Recorder { return writer.Recorder(profile) },
 		Append: s.timeline.Append, Budgets: s.budgets,
 		Logger: s.log.With("component", "scheduler"),
 		Seed:   uint64(time.Now().UnixNano()), Metrics: s.control.metrics, Page: s.control.page, Profiles: s.control.profiles,

@@ -192,7 +192,7 @@ func (o *outbox) ended(job bindJob, err error) bindResult {
 	}
 	now := time.Now()
 	o.config.Append(timeline.New(now, timeline.RefOf(pod), timeline.Bound).Move("", job.node).With("took", now.Sub(job.since)))
-	o.eventsOf(pod).Eventf(pod, v1.EventTypeNormal, "Scheduled", "Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, job.node)
+	o.eventsOf(pod).Eventf(pod, nil, v1.EventTypeNormal, "Scheduled", "Binding", "Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, job.node)
 	return bindResult{job, nil}
 }
 

@@ -387,11 +387,7 @@ func TestWhatComesBeforeTheBindTakesLong(t *testing.T) {
 // Somebody else's word of where a pod is to go makes no room: what the scheduler can do elsewhere it does as for any other.
 func TestASuggestionMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(node("node-a", "1"))
-		w.start()
-		w.create(ranked("low", "1", 1))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, node("node-a", "1"), ranked("low", "1", 1))
 		w.cordon("node-a", true)
 		w.create(ranked("high", "1", 100))
 		w.waits("high")

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"podo.dev/podo/internal/client"
@@ -32,14 +31,14 @@ type watched struct {
 	messages                 map[string]bool
 }
 
-func (w *watched) Event(_ runtime.Object, _, _, message string) {
+func (w *watched) Eventf(_, _ runtime.Object, _, reason, _, format string, args ...any) {
+	if reason != "FailedScheduling" {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events++
-	w.messages[message] = true
-}
-func (w *watched) Eventf(runtime.Object, string, string, string, ...any) {}
-func (w *watched) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
+	w.messages[fmt.Sprintf(format, args...)] = true
 }
 
 func (w *watched) Mutate(ctx context.Context, ref client.Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error) {
@@ -54,7 +53,7 @@ func (w *watched) Mutate(ctx context.Context, ref client.Ref, change func(runtim
 
 // watch runs a scheduler, whose attempts are counted, until stop is called.
 func (w *watched) watch(t *testing.T) (stop func()) {
-	sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: func(string) record.EventRecorder { return w }, Seed: 1, Append: func(r timeline.Record) {
+	sched, err := scheduler.New(scheduler.Config{View: w.view, Client: w, Events: func(string) scheduler.Recorder { return w }, Seed: 1, Append: func(r timeline.Record) {
 		if r.Stage == timeline.Attempt {
 			w.mu.Lock()
 			w.attempts++

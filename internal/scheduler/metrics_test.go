@@ -26,11 +26,7 @@ import (
 // What waits, what was tried and what came of it is told under upstream's names.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(node("node-a", "2"))
-		w.start()
-		w.create(ranked("low", "1", 1))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, node("node-a", "2"), ranked("low", "1", 1))
 		w.create(pod("too-large", "100"))
 		w.create(ranked("high", "2", 100))
 		w.pod("high")

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 )
@@ -18,10 +17,10 @@ import (
 // results; reports of failure are told in the background, of each pod only the newest.
 type outbox struct {
 	config   Config
-	events   map[string]record.EventRecorder // by profile
-	ctx      context.Context                 // the workers' life
-	inFlight int                             // owned by the scheduling goroutine
-	ready    []bindJob                       // not handed over yet; so are these
+	events   map[string]Recorder // by profile
+	ctx      context.Context     // the workers' life
+	inFlight int                 // owned by the scheduling goroutine
+	ready    []bindJob           // not handed over yet; so are these
 	jobs     chan []bindJob
 	slow     chan bindJob      // those that have something to do before, or that others bind; as large
 	results  chan []bindResult // as large as jobs: workers never block
@@ -46,7 +45,7 @@ const maxEvicting = 64
 const maxPreempting = 512
 
 func newOutbox(c Config) *outbox {
-	events := map[string]record.EventRecorder{}
+	events := map[string]Recorder{}
 	for i := range c.Profiles.Profiles {
 		name := c.Profiles.Profiles[i].Name
 		events[name] = c.Events(name)
@@ -115,7 +114,7 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 }
 
 // eventsOf are told by the profile that places a pod.
-func (o *outbox) eventsOf(pod *v1.Pod) record.EventRecorder { return o.events[pod.Spec.SchedulerName] }
+func (o *outbox) eventsOf(pod *v1.Pod) Recorder { return o.events[pod.Spec.SchedulerName] }
 
 func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way
 
@@ -126,7 +125,7 @@ func (o *outbox) doReport(ctx context.Context, r report) {
 		return
 	}
 	if r.tries == 0 && r.reason != "" {
-		o.eventsOf(r.pod).Event(r.pod, v1.EventTypeWarning, "FailedScheduling", shortened(r.message))
+		o.eventsOf(r.pod).Eventf(r.pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", shortened(r.message))
 	}
 	_, err := o.config.Client.Mutate(ctx, client.Pods.At(r.pod.Namespace, r.pod.Name).Sub("status"), func(obj runtime.Object) (bool, error) {
 		pod := obj.(*v1.Pod)
@@ -195,7 +194,4 @@ func setCondition(pod *v1.Pod, c v1.PodCondition, now time.Time) bool {
 
 type noEvents struct{}
 
-func (noEvents) Event(runtime.Object, string, string, string)          {}
-func (noEvents) Eventf(runtime.Object, string, string, string, ...any) {}
-func (noEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
-}
+func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}

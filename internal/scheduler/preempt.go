@@ -108,7 +108,7 @@ func (r *run) giveUpBinds(pod *framework.Pod, room plan.Preemption) (others []*v
 			others = append(others, v)
 			continue
 		}
-		r.out.eventsOf(pod.Object).Eventf(v, v1.EventTypeNormal, "Preempted", "Preempted by pod %v on node %v (in kube-scheduler memory).", pod.Object.UID, room.Node.Name)
+		r.out.eventsOf(pod.Object).Eventf(v, pod.Object, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v (in kube-scheduler memory).", pod.Object.UID, room.Node.Name)
 	}
 	return others
 }
@@ -202,7 +202,7 @@ func (o *outbox) doPreempt(ctx context.Context, p preemption) (err error) {
 				o.config.Logger.Warn("could not preempt a pod", "pod", v.Namespace+"/"+v.Name, "for", p.pod.Namespace+"/"+p.pod.Name, "error", err)
 				failed[i] = err
 			default:
-				o.eventsOf(p.pod).Eventf(v, v1.EventTypeNormal, "Preempted", "Preempted by pod %v on node %v", p.pod.UID, p.node)
+				o.eventsOf(p.pod).Eventf(v, p.pod, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v", p.pod.UID, p.node)
 			}
 		})
 	}

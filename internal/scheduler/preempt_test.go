@@ -39,6 +39,24 @@ func newRankedWorld(t *testing.T) *world {
 	return newWorld(t, classes...)
 }
 
+// newCrowdedWorld has a pod low on the only node, and a scheduler: who is ranked higher makes room there.
+func newCrowdedWorld(t *testing.T, n *v1.Node, low *v1.Pod) *world {
+	w := newRankedWorld(t)
+	w.node(n)
+	w.start()
+	w.create(low)
+	w.on("low", n.Name)
+	return w
+}
+
+// waitsOn wants a pod to wait for room on a node; "": on none.
+func (w *world) waitsOn(name, node string) {
+	w.t.Helper()
+	if got := w.pod(name).Status.NominatedNodeName; got != node {
+		w.t.Fatalf("%s waits for room on %q, not %q", name, got, node)
+	}
+}
+
 func condition(p *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == kind {
@@ -79,6 +97,9 @@ func TestPreemption(t *testing.T) {
 		if want := "Normal Preempted Preempted by pod " + string(high.UID) + " on node node-a"; !slices.Contains(w.events, want) {
 			t.Errorf("events %q", w.events)
 		}
+		if !slices.Contains(w.actions, "Preempting for high") {
+			t.Errorf("actions %q", w.actions)
+		}
 		rec, _ := timeline.Last(timeline.Select(w.records, timeline.Query{Name: "high"}), timeline.Attempt)
 		if rec.Get("nominated") != "node-a" || rec.Get("victims") != "ns/low" {
 			t.Errorf("timeline %+v", rec)
@@ -92,9 +113,7 @@ func TestPreemption(t *testing.T) {
 		w.delete("low") // its kubelet is done
 		w.on("high", "node-a")
 		w.on("cuts-in", "")
-		if p := w.pod("high"); p.Status.NominatedNodeName != "" {
-			t.Errorf("still nominated to %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "")
 		attempts := len(timeline.Select(w.records, timeline.Query{Name: "high", Stages: []timeline.Stage{timeline.Attempt}}))
 		if attempts != 2 {
 			t.Errorf("%d attempts: nothing but its room should have woken it", attempts)
@@ -140,23 +159,13 @@ func TestPreemptionIsNotRepeated(t *testing.T) {
 // A pod that comes with a higher priority takes the room that was being made for another one, which looks elsewhere.
 func TestHigherPriorityTakesTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(node("node-a", "1"))
-		w.start()
-		w.create(ranked("low", "1", 1))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, node("node-a", "1"), ranked("low", "1", 1))
 		w.create(ranked("middle", "1", 50))
-		if p := w.pod("middle"); p.Status.NominatedNodeName != "node-a" {
-			t.Fatalf("middle waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("middle", "node-a")
 		w.create(ranked("high", "1", 100))
-		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
-			t.Errorf("high waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "node-a")
 		time.Sleep(15 * time.Second)
-		if p := w.pod("middle"); p.Status.NominatedNodeName != "" {
-			t.Errorf("middle still waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("middle", "")
 		w.delete("low")
 		w.on("high", "node-a")
 		w.on("middle", "")
@@ -165,11 +174,7 @@ func TestHigherPriorityTakesTheRoom(t *testing.T) {
 
 func TestNeverPreempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(node("node-a", "1"))
-		w.start()
-		w.create(ranked("low", "1", 1))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, node("node-a", "1"), ranked("low", "1", 1))
 		p := ranked("polite", "1", 100)
 		p.Spec.PreemptionPolicy = new(v1.PreemptNever)
 		w.create(p)
@@ -194,14 +199,10 @@ func TestUncordonedNodeIsPreemptedOn(t *testing.T) {
 		w.on("low", "node-a")
 		w.cordon("node-a", true)
 		w.create(ranked("high", "1", 100))
-		if p := w.pod("high"); p.Status.NominatedNodeName != "" {
-			t.Fatalf("high waits on the cordoned %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "")
 		w.cordon("node-a", false)
 		time.Sleep(2 * time.Second)
-		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
-			t.Errorf("high waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "node-a")
 	})
 }
 
@@ -263,15 +264,9 @@ func TestManyMakeRoomAtOnce(t *testing.T) {
 // when those that had to leave have gone.
 func TestWhatIsLeftOfRoomIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(node("node-a", "2"))
-		w.start()
-		w.create(ranked("low", "1", 1))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, node("node-a", "2"), ranked("low", "1", 1))
 		w.create(ranked("middle", "2", 50))
-		if p := w.pod("middle"); p.Status.NominatedNodeName != "node-a" {
-			t.Fatalf("middle waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("middle", "node-a")
 		w.create(ranked("small", "1", 1))
 		w.on("small", "") // the room is middle's
 		w.create(ranked("high", "1", 100))
@@ -280,9 +275,7 @@ func TestWhatIsLeftOfRoomIsNotHeld(t *testing.T) {
 		w.delete("low")
 		w.on("small", "node-a")
 		w.on("middle", "")
-		if p := w.pod("middle"); p.Status.NominatedNodeName != "" {
-			t.Errorf("middle still waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("middle", "")
 	})
 }
 
@@ -294,17 +287,11 @@ func withPort(p *v1.Pod) *v1.Pod {
 // Where a pod is expected is not where it is: who wants to be with it comes when it has come.
 func TestNobodyIsWithAPodThatIsOnlyExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(inZone("node-a", "a"))
-		w.start()
-		w.create(withPort(ranked("low", "1", 1)))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, inZone("node-a", "a"), withPort(ranked("low", "1", 1)))
 		high := withPort(ranked("high", "1", 100))
 		high.Labels = map[string]string{"app": "db"}
 		w.create(high)
-		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
-			t.Fatalf("high waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "node-a")
 		w.create(together(ranked("web", "1", 50), "db", v1.LabelHostname))
 		w.waits("web")
 		rec, _ := timeline.Last(timeline.Select(w.records, timeline.Query{Name: "web"}), timeline.Attempt)
@@ -321,15 +308,9 @@ func TestNobodyIsWithAPodThatIsOnlyExpected(t *testing.T) {
 // Where a pod is expected that wants others to be elsewhere, they are not put before it, also when no pod of the kind is anywhere yet.
 func TestNobodyIsPutBeforeAPodThatWantsToBeAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(inZone("node-a", "a"))
-		w.start()
-		w.create(withPort(ranked("low", "1", 1)))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, inZone("node-a", "a"), withPort(ranked("low", "1", 1)))
 		w.create(withPort(apart(ranked("high", "1", 100), "web", v1.LabelHostname)))
-		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
-			t.Fatalf("high waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "node-a")
 		w.create(labelled("web", "web"))
 		w.waits("web")
 		const want = "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. " +
@@ -346,15 +327,9 @@ func TestNobodyIsPutBeforeAPodThatWantsToBeAlone(t *testing.T) {
 // Who waits for room that can be nowhere any more is not said to wait there.
 func TestTheOnlyNodeWithRoomThatIsMadeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newRankedWorld(t)
-		w.node(node("node-a", "1"))
-		w.start()
-		w.create(ranked("low", "1", 1))
-		w.on("low", "node-a")
+		w := newCrowdedWorld(t, node("node-a", "1"), ranked("low", "1", 1))
 		w.create(ranked("high", "1", 100))
-		if p := w.pod("high"); p.Status.NominatedNodeName != "node-a" {
-			t.Fatalf("high waits on %q", p.Status.NominatedNodeName)
-		}
+		w.waitsOn("high", "node-a")
 		if err := w.admin.Delete(context.Background(), client.Nodes.At("", "node-a"), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -380,9 +355,7 @@ func TestAVictimThatIsNotBoundYet(t *testing.T) {
 				low := ranked("low", "1", 1)
 				low.Labels = map[string]string{"disk": "x"}
 				w.create(low)
-				if p := w.pod("low"); p.Status.NominatedNodeName != "node-a" {
-					t.Fatalf("low is to go to %q", p.Status.NominatedNodeName)
-				}
+				w.waitsOn("low", "node-a")
 				w.create(ranked("high", "1", 100))
 				high := w.pod("high")
 				if want := "Normal Preempted Preempted by pod " + string(high.UID) + " on node node-a (in kube-scheduler memory)."; !w.heard(want) {

@@ -15,8 +15,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/scheduler/framework"
@@ -30,9 +30,9 @@ import (
 type Config struct {
 	View   *view.View
 	Client client.Client
-	Events func(profile string) record.EventRecorder // each profile's are its own; default: none are sent
-	Append timeline.Append                           // default: Discard
-	Logger *slog.Logger                              // default: none
+	Events func(profile string) Recorder // each profile's are its own; default: none are sent
+	Append timeline.Append               // default: Discard
+	Logger *slog.Logger                  // default: none
 
 	// Profiles are whose pods are placed, by spec.schedulerName, and how. Default: profile.Default.
 	Profiles profile.Config
@@ -48,13 +48,18 @@ type Config struct {
 	Binders, MaxInFlight int
 }
 
+// Recorder tells that something was done (action) about an object; related is what else it is about, or nil.
+type Recorder interface {
+	Eventf(about, related runtime.Object, kind, reason, action, note string, args ...any)
+}
+
 // Validate fills in defaults and says what is missing.
 func (c *Config) Validate() error {
 	if c.View == nil || c.Client == nil {
 		return errors.New("scheduler: View and Client are required")
 	}
 	if c.Events == nil {
-		c.Events = func(string) record.EventRecorder { return noEvents{} }
+		c.Events = func(string) Recorder { return noEvents{} }
 	}
 	if c.Append == nil {
 		c.Append = timeline.Discard

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/record"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/client"
@@ -46,6 +45,7 @@ type world struct {
 	mu      sync.Mutex
 	records []timeline.Record
 	events  []string
+	actions []string // of the events: what was done
 }
 
 func newWorld(t *testing.T, objs ...runtime.Object) *world {
@@ -70,7 +70,7 @@ func (w *world) append(r timeline.Record) {
 	w.records = append(w.records, r)
 }
 
-func (w *world) recorder(profile string) record.EventRecorder {
+func (w *world) recorder(profile string) scheduler.Recorder {
 	if profile == v1.DefaultSchedulerName {
 		return w
 	}
@@ -83,12 +83,8 @@ type others struct {
 	profile string
 }
 
-func (o others) Event(obj runtime.Object, kind, reason, message string) {
-	o.world.Event(obj, kind, reason, o.profile+": "+message)
-}
-
-func (o others) Eventf(obj runtime.Object, kind, reason, format string, args ...any) {
-	o.Event(obj, kind, reason, fmt.Sprintf(format, args...))
+func (o others) Eventf(about, related runtime.Object, kind, reason, action, format string, args ...any) {
+	o.world.Eventf(about, related, kind, reason, action, "%s", o.profile+": "+fmt.Sprintf(format, args...))
 }
 
 // heard tells whether an event has been told, also while others are being told.
@@ -98,18 +94,14 @@ func (w *world) heard(event string) bool {
 	return slices.Contains(w.events, event)
 }
 
-func (w *world) Event(o runtime.Object, kind, reason, message string) {
+func (w *world) Eventf(_, related runtime.Object, kind, reason, action, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, kind+" "+reason+" "+message)
-}
-
-func (w *world) Eventf(o runtime.Object, kind, reason, format string, args ...any) {
-	w.Event(o, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (w *world) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
-	w.Eventf(o, kind, reason, format, args...)
+	w.events = append(w.events, kind+" "+reason+" "+fmt.Sprintf(format, args...))
+	if p, ok := related.(*v1.Pod); ok {
+		action += " for " + p.Name
+	}
+	w.actions = append(w.actions, action)
 }
 
 // start runs the scheduler until the returned function is called, at the latest until the test ends.
@@ -301,6 +293,21 @@ func TestPodGetsANodeAndAStory(t *testing.T) {
 			"  +0.000s  bound    -  node-a  -    took=0s\n"
 		if s := timeline.Lines(got); s != want {
 			t.Errorf("story\n%s\nwant\n%s", s, want)
+		}
+	})
+}
+
+func TestEventsSayWhatWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node(node("node-a", "1"))
+		w.start()
+		w.create(pod("x", "1"))
+		w.on("x", "node-a")
+		w.create(pod("y", "1"))
+		w.waits("y")
+		if got := strings.Join(w.actions, ", "); got != "Binding, Scheduling" {
+			t.Errorf("%s", got)
 		}
 	})
 }

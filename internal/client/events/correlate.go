@@ -24,7 +24,7 @@ const (
 // decides; but it counts without making a patch each time, since most events of a large Deployment are counted and then held back, and what
 // it remembers of each event is some hundred bytes, since every pod has a few.
 type correlator struct {
-	seeds   [2]maphash.Seed
+	seeds   seeds
 	similar *recent[similar]
 	told    *recent[said]
 	limits  *recent[limit]
@@ -51,7 +51,7 @@ type limit struct {
 
 func newCorrelator() *correlator {
 	return &correlator{
-		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, similar: newRecent[similar](remembered), told: newRecent[said](remembered),
+		seeds: newSeeds(), similar: newRecent[similar](remembered), told: newRecent[said](remembered),
 		limits: newRecent[limit](remembered),
 	}
 }
@@ -114,16 +114,24 @@ func (l *limit) take(now time.Time) bool {
 	return true
 }
 
+// of is the key of a source, an object and some more.
+func (c *correlator) of(e *v1.Event, more ...string) key {
+	o := &e.InvolvedObject
+	return c.seeds.of([]string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}, more)
+}
+
 // key stands for texts. That two are the same by chance does not happen.
 type key [2]uint64
 
-// of is the key of a source, an object and some more.
-func (c *correlator) of(e *v1.Event, more ...string) (k key) {
-	o := &e.InvolvedObject
-	for i, seed := range c.seeds {
+type seeds [2]maphash.Seed
+
+func newSeeds() seeds { return seeds{maphash.MakeSeed(), maphash.MakeSeed()} }
+
+func (s *seeds) of(lists ...[]string) (k key) {
+	for i, seed := range s {
 		var h maphash.Hash
 		h.SetSeed(seed)
-		for _, list := range [][]string{{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}, more} {
+		for _, list := range lists {
 			for _, text := range list {
 				h.WriteString(text) //nolint:errcheck // never fails
 				h.WriteByte(0)      //nolint:errcheck // never fails
