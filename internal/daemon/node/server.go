@@ -62,8 +62,8 @@ func (k *run) buildServer() error {
 			NoVerbosity: !*c.EnableDebugFlagsHandler, SetVerbosity: k.c.SetVerbosity,
 		},
 		Metrics: append(k.metrics(), usage.Claims(k.kubelet.Pods)),
+		Summary: usage.ServeSummary,
 		Extra: map[string]http.Handler{
-			"/stats/summary":    http.HandlerFunc(usage.ServeSummary),
 			"/metrics/resource": usage.Resource(),
 			"/metrics/cadvisor": usage.Containers(),
 			"/metrics/probes":   k.probes.Metrics(),

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,7 +19,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			if err != nil {
 				s.cfg.Log.Warn("a request could not be authenticated", "path", r.URL.Path, "err", err)
 			}
-			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			fail(w, http.StatusUnauthorized, "Unauthorized")
 			return
 		}
 		verb, subs := attributes(r)
@@ -25,8 +27,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			ok, err := s.cfg.Authorize(r.Context(), u, verb, sub, r.URL.Path)
 			if err != nil {
 				s.cfg.Log.Warn("a request could not be authorized", "user", u.GetName(), "path", r.URL.Path, "err", err)
-				http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.GetName(), verb, sub),
-					http.StatusInternalServerError)
+				fail(w, http.StatusInternalServerError,
+					fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.GetName(), verb, sub))
 				return
 			}
 			if ok {
@@ -34,23 +36,44 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				return
 			}
 		}
-		http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", u.GetName(), verb, subs), http.StatusForbidden)
+		fail(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.GetName(), verb, subs))
 	})
 }
 
-// user reads the user from the verified client certificate: the name is its common name, the groups its organizations.
+// user finds out who asks: by the client's certificate, or else by a token. A certificate that nobody vouches for is none: who showed it may
+// still have a token.
 func (s *Server) user(r *http.Request) (user.Info, bool, error) {
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		subject := r.TLS.VerifiedChains[0][0].Subject
-		if subject.CommonName == "" {
-			return nil, false, nil
-		}
-		return &user.DefaultInfo{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), user.AllAuthenticated)}, true, nil
+	u, err := s.shown(r)
+	if u != nil {
+		return u, true, nil
 	}
 	if s.cfg.Authenticate != nil {
-		return s.cfg.Authenticate(r)
+		u, ok, terr := s.cfg.Authenticate(r)
+		if ok && terr == nil {
+			return u, true, nil
+		}
+		err = errors.Join(err, terr)
 	}
-	return nil, false, nil
+	return nil, false, err
+}
+
+// shown reads the user from the client's certificate: the name is its common name, the groups its organizations.
+func (s *Server) shown(r *http.Request) (user.Info, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || s.cfg.TLS.ClientCAs == nil {
+		return nil, nil
+	}
+	cert := r.TLS.PeerCertificates[0]
+	how := x509.VerifyOptions{Roots: s.cfg.TLS.ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, c := range r.TLS.PeerCertificates[1:] {
+		how.Intermediates.AddCert(c)
+	}
+	if _, err := cert.Verify(how); err != nil {
+		return nil, err
+	}
+	if cert.Subject.CommonName == "" {
+		return nil, nil
+	}
+	return &user.DefaultInfo{Name: cert.Subject.CommonName, Groups: append(slices.Clone(cert.Subject.Organization), user.AllAuthenticated)}, nil
 }
 
 // attributes are the verb and the subresources of nodes, either of which is enough, that a request needs.

@@ -20,14 +20,14 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.PathValue("container")
 	if containerOf(pod, name) == nil {
-		http.Error(w, fmt.Sprintf("container %v does not exist", name), http.StatusNotFound)
+		fail(w, http.StatusNotFound, fmt.Sprintf("container %v does not exist", name))
 		return
 	}
 	var limit int64
 	if values := r.URL.Query()["timeout"]; len(values) > 0 {
 		var err error
 		if limit, err = strconv.ParseInt(values[len(values)-1], 10, 64); err != nil {
-			http.Error(w, "cannot parse value of timeout parameter", http.StatusNotFound)
+			fail(w, http.StatusNotFound, "cannot parse value of timeout parameter")
 			return
 		}
 	}
@@ -41,7 +41,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 		err = s.cfg.Runtime.CheckpointContainer(r.Context(), &runtimev1.CheckpointContainerRequest{ContainerId: id, Location: location, Timeout: limit})
 	}
 	if err != nil {
-		http.Error(w, fmt.Sprintf("checkpointing of %v/%v/%v failed (%v)", pod.Namespace, pod.Name, name, err), http.StatusInternalServerError)
+		fail(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %v/%v/%v failed (%v)", pod.Namespace, pod.Name, name, err))
 		return
 	}
 	writeJSON(w, map[string][]string{"items": {location}})
@@ -66,7 +66,7 @@ func (s *Server) allocatedPod(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	http.Error(w, "pod not found", http.StatusNotFound)
+	fail(w, http.StatusNotFound, "pod not found")
 }
 
 func (s *Server) granted() []*v1.Pod {

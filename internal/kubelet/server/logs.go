@@ -45,10 +45,9 @@ func logOptions(q url.Values) (*v1.PodLogOptions, error) {
 		Follow: flag("follow"), Previous: flag("previous"), Timestamps: flag("timestamps"),
 		SinceSeconds: number("sinceSeconds"), TailLines: number("tailLines"), LimitBytes: number("limitBytes"),
 	}
-	if q.Get("sinceTime") != "" {
-		t, err := time.Parse(time.RFC3339, q.Get("sinceTime"))
-		errs = append(errs, err)
-		o.SinceTime = &metav1.Time{Time: t}
+	if q.Has("sinceTime") {
+		o.SinceTime = &metav1.Time{}
+		errs = append(errs, o.SinceTime.UnmarshalQueryParameter(q.Get("sinceTime")))
 	}
 	if q.Has("stream") {
 		stream := q.Get("stream")
@@ -61,31 +60,31 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	namespace, name, container := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")
 	opts, err := logOptions(r.URL.Query())
 	if err != nil {
-		http.Error(w, `{"message": "Unable to decode query."}`, http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, `{"message": "Unable to decode query."}`)
 		return
 	}
 	if invalid(opts) {
-		http.Error(w, `{"message": "Invalid request."}`, http.StatusUnprocessableEntity)
+		fail(w, http.StatusUnprocessableEntity, `{"message": "Invalid request."}`)
 		return
 	}
 	pod := s.cfg.Pods.Pod(namespace, name)
 	if pod == nil {
-		http.Error(w, fmt.Sprintf("pod %q does not exist", name), http.StatusNotFound)
+		fail(w, http.StatusNotFound, fmt.Sprintf("pod %q does not exist", name))
 		return
 	}
 	if containerOf(pod, container) == nil {
-		http.Error(w, fmt.Sprintf("container %q not found in pod %q", container, name), http.StatusNotFound)
+		fail(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", container, name))
 		return
 	}
 	if opts.Stream != nil && *opts.Stream != v1.LogStreamAll {
 		// PodLogsQuerySplitStreams is off by default.
-		http.Error(w, fmt.Sprintf("unable to return the given log stream: %q. Please enable PodLogsQuerySplitStreams feature gate in kubelet", *opts.Stream),
-			http.StatusBadRequest)
+		fail(w, http.StatusBadRequest,
+			fmt.Sprintf("unable to return the given log stream: %q. Please enable PodLogsQuerySplitStreams feature gate in kubelet", *opts.Stream))
 		return
 	}
 	full, err := logContainer(pod, container, opts.Previous)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	_, id, ok := strings.Cut(full, "://")
@@ -95,7 +94,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	status, err := s.cfg.Runtime.ContainerStatus(r.Context(), id)
 	if err != nil {
 		s.cfg.Log.Debug("a container whose log was asked for is not known", "container", id, "err", err)
-		http.Error(w, fmt.Sprintf("unable to retrieve container logs for %s", full), http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, fmt.Sprintf("unable to retrieve container logs for %s", full))
 		return
 	}
 	o := logs.FromAPI(opts, time.Now())
@@ -123,7 +122,7 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, status *runtim
 	}
 	s.cfg.Log.Warn("a container's log could not be read", "container", status.Id, "path", status.GetLogPath(), "err", err)
 	if !out.started {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, err.Error())
 	}
 }
 

@@ -2,10 +2,12 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -29,21 +31,18 @@ func (s *Server) debugging(mux *router) {
 	if d.NoLogs {
 		mux.HandleFunc("/logs/", closed("logs endpoint is disabled."))
 	} else {
-		mux.HandleFunc("GET /logs/", s.machineLogs)
+		mux.service("/logs/").route("GET", "", s.machineLogs).route("GET", "/{path...}", s.machineLogs)
 	}
 	if d.NoProfiling {
 		mux.HandleFunc("/debug/pprof/", closed("profiling endpoint is disabled."))
 	} else {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.service("/debug/pprof/").route("GET", "", pprof.Index).route("GET", "/profile", pprof.Profile).route("GET", "/symbol", pprof.Symbol).
+			route("GET", "/cmdline", pprof.Cmdline).route("GET", "/trace", pprof.Trace).route("GET", "/{path...}", pprof.Index)
 	}
 	if d.NoVerbosity || d.SetVerbosity == nil {
 		mux.HandleFunc("/debug/flags/v", closed("flags endpoint is disabled."))
 	} else {
-		mux.HandleFunc("PUT /debug/flags/v", s.setVerbosity)
+		mux.HandleFunc("/debug/flags/v", s.setVerbosity)
 	}
 }
 
@@ -64,15 +63,29 @@ func (s *Server) machineLogs(w http.ResponseWriter, r *http.Request) {
 	http.StripPrefix(prefix, http.FileServerFS(root.FS())).ServeHTTP(w, r)
 }
 
+// setVerbosity takes a new level of the log by PUT.
 func (s *Server) setVerbosity(w http.ResponseWriter, r *http.Request) {
-	var level string
-	if _, err := fmt.Fscan(http.MaxBytesReader(w, r.Body, 100), &level); err != nil {
-		http.Error(w, "error reading request body: "+err.Error(), http.StatusBadRequest)
+	answer := func(code int, text string) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		fail(w, code, text+"\n")
+	}
+	if r.Method != http.MethodPut {
+		answer(http.StatusNotAcceptable, "unsupported http method")
 		return
 	}
-	if err := s.cfg.Debugging.SetVerbosity(level); err != nil {
-		http.Error(w, "error setting verbosity: "+err.Error(), http.StatusBadRequest)
+	level, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 100))
+	if err != nil {
+		answer(http.StatusBadRequest, "error reading request body: "+err.Error())
 		return
 	}
-	writeText(w, "successfully set klog.logging.verbosity to "+level)
+	if _, err := strconv.ParseUint(string(level), 10, 32); err != nil {
+		answer(http.StatusBadRequest, err.Error())
+		return
+	}
+	if err := s.cfg.Debugging.SetVerbosity(string(level)); err != nil {
+		answer(http.StatusBadRequest, fmt.Sprintf("failed set klog.logging.verbosity %s: %v", level, err))
+		return
+	}
+	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(level))
 }

@@ -40,8 +40,8 @@ func newRequests() *requests {
 	}
 }
 
-// longRunning are the paths whose requests last as long as their clients want.
-var longRunning = []string{"exec", "attach", "portForward", "debug"}
+// longRunning are the paths that upstream counts as lasting as long as their clients want: portForward is not among them.
+var longRunning = []string{"exec", "attach", "debug"}
 
 // counted measures the requests to next.
 func (q *requests) counted(mux *router, serverType string, next http.Handler) http.Handler {

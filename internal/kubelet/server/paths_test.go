@@ -68,11 +68,13 @@ func TestHealthIsToldCheckByCheck(t *testing.T) {
 	stuck.Store(true)
 	expect("/healthz", 500, "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n")
 	expect("/healthz/syncloop", 500, "internal server error: the sync loop is stuck\n")
+	expect("/healthz?exclude=ping,syncloop", 500, "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\n"+
+		"warn: some health checks cannot be excluded: no matches for \"ping,syncloop\"\nhealthz check failed\n")
 	expect("/healthz?exclude=syncloop&verbose", 200, "[+]ping ok\n[+]log ok\n[+]syncloop excluded: ok\nhealthz check passed\n")
 	_, slis, _ := g.ask("GET", "/metrics/slis", "", "")
 	for _, want := range []string{
-		`kubernetes_healthcheck{name="syncloop",type="healthz"} 0`, `kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 4`,
-		`kubernetes_healthchecks_total{name="syncloop",status="error",type="healthz"} 1`,
+		`kubernetes_healthcheck{name="syncloop",type="healthz"} 0`, `kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 5`,
+		`kubernetes_healthchecks_total{name="syncloop",status="error",type="healthz"} 2`,
 	} {
 		if !strings.Contains(slis, want) {
 			t.Errorf("%s is missing in\n%s", want, slis)
@@ -93,26 +95,33 @@ func TestPagesAboutTheProcess(t *testing.T) {
 	g := newRig(t, func(c *Config) {
 		c.Version = "v1.37.2"
 		c.Flags = func() map[string]string { return map[string]string{"v": "2", "data-dir": "/d"} }
+		c.Configz = func() any { return nil }
 	})
 	_, text, _ := g.ask("GET", "/flagz", "", "")
 	if want := "\nkubelet flagz\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\ndata-dir=/d\nv=2\n"; text != want {
 		t.Errorf("%q, want %q", text, want)
 	}
 	_, text, _ = g.ask("GET", "/statusz", "text/plain", "")
-	for _, want := range []string{"kubelet statusz", "Binary version: 1.37.2", "Emulation version: 1.37\n", "/containerLogs /debug /exec /flagz /healthz /logs /metrics", "Up: 0 hr 00 min"} {
+	for _, want := range []string{"kubelet statusz", "Binary version: 1.37.2", "Emulation version: 1.37\n", "Paths: /configz /debug /flagz /healthz /metrics\n", "Up: 0 hr 00 min"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in %s", want, text)
 		}
 	}
 	for accept, want := range map[string]string{
-		"application/json;g=config.k8s.io;v=v1beta1;as=Statusz":  "200 config.k8s.io/v1beta1 kubelet 1.37.2",
-		"application/json;g=config.k8s.io;v=v1alpha1;as=Statusz": "200 config.k8s.io/v1alpha1 kubelet 1.37.2",
-		"application/json": "406   ",
-		"application/json;g=config.k8s.io;v=v9;as=Statusz": "406   ",
+		"application/json;g=config.k8s.io;v=v1beta1;as=Statusz":                  "200 config.k8s.io/v1beta1 kubelet 1.37.2",
+		"application/json;g=config.k8s.io;v=v1alpha1;as=Statusz":                 "200 config.k8s.io/v1alpha1 kubelet 1.37.2",
+		"text/plain;q=0.1,application/json;g=config.k8s.io;v=v1beta1;as=Statusz": "200 config.k8s.io/v1beta1 kubelet 1.37.2",
+		"application/json": "406 v1  ", "text/html": "406 v1  ", "application/json;g=config.k8s.io;v=v1beta1;as=Flagz": "406 v1  ",
+		"application/json;g=config.k8s.io;v=v9;as=Statusz": "406 v1  ",
 	} {
 		code, body, header := g.ask("GET", "/statusz", accept, "")
 		var got statusz
 		if code == 200 {
+			if text := header.Get("Content-Type"); text != "text/plain; charset=utf-8" && !strings.HasPrefix(text, "application/json;g=config.k8s.io;v=") {
+				t.Errorf("%s: %s", accept, text)
+			}
+		}
+		if strings.HasPrefix(body, "{") {
 			if err := json.Unmarshal([]byte(body), &got); err != nil {
 				t.Error(err)
 			}
@@ -122,6 +131,69 @@ func TestPagesAboutTheProcess(t *testing.T) {
 		}
 		if strings.Contains(header.Get("Warning"), "deprecated") != strings.Contains(accept, "v1alpha1") {
 			t.Errorf("%s: warning %q", accept, header.Get("Warning"))
+		}
+	}
+}
+
+// What nobody serves is refused in upstream's words, which end no line, and by upstream's rules: a path takes every method, what is below a
+// service's root is that service's.
+func TestHowRequestsAreRefused(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.Configz = func() any { return 1 } })
+	g.pods.list = []*v1.Pod{pod()}
+	const json = "406 406: Not Acceptable\n\nAvailable representations: application/json"
+	for request, want := range map[string]string{
+		"GET /nope":                             "404 404 page not found\n",
+		"GET /healthz/":                         "404 404 page not found\n",
+		"GET /podsx":                            "404 404 page not found\n",
+		"GET /pods/x":                           "404 404: Page Not Found",
+		"GET /checkpoint/":                      "404 404: Page Not Found",
+		"GET /debug/pprof/none":                 "404 Unknown profile\n",
+		"GET /stats/":                           "404 404: Page Not Found",
+		"GET /runningpods/x":                    "404 404: Page Not Found",
+		"GET /exec/ns/p":                        "404 404: Page Not Found",
+		"GET /containerLogs/ns/p/a/b":           "404 404: Page Not Found",
+		"POST /pods":                            "405 405: Method Not Allowed GET",
+		"DELETE /exec/ns/p/a":                   "405 405: Method Not Allowed GET, POST",
+		"GET /run/ns/p/a":                       "405 405: Method Not Allowed POST",
+		"PUT /logs/":                            "405 405: Method Not Allowed GET",
+		"GET /checkpoint/ns/p/a":                "405 405: Method Not Allowed POST",
+		"GET /pods text/html":                   json,
+		"GET /runningpods/ application/yaml":    json,
+		"DELETE /configz":                       `200 {"kubeletconfig":1}`,
+		"GET /containerLogs/ns/p/none":          `404 container "none" not found in pod "p"`,
+		"GET /exec/ns/p/a":                      "400 you must specify at least 1 of stdin, stdout, stderr",
+		"GET /exec/ns/none/a?output=1":          "404 pod does not exist",
+		"GET /exec/ns/p/none?output=1":          `500 container not found ("none")`,
+		"GET /exec/ns/p/other/a?output=1":       `500 container not found ("a")`,
+		"POST /run/ns/p/other/a?cmd=x":          `500 container not found ("a")`,
+		"GET /attach/ns/p/none?output=1":        "500 container none not found in pod p_ns",
+		"GET /attach/ns/p/other/a?output=1":     "500 pod p_ns not found",
+		"GET /exec/ns/p/a?output=1":             "500 Upgrade request required\n",
+		"GET /portForward/ns/p/other":           "404 pod not found",
+		"GET /portForward/ns/none":              "404 pod does not exist",
+		"POST /checkpoint/ns/none/a":            "404 pod does not exist",
+		"GET /allocatedPods/ns/none":            "404 pod not found",
+		"GET /pods application/json;as=Table":   "200",
+		"GET /pods text/html,*/*;q=0.1":         "200",
+		"GET /containerLogs/ns/p/a?tailLines=x": `400 {"message": "Unable to decode query."}`,
+	} {
+		parts := strings.SplitN(request, " ", 3)
+		accept := ""
+		if len(parts) == 3 {
+			accept = parts[2]
+		}
+		code, body, header := g.ask(parts[0], parts[1], accept, "")
+		got := strings.TrimSuffix(fmt.Sprint(code, " ", body, " ", header.Get("Allow")), " ")
+		if got != want && (want != "200" || code != 200) {
+			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+	// Who is nobody learns what there is not, and nothing else.
+	for path, want := range map[string]int{"/nope": 404, "//pods": 307, "/pods": 401, "/pods/x": 401, "/exec/ns/p/a": 401, "/metrics": 401} {
+		w := httptest.NewRecorder()
+		g.srv.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want || want == 401 && w.Body.String() != "Unauthorized" {
+			t.Errorf("%s: %d %q, want %d", path, w.Code, w.Body, want)
 		}
 	}
 }
@@ -156,8 +228,13 @@ func TestTheMachinesLogs(t *testing.T) {
 func TestDebuggingIsClosedByParts(t *testing.T) {
 	level := ""
 	g := newRig(t, func(c *Config) { c.Debugging.SetVerbosity = func(l string) error { level = l; return nil } })
-	if code, body, _ := g.ask("PUT", "/debug/flags/v", "", "4"); code != 200 || level != "4" || body != "successfully set klog.logging.verbosity to 4" {
+	if code, body, _ := g.ask("PUT", "/debug/flags/v", "", "4"); code != 200 || level != "4" || body != "successfully set klog.logging.verbosity to 4\n" {
 		t.Errorf("%d %s", code, body)
+	}
+	for method, want := range map[string]string{"PUT": `400 strconv.ParseUint: parsing "x": invalid syntax`, "GET": "406 unsupported http method"} {
+		if code, body, _ := g.ask(method, "/debug/flags/v", "", "x"); fmt.Sprintln(want) != fmt.Sprint(code, " ", body) || level != "4" {
+			t.Errorf("%s: %d %s", method, code, body)
+		}
 	}
 	if code, body, _ := g.ask("GET", "/debug/pprof/cmdline", "", ""); code != 200 || body == "" {
 		t.Errorf("%d %s", code, body)
@@ -215,7 +292,7 @@ func TestCheckpointAndGrant(t *testing.T) {
 	if code, _, _ := g.ask("GET", "/allocatedPods/ns/p", "", ""); code != 200 {
 		t.Error(code)
 	}
-	if code, body, _ := g.ask("GET", "/allocatedPods/ns/p/other", "", ""); code != 404 || body != "pod not found\n" {
+	if code, body, _ := g.ask("GET", "/allocatedPods/ns/p/other", "", ""); code != 404 || body != "pod not found" {
 		t.Errorf("%d %s", code, body)
 	}
 }
@@ -244,7 +321,7 @@ func TestTheReadOnlyPort(t *testing.T) {
 	addr := free(t)
 	g := newRig(t, func(c *Config) {
 		c.ReadOnly = addr
-		c.Extra = map[string]http.Handler{"/stats/summary": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, "sum") })}
+		c.Summary = func(w http.ResponseWriter, _ *http.Request) { writeText(w, "sum") }
 	})
 	g.pods.list = []*v1.Pod{pod()}
 	for path, code := range map[string]int{

@@ -214,10 +214,15 @@ func (f *fakeRuntime) ListContainers(_ context.Context, filter *runtimev1.Contai
 }
 
 func (f *fakeRuntime) ListPodSandbox(_ context.Context, filter *runtimev1.PodSandboxFilter) ([]*runtimev1.PodSandbox, error) {
-	if filter.LabelSelector[labels.PodUID] != "u" {
+	if uid, ok := filter.LabelSelector[labels.PodUID]; ok && uid != "u" {
 		return nil, nil
 	}
-	return []*runtimev1.PodSandbox{{Id: "sandbox"}}, nil
+	all := []*runtimev1.PodSandbox{{Id: "sandbox", CreatedAt: 1, Labels: map[string]string{labels.PodUID: "u", labels.PodName: "p", labels.PodNamespace: "ns"}}}
+	if filter.LabelSelector == nil { // of a pod of which no container runs, and of nobody's
+		all = append(all, &runtimev1.PodSandbox{Id: "other", CreatedAt: 2, Labels: map[string]string{labels.PodUID: "v", labels.PodName: "empty", labels.PodNamespace: "ns"}},
+			&runtimev1.PodSandbox{Id: "foreign"})
+	}
+	return all, nil
 }
 
 func (f *fakeRuntime) ContainerStatus(_ context.Context, id string) (*runtimev1.ContainerStatus, error) {

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,8 +22,11 @@ import (
 // open adds what the read-only port serves too.
 func (s *Server) open(mux *router) {
 	s.health.routes(mux)
-	mux.HandleFunc("GET /pods", s.pods)
-	mux.HandleFunc("GET /pods/", s.pods)
+	mux.service("/pods").onlyJSON().route("GET", "", s.pods)
+	stats := mux.service("/stats/").onlyJSON()
+	if s.cfg.Summary != nil {
+		stats.route("GET POST", "/summary", s.cfg.Summary)
+	}
 	s.metrics(mux)
 	for path, h := range s.cfg.Extra {
 		mux.Handle(path, h)
@@ -29,10 +35,10 @@ func (s *Server) open(mux *router) {
 
 // routes are the TLS port's.
 func (s *Server) routes() *router {
-	mux := newRouter()
+	mux := newRouter(s.guard)
 	s.open(mux)
 	if s.cfg.LocalVolumes != nil {
-		mux.Handle("DELETE "+localclass.Path+"{name}", s.cfg.LocalVolumes)
+		mux.service(localclass.Path).route("DELETE", "/{name}", s.cfg.LocalVolumes.ServeHTTP)
 	}
 	if s.cfg.Debugging.Off {
 		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
@@ -48,29 +54,22 @@ func (s *Server) routes() *router {
 
 // guarded adds what looks into pods or acts on them.
 func (s *Server) guarded(mux *router) {
-	mux.HandleFunc("GET /runningpods/", s.runningPods)
-	mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", s.checkpoint)
-	mux.HandleFunc("GET /allocatedPods", s.allocatedPods)
-	mux.HandleFunc("GET /allocatedPods/{namespace}/{pod}", s.allocatedPod)
-	mux.HandleFunc("GET /allocatedPods/{namespace}/{pod}/{uid}", s.allocatedPod)
-	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
-	for _, method := range []string{"GET ", "POST "} {
-		for _, rest := range []string{"/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"} {
-			mux.HandleFunc(method+"/exec"+rest, s.exec)
-			mux.HandleFunc(method+"/attach"+rest, s.attach)
-		}
-		for _, rest := range []string{"/{namespace}/{pod}", "/{namespace}/{pod}/{uid}"} {
-			mux.HandleFunc(method+"/portForward"+rest, s.portForward)
-		}
-	}
-	for _, rest := range []string{"/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"} {
-		mux.HandleFunc("POST /run"+rest, s.run)
-	}
+	const container, ofPod = "/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"
+	mux.service("/run").route("POST", container, s.run).route("POST", ofPod, s.run)
+	mux.service("/exec").route("GET POST", container, s.exec).route("GET POST", ofPod, s.exec)
+	mux.service("/attach").route("GET POST", container, s.attach).route("GET POST", ofPod, s.attach)
+	mux.service("/portForward").route("GET POST", "/{namespace}/{pod}", s.portForward).route("GET POST", "/{namespace}/{pod}/{uid}", s.portForward)
+	mux.service("/containerLogs").route("GET", container, s.containerLogs)
 	if s.cfg.Configz != nil {
-		mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Content-Type-Options", "nosniff")
 			writeJSON(w, map[string]any{"kubeletconfig": s.cfg.Configz()})
 		})
 	}
+	mux.service("/allocatedPods").onlyJSON().route("GET", "", s.allocatedPods).
+		route("GET", "/{namespace}/{pod}", s.allocatedPod).route("GET", "/{namespace}/{pod}/{uid}", s.allocatedPod)
+	mux.service("/runningpods/").onlyJSON().route("GET", "", s.runningPods)
+	mux.service("/checkpoint/").onlyJSON().route("POST", container, s.checkpoint)
 }
 
 func podList() v1.PodList {
@@ -85,40 +84,67 @@ func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, list)
 }
 
-// runningPods tells what the runtime runs, as far as the runtime knows it.
+// runningPods tells what the runtime runs, as far as the runtime knows it: pods whose sandbox is ready, or that have a container which runs,
+// the newest first.
 func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
+	sandboxes, err := s.cfg.Runtime.ListPodSandbox(r.Context(), &runtimev1.PodSandboxFilter{
+		State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY},
+	})
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
 	running, err := s.cfg.Runtime.ListContainers(r.Context(), &runtimev1.ContainerFilter{
 		State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
 	})
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		fail(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	list := podList()
-	index := map[string]int{}
-	for _, c := range running {
-		uid := c.Labels[labels.PodUID]
+	type found struct {
+		pod     v1.Pod
+		created int64 // its newest sandbox, or its oldest container that runs where none is ready
+	}
+	pods := map[string]*found{}
+	know := func(of map[string]string, created int64) *found {
+		uid := of[labels.PodUID]
 		if uid == "" {
-			continue // not the kubelet's
+			return nil // not the kubelet's
 		}
-		i, ok := index[uid]
-		if !ok {
-			i = len(list.Items)
-			index[uid] = i
-			list.Items = append(list.Items, v1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Name: c.Labels[labels.PodName], Namespace: c.Labels[labels.PodNamespace], UID: types.UID(uid),
-			}})
+		p := pods[uid]
+		if p == nil {
+			p = &found{created: created, pod: v1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Name: of[labels.PodName], Namespace: of[labels.PodNamespace], UID: types.UID(uid),
+			}}}
+			pods[uid] = p
 		}
-		list.Items[i].Spec.Containers = append(list.Items[i].Spec.Containers, v1.Container{
-			Name: c.Labels[labels.ContainerName], Image: c.GetImage().GetImage(),
-		})
+		return p
+	}
+	for _, b := range sandboxes {
+		if p := know(b.Labels, b.CreatedAt); p != nil {
+			p.created = max(p.created, b.CreatedAt)
+		}
+	}
+	for _, c := range running {
+		if p := know(c.Labels, c.CreatedAt); p != nil {
+			p.pod.Spec.Containers = append(p.pod.Spec.Containers, v1.Container{
+				Name: c.Labels[labels.ContainerName], Image: c.GetImage().GetImage(),
+			})
+		}
+	}
+	newest := slices.SortedFunc(maps.Values(pods), func(a, b *found) int {
+		return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+	list := podList()
+	for _, p := range newest {
+		list.Items = append(list.Items, p.pod)
 	}
 	writeJSON(w, list)
 }
 
 // run executes a command and returns its output as the body.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
-	_, id, ok := s.target(w, r)
+	id, ok := s.executable(w, r)
 	if !ok {
 		return
 	}
@@ -128,7 +154,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("command '%s' exited with %d: %s", strings.Join(cmd, " "), code, stderr)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		fail(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json") // as upstream, whatever the command wrote
@@ -141,17 +167,30 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) (*v1.Pod, string
 	if pod == nil {
 		return nil, "", false
 	}
-	name := r.PathValue("container")
-	id, err := s.running(r.Context(), pod, name)
+	if another(r, pod) {
+		return pod, "", true // whose container is not here
+	}
+	id, err := s.running(r.Context(), pod, r.PathValue("container"))
 	if err != nil {
 		writeError(w, err)
 		return nil, "", false
 	}
-	if id == "" {
-		http.Error(w, fmt.Sprintf("container not found (%q)", name), http.StatusInternalServerError)
-		return nil, "", false
-	}
 	return pod, id, true
+}
+
+// another tells whether a request means another pod of the name, by its UID.
+func another(r *http.Request, pod *v1.Pod) bool {
+	uid := r.PathValue("uid")
+	return uid != "" && uid != string(pod.UID)
+}
+
+// executable is target for who runs a command: the container must be there.
+func (s *Server) executable(w http.ResponseWriter, r *http.Request) (id string, ok bool) {
+	_, id, ok = s.target(w, r)
+	if ok && id == "" {
+		fail(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", r.PathValue("container")))
+	}
+	return id, ok && id != ""
 }
 
 // running finds a pod's newest running container of a name; "" is none.
@@ -172,9 +211,8 @@ func (s *Server) running(ctx context.Context, pod *v1.Pod, name string) (string,
 // pod finds the pod that a request names, or answers the request.
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) *v1.Pod {
 	pod := s.cfg.Pods.Pod(r.PathValue("namespace"), r.PathValue("pod"))
-	if uid := r.PathValue("uid"); pod == nil || uid != "" && uid != string(pod.UID) {
-		http.Error(w, "pod does not exist", http.StatusNotFound)
-		return nil
+	if pod == nil {
+		fail(w, http.StatusNotFound, "pod does not exist")
 	}
 	return pod
 }

@@ -81,6 +81,8 @@ type Config struct {
 	Metrics     []prometheus.Collector // more for /metrics
 	// LocalVolumes takes the deletion of folders of the node's own volumes (localclass.Path); nil: it has none.
 	LocalVolumes http.Handler
+	// Summary serves /stats/summary; nil: it is not there.
+	Summary http.HandlerFunc
 	// Extra serves more paths that are not secret to those who may read metrics; one that ends with a slash stands for all below it.
 	Extra map[string]http.Handler
 }
@@ -127,8 +129,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, started: time.Now(), health: newHealth(cfg.Healthy), requests: newRequests()}
 	s.logs.Log = cfg.Log
 	mux := s.routes()
-	s.handler = s.requests.counted(mux, "readwrite", s.guard(mux))
-	everybodys := newRouter()
+	s.handler = s.requests.counted(mux, "readwrite", mux)
+	everybodys := newRouter(nil)
 	s.open(everybodys)
 	s.readOnly = s.requests.counted(everybodys, "readonly", everybodys)
 	return s, nil
@@ -155,10 +157,7 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	s.addr = ln.Addr().String()
 	s.mu.Unlock()
 	conf := s.cfg.TLS.Clone()
-	conf.ClientAuth = tls.RequestClientCert
-	if conf.ClientCAs != nil {
-		conf.ClientAuth = tls.VerifyClientCertIfGiven
-	}
+	conf.ClientAuth = tls.RequestClientCert // guard judges them: one that is no good is answered, not cut off
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
 	conf.NextProtos = []string{"http/1.1"} // HTTP/2 cannot be upgraded to streams
 	main := s.server(ctx, s.handler)
@@ -207,7 +206,7 @@ type listening struct {
 
 func (s *Server) plain() (all []listening) {
 	if s.cfg.HealthAddr != "" {
-		mux := newRouter()
+		mux := newRouter(nil)
 		s.health.routes(mux)
 		all = append(all, listening{"healthzPort", s.cfg.HealthAddr, mux})
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	tunnel "k8s.io/apiserver/pkg/util/proxy"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -34,15 +34,15 @@ func streamOptions(r *http.Request) (streams.Options, error) {
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	o, err := streamOptions(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	_, id, ok := s.target(w, r)
+	id, ok := s.executable(w, r)
 	if !ok {
 		return
 	}
 	to, err := s.cfg.Runtime.Exec(r.Context(), &runtimev1.ExecRequest{
-		ContainerId: id, Cmd: r.Form["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+		ContainerId: id, Cmd: r.URL.Query()["command"], Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	s.remoteCommand(w, r, "exec", o, to, err)
 }
@@ -50,11 +50,19 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	o, err := streamOptions(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	pod, id, ok := s.target(w, r)
 	if !ok {
+		return
+	}
+	switch {
+	case another(r, pod):
+		fail(w, http.StatusInternalServerError, fmt.Sprintf("pod %s not found", fullName(pod)))
+		return
+	case id == "":
+		fail(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", r.PathValue("container"), fullName(pod)))
 		return
 	}
 	// The container decides about its terminal, not the client.
@@ -86,11 +94,15 @@ func (s *Server) remoteCommand(w http.ResponseWriter, r *http.Request, what stri
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	ports, err := forwardPorts(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	pod := s.pod(w, r)
 	if pod == nil {
+		return
+	}
+	if another(r, pod) {
+		fail(w, http.StatusNotFound, "pod not found")
 		return
 	}
 	found, err := s.cfg.Runtime.ListPodSandbox(r.Context(), &runtimev1.PodSandboxFilter{
@@ -108,7 +120,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if newest == nil {
-		http.Error(w, fmt.Sprintf("pod not found (%q)", pod.Name+"_"+pod.Namespace), http.StatusInternalServerError)
+		fail(w, http.StatusInternalServerError, fmt.Sprintf("pod not found (%q)", fullName(pod)))
 		return
 	}
 	to, err := s.cfg.Runtime.PortForward(r.Context(), &runtimev1.PortForwardRequest{PodSandboxId: newest.Id, Port: ports})
@@ -123,6 +135,9 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	}
 	h.ServeHTTP(w, r)
 }
+
+// fullName is what a kubelet calls a pod.
+func fullName(pod *v1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
 // forwardPorts reads the ports that the old WebSocket protocol names in the query. SPDY names them per stream.
 func forwardPorts(r *http.Request) ([]int32, error) {
@@ -172,12 +187,8 @@ func (s *Server) verbatim(location *url.URL) http.Handler {
 type responder struct{ s *Server }
 
 func (r responder) Error(w http.ResponseWriter, req *http.Request, err error) {
-	code := http.StatusInternalServerError
-	if apierrors.IsBadRequest(err) {
-		code = http.StatusBadRequest
-	}
 	r.s.cfg.Log.Warn("a stream could not be handed on to the runtime", "path", req.URL.Path, "err", err)
-	http.Error(w, err.Error(), code)
+	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
 // writeError answers with a runtime's error under the status that fits.
