@@ -14,20 +14,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Board shows the controllers of a process to people: their queues as metrics, and on a page what each of them is at and what fails.
+// Board shows the controllers of a process to people: their queues as metrics, and on a page what each of them is at and what fails. It has what
+// they share too.
 type Board struct {
-	metrics *queueMetrics
+	metrics   *queueMetrics
+	informers *informers
 
 	mu    sync.Mutex
 	loops map[string]*Loop // those that run
 }
 
 // NewBoard makes one without controllers.
-func NewBoard() *Board { return &Board{metrics: newQueueMetrics(), loops: map[string]*Loop{}} }
+func NewBoard() *Board {
+	return &Board{metrics: newQueueMetrics(), informers: newInformers(), loops: map[string]*Loop{}}
+}
 
 // Run runs a controller that the board shows meanwhile.
 func (b *Board) Run(ctx context.Context, l *Loop, ready func()) error {
-	l.metrics = b.metrics
+	l.metrics, l.informers = b.metrics, b.informers
 	b.mu.Lock()
 	b.loops[l.c.Name] = l
 	b.mu.Unlock()

@@ -8,9 +8,7 @@ package loop
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -36,7 +34,8 @@ type Result struct {
 	Also    []view.Key    // other keys to look at
 }
 
-// Watch turns a resource's changes into keys. A change has Old nil for what was there at the start.
+// Watch turns a resource's changes into keys. A change has Old nil for what was there at the start. Keys must not wait: all controllers of the
+// process that watch the resource hear of its changes one after another.
 type Watch struct {
 	Resource schema.GroupResource
 	Keys     func(c view.Change) []view.Key
@@ -65,12 +64,13 @@ type Config struct {
 
 // Loop is a component.
 type Loop struct {
-	c       Config
-	metrics workqueue.MetricsProvider // nil where no Board shows it
-	journal journal
-	pace    pace
-	behind  behind
-	alarms  alarms
+	c         Config
+	metrics   workqueue.MetricsProvider // nil where no Board shows it
+	informers *informers                // nil where it has no Board: then it has its own
+	journal   journal
+	pace      pace
+	behind    behind
+	alarms    alarms
 }
 
 // New makes a Loop.
@@ -115,16 +115,19 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 	defer queue.ShutDown()
 	defer cancel()
 	errs := make(chan error, len(l.c.Watches)+l.c.Workers)
-	snapshot, err := l.c.View.Fresh(ctx)
-	if err != nil {
+	if _, err := l.c.View.Fresh(ctx); err != nil {
 		return quiet(ctx, err)
 	}
+	informers := l.informers
+	if informers == nil {
+		informers = newInformers()
+	}
 	for _, w := range l.c.Watches {
-		f := &feed{view: l.c.View, watch: w, queue: queue, behind: &l.behind}
-		if err := f.list(snapshot); err != nil {
+		leave, err := informers.join(l.c.View, &feed{watch: w, queue: queue, behind: &l.behind, failed: errs})
+		if err != nil {
 			return err
 		}
-		wg.Go(func() { errs <- guard(func() error { return f.follow(ctx) }) })
+		defer leave()
 	}
 	for range l.c.Workers {
 		wg.Go(func() {
@@ -229,107 +232,6 @@ func (l *Loop) seeOwn(ctx context.Context, key view.Key, res Result) error {
 	}
 	_, err := l.c.View.Fresh(ctx)
 	return err
-}
-
-// feed puts one resource's changes into the queue.
-//
-// It knows what it has told of as being there: should changes be lost, whatever of that went meanwhile must be told as gone. A snapshot that
-// is newer than the changes it has told will not do, since what went in between is not in it.
-type feed struct {
-	view    *view.View
-	watch   Watch
-	queue   workqueue.TypedRateLimitingInterface[view.Key]
-	behind  *behind
-	watcher *view.Watcher
-
-	// What was there when all was told. Of the snapshot only the resource is held: of a kind that is quiet, the newest one is as old as the
-	// process, and would keep all other objects as they were then.
-	last  iter.Seq[*view.Entry]
-	since map[view.Key]*view.Entry // what has been told since, nil for what is gone
-}
-
-// list starts the watcher at a snapshot and enqueues all that is there.
-func (f *feed) list(s view.Snapshot) error {
-	w, err := f.view.Watch(f.watch.Resource, s.Rev())
-	if err != nil {
-		return err
-	}
-	f.watcher = w
-	f.told(s)
-	for e := range f.last {
-		f.tell(view.Change{Rev: e.Rev, New: e})
-	}
-	return nil
-}
-
-// told says that all of a snapshot is told, and nothing that is newer.
-func (f *feed) told(s view.Snapshot) {
-	f.last, f.since = s.All(f.watch.Resource, "", view.Key{}), nil
-}
-
-// there is what has been told as being there, and not as gone.
-func (f *feed) there(yield func(*view.Entry) bool) {
-	for e := range f.last {
-		if _, is := f.since[e.Key]; !is && !yield(e) {
-			return
-		}
-	}
-	for _, e := range f.since {
-		if e != nil && !yield(e) {
-			return
-		}
-	}
-}
-
-func (f *feed) tell(c view.Change) {
-	for _, key := range f.watch.Keys(c) {
-		f.behind.asked(key, f.watch.Resource)
-		f.queue.Add(key)
-	}
-}
-
-func (f *feed) follow(ctx context.Context) error {
-	defer func() { f.watcher.Close() }()
-	for {
-		changes, rev, err := f.watcher.Next(ctx)
-		switch {
-		case errors.Is(err, view.ErrGone):
-			s, ferr := f.view.Fresh(ctx)
-			if ferr != nil {
-				return quiet(ctx, ferr)
-			}
-			for e := range f.there {
-				// One of the same name may be another.
-				if is := s.Get(f.watch.Resource, e.Key.Namespace, e.Key.Name); is == nil || is.Meta.GetUID() != e.Meta.GetUID() {
-					f.tell(view.Change{Rev: s.Rev(), Old: e})
-				}
-			}
-			f.watcher.Close()
-			if err := f.list(s); err != nil {
-				return err
-			}
-			continue
-		case err != nil:
-			return quiet(ctx, err)
-		}
-		for _, c := range changes {
-			f.tell(c)
-		}
-		if s := f.view.Snapshot(); s.ResourceRev(f.watch.Resource) <= rev {
-			f.told(s)
-			continue
-		}
-		if f.since == nil {
-			f.since = map[view.Key]*view.Entry{}
-		}
-		for _, c := range changes {
-			if c.New != nil {
-				f.since[c.New.Key] = c.New
-			} else {
-				f.since[c.Old.Key] = nil
-			}
-		}
-	}
 }
 
 // Revision is an object's resourceVersion as a number, 0 for nil.
