@@ -13,7 +13,7 @@ import (
 	"podo.dev/podo/internal/timeline/ship"
 )
 
-// shipTimeline tells the server what an agent's kubelet records, so that a pod's whole story is there (docs/decisions/0036).
+// shipTimeline tells the server what an agent's kubelet records, so that a pod's whole story is there (docs/decisions/0005).
 func (a *agent) shipTimeline(ctx context.Context, ready func()) error {
 	s, err := ship.NewSender(ship.SenderConfig{
 		Recorder: a.timeline, File: a.dirs.path("timeline", "shipped"), Log: a.log.With("component", "timeline"),
