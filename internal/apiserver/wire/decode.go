@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,9 +65,6 @@ func bodyMedia(r *http.Request) (string, error) {
 	return "", unsupportedMedia(jsonType, yamlType, protoType)
 }
 
-// anyVersion is every group version, for what is the same in all of them.
-var anyVersion = schema.GroupVersion{Group: "*", Version: "*"}
-
 // decodeInto reads obj, which must be of the wanted kind, from data. accepts are other group versions that the data may name.
 // strict are the faults that a lenient server overlooks: unknown and duplicate fields.
 func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj runtime.Object, accepts ...schema.GroupVersion) (strict []error, err error) {
@@ -76,7 +74,7 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 		if got, raw, err = openEnvelope(data); err != nil {
 			return nil, unrecognized(want, err, data)
 		}
-		if err := expect(got, want, accepts); err != nil {
+		if err := expect(got, want, accepts, nil); err != nil {
 			return nil, err
 		}
 		m, ok := obj.(interface{ Unmarshal([]byte) error })
@@ -102,10 +100,15 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 	if got, err = typeOf(data, want); err != nil {
 		return nil, unrecognized(want, err, data)
 	}
-	if err := expect(got, want, accepts); err != nil {
+	tame := check.Tame(data)
+	first := data // what is read before it is known to be tame
+	if tame != nil {
+		first = tame
+	}
+	if err := expect(got, want, accepts, first); err != nil {
 		return nil, err
 	}
-	if tame := check.Tame(data); tame != nil {
+	if tame != nil {
 		if _, err := kjson.UnmarshalStrict(tame, fresh(obj)); err != nil {
 			return nil, cannotHandle(got, want, err)
 		}
@@ -116,6 +119,24 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 	}
 	obj.GetObjectKind().SetGroupVersionKind(want)
 	return append(strict, found...), nil
+}
+
+// decodeOptions reads how something shall be deleted: of any group and version, and by the library alone, for what it says of other data.
+func decodeOptions(media string, data []byte, o *metav1.DeleteOptions) error {
+	info, ok := runtime.SerializerInfoForMediaType(internalscheme.Codecs.SupportedMediaTypes(), media)
+	if !ok {
+		return unsupportedMedia(jsonType, yamlType, protoType)
+	}
+	gvk := metaGV.WithKind("DeleteOptions")
+	_, got, err := internalscheme.Codecs.DecoderToVersion(info.Serializer, metaGV).Decode(data, &gvk, o)
+	if err != nil {
+		if runtime.IsNotRegisteredError(err) { // the library names its scheme by where its own source lies
+			err = fmt.Errorf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), "pkg/apis/meta/internalversion/scheme/register.go:27")
+		}
+		return apierrors.NewBadRequest(err.Error())
+	}
+	o.SetGroupVersionKind(gvk)
+	return nil
 }
 
 // fresh is a new object of obj's type.
@@ -154,18 +175,18 @@ func typeOf(data []byte, want schema.GroupVersionKind) (schema.GroupVersionKind,
 	return got, nil
 }
 
-// expect refuses data of another kind or version than the URL stands for.
-func expect(got, want schema.GroupVersionKind, accepts []schema.GroupVersion) error {
-	if got.Kind != want.Kind {
-		return cannotHandle(got, want, fmt.Errorf("no conversion from %s to %s: the request's URL is that of %s objects", got.Kind, want.Kind, want.Kind))
-	}
-	if got.GroupVersion() == want.GroupVersion() {
+// expect refuses data of another kind or version than the URL stands for; data is its JSON, if that is what it is.
+func expect(got, want schema.GroupVersionKind, accepts []schema.GroupVersion, data []byte) error {
+	if got == want {
 		return nil
 	}
 	for _, gv := range accepts {
-		if got.GroupVersion() == gv || gv == anyVersion {
+		if got.Kind == want.Kind && got.GroupVersion() == gv {
 			return nil
 		}
+	}
+	if err := verbs.Other(got, want, data); err != nil {
+		return cannotHandle(got, want, err)
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
 }

@@ -132,9 +132,9 @@ func TestNegotiate(t *testing.T) {
 		protoType + ",*/*":            {media: protoType},
 		"text/html, application/yaml": {media: yamlType},
 		"application/json;q=0.5, application/vnd.kubernetes.protobuf":   {media: protoType},
-		tableAccept + ",application/json":                               {media: jsonType, as: table},
+		tableAccept + ",application/json":                               {media: jsonType, as: table, in: metaGV},
 		protoType + ";as=Table;g=meta.k8s.io;v=v1,application/json":     {media: jsonType},
-		protoType + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":  {media: protoType, as: partials},
+		protoType + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1":  {media: protoType, as: partials, in: metaGV},
 		"application/json;as=Table;g=meta.k8s.io;v=v9,application/json": {media: jsonType},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)

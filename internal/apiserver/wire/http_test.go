@@ -119,7 +119,7 @@ func TestBodies(t *testing.T) {
 		{"not json", "", jsonType, `{"metadata"`, 400, "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error"},
 		{"wrong media", "", "text/plain", `x`, 415, "the body of the request was in an unknown format - accepted media types include"},
 		{"wrong kind", "", jsonType, `{"kind":"Pod","apiVersion":"v1"}`, 400, `Pod in version \"v1\" cannot be handled as a ConfigMap`},
-		{"wrong version", "", jsonType, `{"kind":"ConfigMap","apiVersion":"v2"}`, 400, `the API version in the data (v2) does not match the expected API version (v1)`},
+		{"wrong version", "", jsonType, `{"kind":"ConfigMap","apiVersion":"v2"}`, 400, `ConfigMap in version \"v2\" cannot be handled as a ConfigMap: no kind \"ConfigMap\" is registered for version \"v2\" in scheme`},
 		{"wrong field type", "", jsonType, `{"metadata":{"name":"x"},"data":5}`, 400, `ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string`},
 		{"strict", "?fieldValidation=Strict", jsonType, `{"metadata":{"name":"x"},"foo":1}`, 400, `ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\"`},
 		{"strict twice", "?fieldValidation=Strict", jsonType, `{"metadata":{"name":"x"},"metadata":{"name":"x"}}`, 400, `duplicate field \"metadata\"`},

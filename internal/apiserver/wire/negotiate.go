@@ -2,6 +2,8 @@ package wire
 
 import (
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,8 +11,10 @@ import (
 	"github.com/munnerz/goautoneg"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
 )
 
@@ -35,6 +39,7 @@ const (
 type form struct {
 	media  string // jsonType, yamlType or protoType
 	as     as
+	in     schema.GroupVersion // of what objects are turned into; empty for whole ones
 	pretty bool
 }
 
@@ -109,6 +114,9 @@ func serveable(media string, params map[string]string, tables bool) (form, bool)
 	if s := params["stream"]; s != "" && (s != "watch" || f.media == yamlType) {
 		return f, false
 	}
+	if v := params["sv"]; v != "" && v != metaGV.Version {
+		return f, false
+	}
 	_, g := params["g"]
 	_, v := params["v"]
 	switch params["as"] {
@@ -126,31 +134,63 @@ func serveable(media string, params map[string]string, tables bool) (form, bool)
 	default:
 		return f, false
 	}
-	return f, params["g"] == metav1.GroupName && params["v"] == "v1"
+	f.in = schema.GroupVersion{Group: params["g"], Version: params["v"]}
+	return f, f.in == metaGV || f.in == metav1beta1.SchemeGroupVersion
 }
 
 // isPretty: for people, who use curl or a browser, JSON is indented.
 func isPretty(r *http.Request) bool {
 	if p := r.URL.Query().Get("pretty"); p != "" {
-		return p == "1" || p == "true"
+		yes, err := strconv.ParseBool(p)
+		return err == nil && yes
 	}
 	agent := r.UserAgent()
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-func notAcceptable() error {
+func notAcceptable() error { return onlyThese(jsonType, yamlType, protoType) }
+
+func onlyThese(media ...string) error {
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-		"only the following media types are accepted: "+strings.Join([]string{jsonType, yamlType, protoType}, ", "))
+		"only the following media types are accepted: "+strings.Join(media, ", "))
+}
+
+// routed refuses, before anything else is looked at, headers for which upstream's router has no way: it knows names of media types and no more,
+// and of what stands for many only all.
+func (c *call) routed() error {
+	if c.r.Method == http.MethodPatch && !names(c.r.Header.Get("Content-Type"), patchTypes, "") {
+		return unroutedMedia(http.StatusUnsupportedMediaType, "415: Unsupported Media Type")
+	}
+	made := []string{jsonType, yamlType, protoType}
+	accept := c.r.Header.Get("Accept")
+	if accept == "" || names(accept, made, "*/*") {
+		return nil
+	}
+	if c.info.Verb == "list" || c.info.Verb == "watch" {
+		made = append(made, jsonType+streamed, protoType+streamed)
+	}
+	return unroutedMedia(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+strings.Join(made, ", "))
+}
+
+// names says that one of the media types in a header is among those, or is any.
+func names(header string, those []string, anyOf string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		name, _, _ := strings.Cut(part, ";")
+		if name = strings.TrimSpace(name); slices.Contains(those, name) || name == anyOf && anyOf != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func unroutedMedia(code int, message string) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 }
 
 // otherForm refuses to turn an object into what is made of lists, or a list into what is made of objects.
 func otherForm(asked, is string, k *registry.Kind, suffix string) error {
-	of, _, _ := strings.Cut(k.GVK.Group, ".")
-	if of == "" || of == "events" {
-		of = "core" // upstream's names for its own types
-	}
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-		"you requested "+asked+", but the requested object is "+is+" (*"+of+"."+k.GVK.Kind+suffix+")")
+		"you requested "+asked+", but the requested object is "+is+" (*"+verbs.Internal(k.GVK)+suffix+")")
 }
 
 func unsupportedMedia(accepted ...string) error {

@@ -103,7 +103,7 @@ func TestWhatOthersReported(t *testing.T) {
 			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/strategic-merge-patch+json", `{op:'replace'}`, 400, []string{"invalid JSON patch"}},
 			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/strategic-merge-patch+json", `{"metadata":{"labels":null,"name":"p2"}}`, 400, []string{"the name of the object (p2) does not match the name on the URL (p1)"}},
 			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/merge-patch+json", `null`, 400, nil},
-			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/json", `{}`, 415, []string{"application/json-patch+json"}},
+			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/json", `{}`, 415, []string{"415: Unsupported Media Type"}},
 			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/merge-patch+json", `{"spec":{"nodeName":"n2"}}`, 422, []string{"Forbidden: pod updates may not change fields other than"}},
 		},
 		"a table holds the objects that were asked for, and a header that cannot be read is refused": {
@@ -191,7 +191,7 @@ func TestWhatOthersReported(t *testing.T) {
 		},
 		"evictions": {
 			{everything, "POST " + teamPods + "/p1/eviction", "", `{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"p1"},"deleteOptions":{"dryRun":["All"]}}`, 201, nil},
-			{everything, "POST " + teamPods + "/p1/eviction", "", `{"apiVersion":"apps/v1","kind":"Eviction","metadata":{"name":"p1"}}`, 400, []string{"(apps/v1) does not match the expected API version (policy/v1)"}},
+			{everything, "POST " + teamPods + "/p1/eviction", "", `{"apiVersion":"apps/v1","kind":"Eviction","metadata":{"name":"p1"}}`, 400, []string{`no kind \"Eviction\" is registered for version \"apps/v1\" in scheme`}},
 			{everything, "POST " + teamPods + "/p1/eviction", "", `{"metadata":{"name":"p1"},"deleteOptions":{"orphanDependents":true,"propagationPolicy":"Orphan"}}`, 422, []string{"DeleteOptions.meta.k8s.io"}},
 			{everything, "POST " + teamPods + "/p1/eviction", "", `{"metadata":{"name":"p1"},"deleteOptions":{"ignoreStoreReadErrorWithClusterBreakingPotential":true}}`, 422, []string{`Eviction.policy \"p1\" is invalid: deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: can not be set for pod eviction, try after removing the option`}},
 			{nodeOne, "POST " + teamPods + "/p2/eviction", "", `{"metadata":{"name":"p2"}}`, 403, []string{"node n1 can only evict pods with spec.nodeName set to itself"}},

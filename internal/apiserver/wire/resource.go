@@ -53,6 +53,10 @@ func (c *call) resource(u user.Info) {
 		c.fail(c.unserved(u))
 		return
 	}
+	if err := c.routed(); err != nil {
+		c.fail(err)
+		return
+	}
 	// An answer that the client would not take is refused before anything is done.
 	f, err := negotiate(c.r, !c.kind.Unstored || c.kind.Computed)
 	if err != nil {
@@ -142,8 +146,11 @@ func notFound(w http.ResponseWriter) {
 
 // served says that the kind has the verb, or its subresource has it.
 func (c *call) served() bool {
-	if c.info.Verb == "watch" && c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+	if c.info.Verb == "watch" && c.r.Method != http.MethodGet {
 		return false // by the old path, whatever the method
+	}
+	if c.r.Method == http.MethodHead {
+		return false // whatever it is called when somebody is asked whether it is allowed
 	}
 	if c.info.Subresource == "" {
 		// A create names no object in its URL, and everything else but lists does.
@@ -168,7 +175,7 @@ func (c *call) unserved(u user.Info) error {
 	if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
 		return err
 	}
-	if c.info.Verb == "watch" && asked(c.r.URL.Query()["watch"]) && slices.Contains(c.kind.Verbs, "list") {
+	if c.info.Verb == "watch" && c.r.Method == http.MethodGet && asked(c.r.URL.Query()["watch"]) && slices.Contains(c.kind.Verbs, "list") {
 		return apierrors.NewMethodNotSupported(c.kind.GroupResource(), "watch")
 	}
 	return unrouted(http.StatusMethodNotAllowed)
@@ -335,10 +342,11 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = decodeInto(media, data, metaGV.WithKind("DeleteOptions"), o, anyVersion); err == nil {
-		c.brings(o)
+	if err := decodeOptions(media, data, o); err != nil {
+		return nil, err
 	}
-	return o, err
+	c.brings(o)
+	return o, nil
 }
 
 func (c *call) delete(u user.Info) error {
@@ -371,7 +379,7 @@ func (c *call) delete(u user.Info) error {
 }
 
 func deletedStatus(c *call, obj runtime.Object) *metav1.Status {
-	m := partialOf(obj)
+	m := partialOf(obj, metaGV)
 	return &metav1.Status{
 		Status:  metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: m.Name, Group: c.kind.GVK.Group, Kind: c.kind.Resource, UID: m.UID},

@@ -98,7 +98,7 @@ func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	switch f.as {
 	case table:
-		t, err := newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now)
+		t, err := newTabler(c.kind, f.in, c.r.URL.Query().Get("includeObject"), c.s.c.Now)
 		if err != nil {
 			c.fail(err)
 			return
@@ -108,11 +108,11 @@ func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 			c.fail(err)
 			return
 		}
-		obj, e, gvk = tab, nil, tableGVK
+		obj, e, gvk = tab, nil, f.in.WithKind(tableKind)
 	case partial:
-		obj, e, gvk = partialOf(obj), nil, partialGVK
+		obj, e, gvk = partialOf(obj, f.in), nil, f.in.WithKind(partialKind)
 	case partials:
-		c.fail(otherForm("PartialObjectMetadataList", "not a list", c.kind, ""))
+		c.fail(otherForm(partialsKind, "not a list", c.kind, ""))
 		return
 	}
 	c.answers(obj)
@@ -128,13 +128,13 @@ func (c *call) list(l *verbs.List) {
 	switch f.as {
 	case table:
 		var t *tabler
-		if t, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err == nil {
+		if t, err = newTabler(c.kind, f.in, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err == nil {
 			b, err = t.listBody(f, l)
 		}
 	case partial:
-		err = otherForm("PartialObjectMetadata", "a list", c.kind, "List")
+		err = otherForm(partialKind, "a list", c.kind, "List")
 	case partials:
-		b, err = objectBody(f, partialsGVK, listPartial(l), nil)
+		b, err = objectBody(f, f.in.WithKind(partialsKind), listPartial(l, f.in), nil)
 	default:
 		l = shown(c.kind, l)
 		b, err = listBody(f, l)

@@ -39,7 +39,7 @@ func (t *tabler) listBody(f form, l *verbs.List) (*body, error) {
 		if err != nil {
 			return nil, err
 		}
-		return objectBody(f, tableGVK, tab, nil)
+		return objectBody(f, t.in.WithKind(tableKind), tab, nil)
 	}
 	empty, err := t.table(listMeta(l))
 	if err != nil {
@@ -91,8 +91,10 @@ var (
 // object is what a row has of an entry's object, in JSON.
 func (t *tabler) object(e *view.Entry) ([]byte, error) {
 	switch {
+	case t.include == metav1.IncludeMetadata && t.in != metaGV: // rare, and not worth the memory
+		return json.Marshal(partialOf(e.Object, t.in))
 	case t.include == metav1.IncludeMetadata:
-		return e.Encoded(cachedMetadata, func(obj runtime.Object) ([]byte, error) { return json.Marshal(partialOf(obj)) })
+		return e.Encoded(cachedMetadata, func(obj runtime.Object) ([]byte, error) { return json.Marshal(partialOf(obj, metaGV)) })
 	case t.kind.Served != nil:
 		return encodeJSON(t.kind.Out(e.Object))
 	}

@@ -32,7 +32,7 @@ func TestTableIsSpliced(t *testing.T) {
 			}
 			for _, f := range []form{{media: jsonType}, {media: jsonType, pretty: true}, {media: yamlType}} {
 				made := func() *tabler {
-					tab, err := newTabler(kind, include, now)
+					tab, err := newTabler(kind, metaGV, include, now)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -42,7 +42,7 @@ func TestTableIsSpliced(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, err := objectBody(f, tableGVK, whole, nil)
+				want, err := objectBody(f, metaGV.WithKind(tableKind), whole, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +62,7 @@ func TestTableIsSpliced(t *testing.T) {
 
 // A row says of a pod that it has ended.
 func TestTableHasConditions(t *testing.T) {
-	tab, err := newTabler(registry.Lookup(v1.Resource("pods")), "None", time.Now)
+	tab, err := newTabler(registry.Lookup(v1.Resource("pods")), metaGV, "None", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

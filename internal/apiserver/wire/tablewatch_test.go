@@ -82,11 +82,11 @@ func TestEveryKindsBookmarkIsARow(t *testing.T) {
 		if !slices.Contains(k.Verbs, "watch") {
 			continue
 		}
-		tab, err := newTabler(k, "", time.Now)
+		tab, err := newTabler(k, metaGV, "", time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fr := &framer{form: form{as: table, media: jsonType}, kind: k, tabler: tab}
+		fr := &framer{form: form{as: table, in: metaGV, media: jsonType}, kind: k, tabler: tab}
 		e := (&verbs.Stream{Kind: k}).Bookmark(7)
 		text, err := fr.event(nil, &e)
 		if err != nil || e.Type != watch.Bookmark || !strings.Contains(string(text), `"rows":[{"cells":[`) || !strings.Contains(string(text), `"resourceVersion":"7"`) {

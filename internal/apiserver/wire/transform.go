@@ -7,23 +7,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podo.dev/podo/internal/apiserver/verbs"
 	"podo.dev/podo/internal/registry"
 )
 
-var (
-	metaGV      = metav1.SchemeGroupVersion
-	tableGVK    = metaGV.WithKind("Table")
-	partialGVK  = metaGV.WithKind("PartialObjectMetadata")
-	partialsGVK = metaGV.WithKind("PartialObjectMetadataList")
+// What objects are turned into is served in two versions, which say the same.
+const (
+	tableKind    = "Table"
+	partialKind  = "PartialObjectMetadata"
+	partialsKind = "PartialObjectMetadataList"
 )
 
-// partialOf is an object's metadata as an object of its own.
-func partialOf(obj runtime.Object) *metav1.PartialObjectMetadata {
-	out := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: partialGVK.Kind, APIVersion: metaGV.String()}}
+var metaGV = metav1.SchemeGroupVersion
+
+// partialOf is an object's metadata as an object of its own, in one of its versions.
+func partialOf(obj runtime.Object, in schema.GroupVersion) *metav1.PartialObjectMetadata {
+	out := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: partialKind, APIVersion: in.String()}}
 	if a, ok := obj.(metav1.ObjectMetaAccessor); ok {
 		if m, ok := a.GetObjectMeta().(*metav1.ObjectMeta); ok {
 			out.ObjectMeta = *m
@@ -41,18 +45,19 @@ func partialOf(obj runtime.Object) *metav1.PartialObjectMetadata {
 // tabler makes the rows of one answer or one watch.
 type tabler struct {
 	kind    *registry.Kind
+	in      schema.GroupVersion // of the table and of the metadata in it
 	include metav1.IncludeObjectPolicy
 	now     func() time.Time
 	headed  bool // the columns have been sent
 	row     func(obj runtime.Object, now time.Time) []any
 }
 
-func newTabler(k *registry.Kind, include string, now func() time.Time) (*tabler, error) {
+func newTabler(k *registry.Kind, in schema.GroupVersion, include string, now func() time.Time) (*tabler, error) {
 	switch p := metav1.IncludeObjectPolicy(include); p {
 	case "":
-		return &tabler{kind: k, include: metav1.IncludeMetadata, now: now, row: k.Row}, nil
+		return &tabler{kind: k, in: in, include: metav1.IncludeMetadata, now: now, row: k.Row}, nil
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
-		return &tabler{kind: k, include: p, now: now, row: k.Row}, nil
+		return &tabler{kind: k, in: in, include: p, now: now, row: k.Row}, nil
 	}
 	return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " +
 		field.Invalid(field.NewPath("includeObject"), include, "must be 'Metadata', 'Object', 'None', or empty").Error())
@@ -61,7 +66,7 @@ func newTabler(k *registry.Kind, include string, now func() time.Time) (*tabler,
 // table makes a Table of objects. A watch gets its columns once.
 func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table, error) {
 	out := &metav1.Table{
-		TypeMeta: metav1.TypeMeta{Kind: tableGVK.Kind, APIVersion: metaGV.String()},
+		TypeMeta: metav1.TypeMeta{Kind: tableKind, APIVersion: t.in.String()},
 		ListMeta: m,
 		Rows:     make([]metav1.TableRow, 0, len(objs)),
 	}
@@ -79,7 +84,7 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 		var err error
 		switch include {
 		case metav1.IncludeMetadata:
-			row.Object.Raw, err = json.Marshal(partialOf(obj))
+			row.Object.Raw, err = json.Marshal(partialOf(obj, t.in))
 		case metav1.IncludeObject:
 			row.Object.Raw, err = json.Marshal(t.kind.Out(obj))
 		}
@@ -97,17 +102,16 @@ func endsList(obj runtime.Object) bool {
 	return err == nil && a.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// listPartial turns a whole list.
-func listPartial(l *verbs.List) *metav1.PartialObjectMetadataList {
-	out := &metav1.PartialObjectMetadataList{
-		TypeMeta: metav1.TypeMeta{Kind: partialsGVK.Kind, APIVersion: metaGV.String()},
-		ListMeta: listMeta(l),
-		Items:    make([]metav1.PartialObjectMetadata, len(l.Items)),
-	}
+// listPartial turns a whole list. In protobuf its two versions number their fields differently.
+func listPartial(l *verbs.List, in schema.GroupVersion) runtime.Object {
+	typ, m, items := metav1.TypeMeta{Kind: partialsKind, APIVersion: in.String()}, listMeta(l), make([]metav1.PartialObjectMetadata, len(l.Items))
 	for i, e := range l.Items {
-		out.Items[i] = *partialOf(e.Object)
+		items[i] = *partialOf(e.Object, in)
 	}
-	return out
+	if in == metav1beta1.SchemeGroupVersion {
+		return &metav1beta1.PartialObjectMetadataList{TypeMeta: typ, ListMeta: m, Items: items}
+	}
+	return &metav1.PartialObjectMetadataList{TypeMeta: typ, ListMeta: m, Items: items}
 }
 
 // objectTable is the table of one object, whose version is the table's too. A bookmark is an object like any other, with hardly anything in it.

@@ -34,6 +34,9 @@ const (
 	flushFrom = 64 << 10
 )
 
+// streamed is behind the media type of what comes event by event.
+const streamed = ";stream=watch"
+
 // watchWrite is how long a client may take to read what it is sent. Tests shorten it.
 var watchWrite = time.Minute
 
@@ -45,12 +48,12 @@ func (c *call) watch(u user.Info) error {
 	}
 	f := c.form
 	if f.media == yamlType {
-		return notAcceptable()
+		return onlyThese(jsonType+streamed, protoType+streamed)
 	}
 	fr, gvr := &framer{form: f, kind: c.kind}, []string{c.info.GV.Group, c.info.GV.Version, c.info.Resource}
 	fr.count, fr.sizes = c.s.metrics.watchEvents.WithLabelValues(gvr...), c.s.metrics.watchSizes.WithLabelValues(gvr...)
 	if f.as == table {
-		if fr.tabler, err = newTabler(c.kind, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err != nil {
+		if fr.tabler, err = newTabler(c.kind, f.in, c.r.URL.Query().Get("includeObject"), c.s.c.Now); err != nil {
 			return err
 		}
 	}
@@ -101,7 +104,7 @@ type teller struct {
 func (c *call) overHTTP(f form) (teller, bool) {
 	contentType := jsonType
 	if f.media == protoType {
-		contentType = protoType + ";stream=watch"
+		contentType = protoType + streamed
 	}
 	c.header()
 	h := c.w.Header()
@@ -287,11 +290,11 @@ func (f *framer) event(buf []byte, e *verbs.Event) ([]byte, error) {
 		if obj, err = f.tabler.objectTable(obj); err != nil {
 			return buf, err
 		}
-		entry, gvk = nil, tableGVK
+		entry, gvk = nil, f.form.in.WithKind(tableKind)
 	case partials:
 		return buf, errNoList
 	case partial:
-		obj, entry, gvk = partialOf(obj), nil, partialGVK
+		obj, entry, gvk = partialOf(obj, f.form.in), nil, f.form.in.WithKind(partialKind)
 	}
 	bytesOf := objectBytes
 	if e.Ended && entry != nil {
