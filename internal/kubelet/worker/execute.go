@@ -81,7 +81,20 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 			return podlife.Swept{ID: x.ID, Fail: failure(c.Runtime.RemoveContainer(ctx, x.ID), "")}
 		})
 	case podlife.CreateContainer:
-		return call(c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createContainer(ctx, &s, x) })
+		create := call(c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createContainer(ctx, &s, x) })
+		if !mountsImage(pod, s.Container(x.Container).Spec()) {
+			return create
+		}
+		turn, until := n.config(&s, s.SandboxAttempt).images, n.untilStop()
+		return func() podlife.Event {
+			select {
+			case turn <- struct{}{}:
+				defer func() { <-turn }()
+				return create()
+			case <-until.Done(): // nothing was asked for
+				return podlife.ContainerCreated{Container: x.Container, Attempt: x.Attempt, Fail: &podlife.Failure{Reason: "CreateContainerError", Message: "the pod ends"}}
+			}
+		}
 	case podlife.StartContainer:
 		box := s.Container(x.Container).Cur.SandboxID
 		return call(c.CallTimeout, true, func(ctx context.Context) podlife.Event {
@@ -105,6 +118,13 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		})
 	}
 	panic("worker: unknown effect " + e.Key())
+}
+
+// mountsImage tells whether a container has an image as a volume.
+func mountsImage(pod *v1.Pod, c *v1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
+		return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name && v.Image != nil })
+	})
 }
 
 // bounded runs an effect with a deadline and, where it makes the runtime work, in its turn.
@@ -183,14 +203,6 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 	})
 	if err != nil {
 		return fail(err, "CreateContainerConfigError")
-	}
-	if slices.ContainsFunc(conf.Mounts, func(m *runtimev1.Mount) bool { return m.Image != nil }) {
-		select {
-		case box.images <- struct{}{}:
-			defer func() { <-box.images }()
-		case <-ctx.Done():
-			return fail(ctx.Err(), "CreateContainerError")
-		}
 	}
 	id, err := n.w.cfg.Runtime.CreateContainer(ctx, s.SandboxID, conf, sandbox)
 	if err != nil {

@@ -451,7 +451,7 @@ type sandboxConfig struct {
 	attempt uint32
 	get     func() (*runtimev1.PodSandboxConfig, error)
 	// images holds a token while a container with image volumes is being created: the runtime mounts an image once for all containers of a
-	// sandbox, and two that find it not mounted at once undo each other's mount, for good.
+	// sandbox, and two that find it not mounted at once undo each other's mount, for good. Who waits for it makes nobody else wait.
 	images chan struct{}
 }
 
