@@ -74,25 +74,33 @@ func (w *Writer) record(known *correlator, e *v1.Event) {
 	if e == nil {
 		return
 	}
+	deliver(w.ctx, w.log, e, func() error {
+		out, err := w.write(e)
+		if err == nil {
+			known.wrote(out, key)
+		}
+		return err
+	})
+}
+
+// deliver writes an event, again and again while nobody answers, until ctx ends.
+func deliver(ctx context.Context, log *slog.Logger, e *v1.Event, write func() error) {
 	wait := time.Duration(rand.Float64() * float64(pause))
 	for try := 1; ; try++ {
-		out, err := w.write(e)
+		err := write()
 		var answered apierrors.APIStatus
 		switch {
-		case err == nil:
-			known.wrote(out, key)
-			return
-		case w.ctx.Err() != nil:
+		case err == nil, ctx.Err() != nil:
 			return
 		case apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
-			w.log.Debug("an event is not taken", "event", e.Name, "namespace", e.Namespace, "err", err)
+			log.Debug("an event is not taken", "event", e.Name, "namespace", e.Namespace, "err", err)
 			return
 		case errors.As(err, &answered) || try == tries:
-			w.log.Warn("an event is lost", "event", e.Name, "namespace", e.Namespace, "reason", e.Reason, "err", err)
+			log.Warn("an event is lost", "event", e.Name, "namespace", e.Namespace, "reason", e.Reason, "err", err)
 			return
 		}
 		select {
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 			wait = pause

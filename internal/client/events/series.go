@@ -2,10 +2,8 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"sync/atomic"
 	"time"
@@ -133,29 +131,9 @@ func (w *SeriesWriter) run() {
 	}
 }
 
-// put writes an event, again and again while nobody answers. Everybody behind it waits.
+// put writes an event. Everybody behind it waits while nobody answers.
 func (w *SeriesWriter) put(e *v1.Event) {
-	wait := time.Duration(rand.Float64() * float64(pause))
-	for try := 1; ; try++ {
-		err := w.write(e)
-		var answered apierrors.APIStatus
-		switch {
-		case err == nil, w.ctx.Err() != nil:
-			return
-		case apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause), apierrors.IsAlreadyExists(err):
-			w.log.Debug("an event is not taken", "event", e.Name, "namespace", e.Namespace, "err", err)
-			return
-		case errors.As(err, &answered) || try == tries:
-			w.log.Warn("an event is lost", "event", e.Name, "namespace", e.Namespace, "reason", e.Reason, "err", err)
-			return
-		}
-		select {
-		case <-w.ctx.Done():
-			return
-		case <-time.After(wait):
-			wait = pause
-		}
-	}
+	deliver(w.ctx, w.log, e, func() error { return w.write(e) })
 }
 
 var newer = client.Resource{Group: "events.k8s.io", Resource: "events"}
