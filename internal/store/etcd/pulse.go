@@ -109,6 +109,9 @@ func silent(ctx context.Context, ask func(context.Context) (granted, left int64,
 }
 
 func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
