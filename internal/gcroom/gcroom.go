@@ -5,8 +5,8 @@
 // times a second, and too much for a large one at rest, which then holds twice what it needs. Here a process that collects often gets
 // room in bytes, and gives it back when it does not.
 //
-//	rest ──► two collections within busyWithin of each other ──► busy: a third of the machine's room, and while somebody waits
-//	  ▲                                                           │     for one answer after another three times what is live,
+//	rest ──► two collections within busyWithin of each other, ──► busy: a third of the machine's room, and while somebody waits
+//	  ▲      or one of a large heap while somebody waits          │     for one answer after another three times what is live,
 //	  └──── none for calmAfter, and little allocated ◄────────────┘     the machine's room at most
 //
 // Little is what makes no two collections within busyWithin of each other with the room of rest: who gave it back for less would need it again at once.
@@ -59,9 +59,10 @@ const (
 // room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
 func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
 
-// share is how much of the room a busy heap gets that has so many live bytes, and allocates so many and gives so many answers a second.
-func share(live uint64, rate, answers float64, room uint64) uint64 {
-	if rate > wholesale || answers < few {
+// share is how much of the room a busy heap gets that has so many live bytes, and allocates so many a second. waits: somebody does, for one answer
+// after another.
+func share(live uint64, rate float64, waits bool, room uint64) uint64 {
+	if rate > wholesale || !waits {
 		return room / 3
 	}
 	return min(max(room/3, 3*live), room)
@@ -75,10 +76,31 @@ func percent(live, room uint64) int {
 	return max(atWork, int(room*100/live))
 }
 
-var answers atomic.Uint64
+var answers tally
 
 // Answered tells that a client has its answer.
-func Answered() { answers.Add(1) }
+func Answered() { answers.add(time.Now) }
+
+// tally counts answers, and knows when the last few of them came.
+type tally struct {
+	count atomic.Uint64
+	at    [few/every + 1]atomic.Int64 // in Unix nanoseconds, of each of the last answers whose number is a multiple of every
+}
+
+// every so many answers the time is looked at.
+const every = 10
+
+func (t *tally) add(now func() time.Time) {
+	if n := t.count.Add(1); n%every == 0 {
+		t.at[n/every%uint64(len(t.at))].Store(now().UnixNano())
+	}
+}
+
+// brisk says whether the last few answers came within a second: what went before, however calm, does not count.
+func (t *tally) brisk(now time.Time) bool {
+	oldest := t.at[(t.count.Load()/every+1)%uint64(len(t.at))].Load()
+	return oldest != 0 && now.Sub(time.Unix(0, oldest)) <= time.Second+time.Second/few*every
+}
 
 // keeper is told of every collection.
 type keeper struct {
@@ -87,6 +109,8 @@ type keeper struct {
 	free func()                          // gives the system what is not used
 	heap func() (live, allocated uint64) // after the last collection; since the process began
 	now  func() time.Time
+	// answers are those that clients were given.
+	answers *tally
 
 	mu        sync.Mutex
 	brisk     bool
@@ -107,7 +131,7 @@ func Keep() {
 	}
 	k := &keeper{
 		room: room(uint64(machine.Totalram) * uint64(machine.Unit)),
-		set:  func(p int) { debug.SetGCPercent(p) }, free: giveBack, heap: heapBytes, now: time.Now,
+		set:  func(p int) { debug.SetGCPercent(p) }, free: giveBack, heap: heapBytes, now: time.Now, answers: &answers,
 	}
 	k.set(atRest)
 	onCollection(k.collected)
@@ -123,22 +147,24 @@ func (k *keeper) collected() {
 	live, allocated := k.heap()
 	made := allocated - k.made
 	k.made = allocated
-	answered := answers.Load() - k.answered
+	answered := k.answers.count.Load() - k.answered
 	k.answered += answered
+	rate := float64(made) / since.Seconds()
+	waits := float64(answered)/since.Seconds() >= few || !k.busy && k.answers.brisk(now)
 	asked := made < live*brisk/100/2 // by who gives memory back, for one: nothing has filled the room
 	switch {
 	case k.busy:
 		k.began = now
 		k.calm.Reset(calmAfter)
-	case since < busy(live) && !asked:
+	case (since < busy(live) || live > small && waits) && !asked:
 		k.busy, k.brisk = true, false
 		k.calm = time.AfterFunc(calmAfter, k.calmed)
 	default:
-		rate := 100 * float64(made) / float64(live) * float64(briskWithin) / float64(since) // percent of what is live, in briskWithin
-		if rate >= atRest && !asked {
+		filled := 100 * rate * briskWithin.Seconds() / float64(live) // percent of what is live, in briskWithin
+		if filled >= atRest && !asked {
 			k.began = now
 		}
-		lasting := rate > brisk && now.Sub(k.began) > briskFor
+		lasting := filled > brisk && now.Sub(k.began) > briskFor
 		if is := live <= small && since < briskWithin && !lasting; is != k.brisk {
 			k.brisk = is
 			percent := atRest
@@ -150,7 +176,7 @@ func (k *keeper) collected() {
 		return
 	}
 	k.allocated = allocated
-	k.set(percent(live, share(live, float64(made)/since.Seconds(), float64(answered)/since.Seconds(), k.room)))
+	k.set(percent(live, share(live, rate, waits, k.room)))
 }
 
 // busy is how soon after each other collections of so many live bytes make a process busy: some ten times of what one takes.

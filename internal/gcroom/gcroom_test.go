@@ -47,7 +47,7 @@ func TestKeeper(t *testing.T) {
 		}
 		var allocated atomic.Uint64
 		k := &keeper{
-			room: 400 << 20, heap: func() (uint64, uint64) { return 50 << 20, allocated.Load() }, now: time.Now,
+			room: 400 << 20, heap: func() (uint64, uint64) { return 50 << 20, allocated.Load() }, now: time.Now, answers: &tally{},
 			set:  note,
 			free: func() { note(freed) },
 		}
@@ -104,7 +104,7 @@ func TestBrisk(t *testing.T) {
 		var set []int
 		live, allocated := uint64(20<<20), uint64(0)
 		k := &keeper{
-			room: 400 << 20, heap: func() (uint64, uint64) { return live, allocated }, now: time.Now,
+			room: 400 << 20, heap: func() (uint64, uint64) { return live, allocated }, now: time.Now, answers: &tally{},
 			set: func(n int) { set = append(set, n) }, free: func() {},
 		}
 		told := func() []int {
@@ -129,14 +129,14 @@ func TestBrisk(t *testing.T) {
 		after(briskWithin - 1)
 		after(briskWithin, atRest)
 		after(time.Second, brisk)
-		after(busy(live)-1, percent(live, share(live, 0, 0, k.room)))
+		after(busy(live)-1, percent(live, share(live, 0, false, k.room)))
 		time.Sleep(calmAfter)
 		synctest.Wait()
 		told()
 		after(briskWithin)
 		live = small + 1
 		after(busyWithin)
-		after(busyWithin-1, percent(live, share(live, 0, 0, k.room)))
+		after(busyWithin-1, percent(live, share(live, 0, false, k.room)))
 	})
 }
 
@@ -148,7 +148,7 @@ func TestBriskIsNoLastingState(t *testing.T) {
 		var allocated, last uint64
 		percent, collections := atRest, 0
 		k := &keeper{
-			room: 400 << 20, heap: func() (uint64, uint64) { return live, allocated }, now: time.Now,
+			room: 400 << 20, heap: func() (uint64, uint64) { return live, allocated }, now: time.Now, answers: &tally{},
 			set: func(n int) { percent = n }, free: func() { t.Error("busy") },
 		}
 		collect := func() {
@@ -197,19 +197,20 @@ func TestBriskIsNoLastingState(t *testing.T) {
 // What a busy heap has, in percent of what is live.
 func TestShareOfRoom(t *testing.T) {
 	for _, c := range []struct {
-		live          uint64
-		rate, answers float64
-		want          int
+		live  uint64
+		rate  float64
+		waits bool
+		want  int
 	}{
-		{20, 0, few, 665},          // a third of the room
-		{100, wholesale, few, 300}, // three times what is live
-		{100, wholesale + 1, few, 133},
-		{100, wholesale, few - 1, 133},
-		{200, 0, few, 200}, // the room
-		{800, 0, few, 100},
+		{20, 0, true, 665},          // a third of the room
+		{100, wholesale, true, 300}, // three times what is live
+		{100, wholesale + 1, true, 133},
+		{100, wholesale, false, 133},
+		{200, 0, true, 200}, // the room
+		{800, 0, true, 100},
 	} {
-		if got := percent(c.live, share(c.live, c.rate, c.answers, 400)); got != c.want {
-			t.Errorf("%d live, %.0f and %.0f answers a second: %d %%, want %d %%", c.live, c.rate, c.answers, got, c.want)
+		if got := percent(c.live, share(c.live, c.rate, c.waits, 400)); got != c.want {
+			t.Errorf("%d live, %.0f bytes a second, somebody waits %v: %d %%, want %d %%", c.live, c.rate, c.waits, got, c.want)
 		}
 	}
 }
@@ -220,14 +221,14 @@ func TestWhoWaits(t *testing.T) {
 		var set []int
 		var allocated uint64
 		k := &keeper{
-			room: 600 << 20, heap: func() (uint64, uint64) { return 100 << 20, allocated }, now: time.Now,
+			room: 600 << 20, heap: func() (uint64, uint64) { return 100 << 20, allocated }, now: time.Now, answers: &tally{},
 			set: func(n int) { set = append(set, n) }, free: func() {},
 		}
 		for _, c := range []struct{ made, answers uint64 }{{50, few}, {wholesale >> 20, few}, {wholesale>>20 + 1, few}, {50, few - 2}, {50, few}} {
 			time.Sleep(busyWithin / 2)
 			allocated += c.made << 20 / 2
 			for range c.answers / 2 {
-				Answered()
+				k.answers.add(time.Now)
 			}
 			k.collected()
 		}
@@ -235,6 +236,39 @@ func TestWhoWaits(t *testing.T) {
 			t.Errorf("set %v, want %v", set, want)
 		}
 	})
+}
+
+// Whoever waits for one answer after another is not kept waiting by a second collection of a large heap before it gets room.
+func TestLargeHeapIsBusyAtOnceForWhoWaits(t *testing.T) {
+	for _, c := range []struct {
+		live, made uint64
+		every      time.Duration // between two answers, after a minute's rest
+		want       []int
+	}{
+		{small + 1, small, time.Second / few, []int{percent(small+1, 200<<20)}},
+		{small + 1, small, time.Second * 3 / 2 / few, nil},
+		{small + 1, small / 100, time.Second / few, nil}, // somebody asked for the collection
+		{small, small / 2, time.Second / few, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var set []int
+			k := &keeper{
+				room: 600 << 20, heap: func() (uint64, uint64) { return c.live, c.made }, now: time.Now, answers: &tally{},
+				set: func(n int) { set = append(set, n) }, free: func() {}, last: time.Now(),
+			}
+			time.Sleep(time.Minute)
+			for range few + every {
+				time.Sleep(c.every)
+				k.answers.add(time.Now)
+			}
+			k.collected()
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if !slices.Equal(set, c.want) {
+				t.Errorf("%+v: set %v", c, set)
+			}
+		})
+	}
 }
 
 func TestOnCollection(t *testing.T) {

@@ -182,16 +182,19 @@ func (m *Metrics) plugin(plugin, point, status, profile string, took time.Durati
 	m.point(point, status, profile, took)
 }
 
-// asked tells how long a plug-in took that was asked about nodes.
-func (m *Metrics) asked(plugin, point string, r *framework.Rejection, took time.Duration) {
-	said := "Success"
+// asked is who is told how long a plug-in took that was asked about nodes, and said this.
+func (m *Metrics) asked(plugin, point, said string) prometheus.Observer {
+	return m.plugins.WithLabelValues(plugin, point, said)
+}
+
+func verdict(r *framework.Rejection) string {
 	switch {
-	case r != nil && r.Unresolvable:
-		said = "UnschedulableAndUnresolvable"
-	case r != nil:
-		said = "Unschedulable"
+	case r == nil:
+		return "Success"
+	case r.Unresolvable:
+		return "UnschedulableAndUnresolvable"
 	}
-	m.plugins.WithLabelValues(plugin, point, said).Observe(took.Seconds())
+	return "Unschedulable"
 }
 
 // hinted tells how long a plug-in took to say whether an event may help a pod.

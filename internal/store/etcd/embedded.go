@@ -43,9 +43,13 @@ const (
 	electionMillis = 200
 )
 
-// flushEvery is how often the member's database is brought to disk, at most; its log is before each write is acknowledged, and after a crash
-// says what the database lacks. Nobody is answered meanwhile, readers neither: at etcd's 100 ms a read in twenty waits for it under load.
-const flushEvery = 500 * time.Millisecond
+// The member's database is brought to disk so long after the last time, or after so many writes; its log is before each write is acknowledged, and
+// after a crash says what the database lacks. Nobody is answered meanwhile, readers neither, and the log's next flush waits for the disk: of who
+// writes one thing after another one in three hundred waits for some ms then. The number bounds what is buffered, and how long one takes.
+const (
+	flushEvery  = 5 * time.Second
+	flushWrites = 4_000
+)
 
 // maxSocketPath is the kernel's limit, without the final NUL.
 const maxSocketPath = 107
@@ -209,7 +213,7 @@ func (e *Embedded) config(died chan<- error) *embed.Config {
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.TickMs, c.ElectionMs = tickMillis, electionMillis
 	c.QuotaBackendBytes = e.c.Quota
-	c.BackendBatchInterval = flushEvery
+	c.BackendBatchInterval, c.BackendBatchLimit = flushEvery, flushWrites
 	c.MaxTxnOps = 10_000
 	c.EnableGRPCGateway = false
 	// Nobody has to catch up from the log: it need not stay in memory.

@@ -20,7 +20,7 @@ type member struct {
 	db mvcc.WatchableKV
 	// defragment rewrites the database without its free pages; nothing else is answered meanwhile.
 	defragment func() error
-	// flush brings what has been written to the database's file, as happens twice a second.
+	// flush brings what has been written to the database's file, as happens every few seconds.
 	flush func()
 	// seen is the newest revision that a watch was told of: no read may be older.
 	seen atomic.Int64
