@@ -148,16 +148,34 @@ func (c *cluster) containerProcess(pod, container string) (int, error) {
 	if !ok {
 		return 0, fmt.Errorf("pod %s has no running container %s: %q", pod, container, out)
 	}
-	first := 0
+	first, number := 0, 0
 	for _, p := range processes() {
-		if strings.Contains(p.cgroup, id) && (first == 0 || p.pid < first) {
-			first = p.pid
+		if !strings.Contains(p.cgroup, id) {
+			continue
+		}
+		if n, err := innerPID(p.pid); err == nil && (first == 0 || n < number) {
+			first, number = p.pid, n
 		}
 	}
 	if first == 0 {
 		return 0, fmt.Errorf("no process in the cgroup of container %s", id)
 	}
 	return first, nil
+}
+
+// innerPID is a process's number where it lives: the first one there has the lowest, while the host's numbers begin anew at some 32,000.
+func innerPID(pid int) (int, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "\nNSpid:")
+	line, _, _ := strings.Cut(rest, "\n")
+	numbers := strings.Fields(line)
+	if len(numbers) == 0 {
+		return 0, fmt.Errorf("process %d is in no namespace", pid)
+	}
+	return strconv.Atoi(numbers[len(numbers)-1])
 }
 
 // shimOf is the parent of the pod's first container's process.
