@@ -1,0 +1,86 @@
+package plan
+
+import "podo.dev/podo/internal/scheduler/framework"
+
+// Help is what a change of a node does for pods of a shape.
+type Help int
+
+// The kinds of help, the better the larger.
+const (
+	NoHelp  Help = iota
+	Blocked      // there is room, and what is elsewhere is in the way
+	Victims      // there is room once pods of lower priority have gone
+	Room         // there is room
+)
+
+// Helps tells what a node can do for a pod; one without an Object stands for any of its shape that does not wait for room there. When it is
+// something elsewhere that is in the way, by is the plug-in that says so: then nothing about this node needs to happen for it to help.
+func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.Node) (help Help, by string) {
+	shape := pod.Shape
+	for i := range p.static {
+		if p.ask(&p.static[i], shape, n) != nil {
+			return NoHelp, ""
+		}
+	}
+	p.relate(c, pod)
+	r := p.occupied(pod, n)
+	if r == nil {
+		return Room, ""
+	}
+	if by = p.elsewhere(r); by != "" {
+		help = Blocked
+	}
+	if shape.NeverPreempts || !p.Preempts() {
+		return help, by
+	}
+	lower := LowerPriority(pod, n)
+	if len(lower) == 0 {
+		return help, by
+	}
+	for _, v := range lower {
+		p.lift(n, v)
+	}
+	r = p.occupied(pod, n)
+	for _, v := range lower {
+		p.put(n, v)
+	}
+	if r == nil {
+		return Victims, ""
+	}
+	if by == "" {
+		by = p.elsewhere(r)
+	}
+	return help, by
+}
+
+// elsewhere is the plug-in that rejects a node because of what is elsewhere; "" when it is because of the node.
+func (p *Planner) elsewhere(r *framework.Rejection) string {
+	for _, x := range p.set.Relations {
+		if x.Name() == r.Plugin {
+			return r.Plugin
+		}
+	}
+	return ""
+}
+
+// Rooms is how many pods of a shape find room on a node of which Helps has just said that it has Room; 0: that depends on more than what
+// they take of the node.
+func (p *Planner) Rooms(shape *framework.Shape, n *framework.Node) (count int) {
+	switch {
+	case p.bound:
+		return 0
+	case len(shape.Ports) > 0:
+		return 1
+	}
+	pod := &framework.Pod{Shape: shape}
+	held := p.hold(pod, n)
+	for int64(count) <= n.MaxPods && p.filter(shape, n) == nil {
+		n.Weigh(pod, 1)
+		count++
+	}
+	for range count {
+		n.Weigh(pod, -1)
+	}
+	p.release(n, held)
+	return count
+}
