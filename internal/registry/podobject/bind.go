@@ -25,7 +25,7 @@ func ValidateBinding(b *v1.Binding) field.ErrorList {
 }
 
 // Bind assigns a private copy of the stored pod to the binding's node. An error is a conflict: the pod is going, gated, or
-// assigned already. The generation stays: it counts what users ask for.
+// assigned already. The generation stays: it counts what users ask for, and which one was seen is for the kubelet to say.
 func Bind(pod *v1.Pod, b *v1.Binding, now metav1.Time) error {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -44,7 +44,7 @@ func Bind(pod *v1.Pod, b *v1.Binding, now metav1.Time) error {
 		delete(pod.Annotations, k)
 	}
 	pod.Labels = merged(pod.Labels, b.Labels)
-	setCondition(&pod.Status, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, ObservedGeneration: pod.Generation}, now)
+	setCondition(&pod.Status, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue}, now)
 	return nil
 }
 

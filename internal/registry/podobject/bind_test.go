@@ -22,7 +22,7 @@ func TestBind(t *testing.T) {
 	if err := podobject.Bind(pod, b, now); err != nil {
 		t.Fatal(err)
 	}
-	scheduled := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: now, ObservedGeneration: 3}
+	scheduled := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: now}
 	if pod.Spec.NodeName != "n" || pod.Status.NominatedNodeName != "" || pod.Annotations["a"] != "b" || pod.Labels["c"] != "d" ||
 		pod.Generation != 3 || len(pod.Status.Conditions) != 1 || pod.Status.Conditions[0] != scheduled {
 		t.Errorf("bound: %+v", pod)
