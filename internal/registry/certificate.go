@@ -146,9 +146,9 @@ func podCertificateRequestKind() *Kind {
 				Resets: []string{"metadata", "spec"},
 			},
 		},
-		Selectable: func(obj runtime.Object) fields.Set {
+		Selectable: func(obj runtime.Object) fields.Set { // not by its namespace
 			s := &of(obj).Spec
-			return with(metaFields(obj), "spec.signerName", s.SignerName, "spec.podName", s.PodName, "spec.nodeName", string(s.NodeName))
+			return with(clusterFields(obj), "spec.signerName", s.SignerName, "spec.podName", s.PodName, "spec.nodeName", string(s.NodeName))
 		},
 		Columns: certificates.PodRequestColumns(nameColumn),
 		Row:     func(obj runtime.Object, _ time.Time) []any { return certificates.PodRequestRow(of(obj)) },

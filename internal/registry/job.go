@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -61,7 +62,8 @@ func jobKind() *Kind {
 		Selectable: func(obj runtime.Object) fields.Set {
 			return with(metaFields(obj), "status.successful", strconv.Itoa(int(of(obj).Status.Succeeded)))
 		},
-		Columns: append(batchobject.JobColumns(nameColumn, ageColumn), wideColumns(selector)...),
+		Unselectable: func(name string) string { return fmt.Sprintf("field label %q not supported for Job", name) },
+		Columns:      append(batchobject.JobColumns(nameColumn, ageColumn), wideColumns(selector)...),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			return batchobject.JobRow(of(obj), age(of(obj).CreationTimestamp, now), now)
 		},

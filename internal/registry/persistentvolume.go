@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -47,8 +46,7 @@ func persistentVolumeKind() *Kind {
 				AllowUnconditional: true,
 			},
 		},
-		// That the name is also called "name" is an old mistake of upstream's that clients may rely on.
-		Selectable: func(obj runtime.Object) fields.Set { return with(clusterFields(obj), "name", of(obj).Name) },
+		Selectable: clusterFields,
 		Indexes: map[string]func(runtime.Object) []string{
 			ClaimIndex:      claimOfVolume,
 			AttributesIndex: func(obj runtime.Object) []string { return AttributesOfVolume(of(obj)) },
@@ -102,7 +100,7 @@ func persistentVolumeClaimKind() *Kind {
 				AllowUnconditional: true,
 			},
 		},
-		Selectable: func(obj runtime.Object) fields.Set { return with(metaFields(obj), "name", of(obj).Name) },
+		Selectable: metaFields,
 		Indexes: map[string]func(runtime.Object) []string{
 			VolumeIndex: volumeOfClaim, UnboundIndex: unboundClaim,
 			AttributesIndex: func(obj runtime.Object) []string { return AttributesOfClaim(of(obj)) },

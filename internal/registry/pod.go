@@ -95,6 +95,7 @@ func podFields(obj runtime.Object) fields.Set {
 		"spec.hostNetwork", strconv.FormatBool(pod.Spec.HostNetwork),
 		"status.phase", string(pod.Status.Phase),
 		"status.podIP", ip,
+		"status.podIPs", "", // upstream takes it, and knows none of any pod
 		"status.nominatedNodeName", pod.Status.NominatedNodeName,
 	)
 }

@@ -76,6 +76,8 @@ type Kind struct {
 
 	// Selectable are the fields that a fieldSelector may name, metadata.name and metadata.namespace included.
 	Selectable func(obj runtime.Object) fields.Set
+	// Unselectable, when set, says in words of the kind's own that a fieldSelector may not name a field.
+	Unselectable func(name string) string
 	// Columns and Row make `kubectl get`: a row has one cell a column. now is for ages.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object, now time.Time) []any

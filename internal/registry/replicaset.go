@@ -1,14 +1,12 @@
 package registry
 
 import (
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -78,11 +76,9 @@ func replicaSetKind() *Kind {
 			},
 			func(r *appsv1.ReplicaSet, wanted int32) { r.Spec.Replicas = &wanted },
 		)},
-		Selectable: func(obj runtime.Object) fields.Set {
-			return with(metaFields(obj), "status.replicas", strconv.Itoa(int(of(obj).Status.Replicas)))
-		},
-		Indexes: map[string]func(runtime.Object) []string{ControllerIndex: controlledBy},
-		Columns: replicaSetColumns(),
+		Selectable: metaFields,
+		Indexes:    map[string]func(runtime.Object) []string{ControllerIndex: controlledBy},
+		Columns:    replicaSetColumns(),
 		Row: func(obj runtime.Object, now time.Time) []any {
 			r := of(obj)
 			names, images := podobject.Containers(&r.Spec.Template.Spec)

@@ -130,7 +130,7 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 		k.NoteCreator(obj, authn.UserInfo(u))
 	}
 	if errs := k.CheckCreate(obj); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
+		return nil, apierrors.NewInvalid(k.Stored().GVK.GroupKind(), m.GetName(), errs)
 	}
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return nil, err

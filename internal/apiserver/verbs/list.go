@@ -84,6 +84,11 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 		exact = revision
 	}
 	p.exact = max(exact, 0)
+	if k.NotCached || p.one() && exact == revision {
+		if err := v.reached(ctx, revision); err != nil {
+			return nil, err
+		}
+	}
 	if k.NotCached {
 		return v.listStore(ctx, p, p.exact)
 	}
@@ -123,11 +128,14 @@ type page struct {
 	exact int64 // the revision asked for, or 0: the snapshot's may be a later one at which this kind was the same
 }
 
+// one says that the page can have no more than one object: it is asked for by its name.
+func (p *page) one() bool { return p.name != "" && (p.namespace != "" || !p.kind.Namespaced) }
+
 // take fills a page from a snapshot.
 func (p *page) take(s view.Snapshot) *List {
 	out := &List{Kind: p.kind, Rev: cmp.Or(p.exact, s.Rev())}
 	r := p.kind.Stored().GroupResource()
-	if p.name != "" && (p.namespace != "" || !p.kind.Namespaced) {
+	if p.one() {
 		if e := s.Get(r, p.namespace, p.name); p.matches(e) && less(p.after, e.Key) {
 			out.Items = []*view.Entry{e}
 		}
@@ -289,7 +297,7 @@ func decodeContinue(s string) (view.Key, int64, error) {
 func listError(err error, asked, current int64, paging bool, after view.Key) error {
 	switch {
 	case errors.Is(err, store.ErrFuture):
-		return tooLarge(asked, current)
+		return tooLarge(asked, current, 1)
 	case !errors.Is(err, view.ErrGone) && !errors.Is(err, store.ErrCompacted):
 		return storeError(err)
 	case !paging:

@@ -79,11 +79,11 @@ func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, r
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, err
 	}
-	if _, err := revisionOf(m.GetResourceVersion()); err != nil {
-		return nil, err
-	}
 	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
 		if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
+			return nil, err
+		}
+		if _, err := revisionOf(m.GetResourceVersion()); err != nil {
 			return nil, err
 		}
 		obj := obj.DeepCopyObject()

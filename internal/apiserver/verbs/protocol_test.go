@@ -2,8 +2,12 @@ package verbs
 
 import (
 	"encoding/base64"
+	"errors"
+	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -62,16 +66,77 @@ func TestSelectableFields(t *testing.T) {
 		field, want string
 	}{
 		{client.Pods, "spec.nodeName", ""},
+		{client.Pods, "status.podIPs", ""},
+		{client.Resource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}, "metadata.namespace", "field label not supported: metadata.namespace"},
 		{client.Pods, "spec.none", "field label not supported: spec.none"},
 		{client.Nodes, "spec.unschedulable", ""},
 		{client.Nodes, "metadata.namespace", "field label not supported: metadata.namespace"},
 		{client.Namespaces, "name", "field label not supported: name"},
 		{client.Leases, "metadata.namespace", ""},
+		{client.Resource{Group: "batch", Resource: "jobs"}, "status.successful", ""},
+		{client.Resource{Group: "batch", Resource: "jobs"}, "spec.none", `field label "spec.none" not supported for Job`},
+		{client.Resource{Resource: "replicationcontrollers"}, "status.replicas", ""},
+		{client.Resource{Group: "apps", Resource: "replicasets"}, "status.replicas", `"status.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"`},
+		{client.Resource{Resource: "persistentvolumes"}, "name", `"name" is not a known field selector: only "metadata.name", "metadata.namespace"`},
+		{client.Resource{Resource: "persistentvolumeclaims"}, "name", `"name" is not a known field selector: only "metadata.name", "metadata.namespace"`},
 		{client.Leases, "spec.none", `"spec.none" is not a known field selector: only "metadata.name", "metadata.namespace"`},
 	} {
 		_, err := w.List(w.ctx, admin, c.of.At("", ""), &internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector(c.field, "x")})
 		if err == nil && c.want != "" || err != nil && err.Error() != c.want {
 			t.Errorf("%v by %s: %v", c.of, c.field, err)
 		}
+	}
+}
+
+// Whether there is an object to replace is asked before anything of the one that is sent.
+func TestNoNumberAsTheRevisionOfWhatIsNotThere(t *testing.T) {
+	w := newWorld(t)
+	none, there := configMap("none"), configMap("there")
+	w.create(there.DeepCopy())
+	none.ResourceVersion, there.ResourceVersion = "-1", "-1"
+	if _, _, err := w.Update(w.ctx, admin, client.ConfigMaps.At("default", "none"), none, Options{}); !apierrors.IsNotFound(err) {
+		t.Errorf("not there: %v", err)
+	}
+	const unread = `strconv.ParseUint: parsing "-1": invalid syntax`
+	if _, _, err := w.Update(w.ctx, admin, client.ConfigMaps.At("default", "there"), there, Options{}); err == nil || err.Error() != unread {
+		t.Errorf("there: %v", err)
+	}
+}
+
+// Nothing is told as of a revision that is still to come. What upstream's server would ask its store about is refused at once and for good.
+func TestRevisionsToCome(t *testing.T) {
+	w := newWorld(t)
+	w.create(configMap("c"))
+	const future = "999999999"
+	exact := &internalversion.ListOptions{ResourceVersion: future, ResourceVersionMatch: "Exact", FieldSelector: fields.OneTermEqualSelector("metadata.name", "c")}
+	for name, ask := range map[string]func() error{
+		"list": func() error {
+			_, err := w.List(w.ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{ResourceVersion: future})
+			return err
+		},
+		"page": func() error {
+			_, err := w.List(w.ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{ResourceVersion: future, Limit: 1})
+			return err
+		},
+		"get":             func() error { _, err := w.Get(w.ctx, admin, client.Events.At("default", "none"), future); return err },
+		"one by its name": func() error { _, err := w.List(w.ctx, admin, client.ConfigMaps.At("default", ""), exact); return err },
+	} {
+		err := ask()
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) || status.Status().Code != 504 || status.Status().Details.RetryAfterSeconds != 0 ||
+			!strings.HasPrefix(err.Error(), "Timeout: Too large resource version: 999999999, current: ") || strings.HasSuffix(err.Error(), " 0") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is wrong with an Event is said of the one kind that it is, by whichever of its names it is served.
+func TestEventsAreRefusedByOneName(t *testing.T) {
+	w := newWorld(t)
+	ref := client.Resource{Group: "events.k8s.io", Resource: "events"}.At("default", "")
+	event := &v1.Event{}
+	event.Name, event.Namespace, event.InvolvedObject.Namespace = "e", "default", "default"
+	if _, err := w.Create(w.ctx, admin, ref, event, Options{}); err == nil || !strings.HasPrefix(err.Error(), `Event "e" is invalid: `) {
+		t.Error(err)
 	}
 }

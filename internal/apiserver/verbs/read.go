@@ -53,6 +53,9 @@ func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv st
 		return v.newest(ctx, k, ref)
 	}
 	if k.NotCached {
+		if err := v.reached(ctx, revision); err != nil {
+			return nil, err
+		}
 		return v.freshly(ctx, k, ref)
 	}
 	s, err := v.atLeast(ctx, revision)
@@ -95,13 +98,29 @@ func (v *Verbs) atLeast(ctx context.Context, revision int64) (view.Snapshot, err
 	defer cancel()
 	s, err := v.c.View.WaitFor(wait, revision)
 	if errors.Is(err, store.ErrFuture) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return s, tooLarge(revision, v.c.View.Snapshot().Rev())
+		return s, tooLarge(revision, v.c.View.Snapshot().Rev(), 1)
 	}
 	return s, viewError(err)
 }
 
-func tooLarge(asked, current int64) error {
-	e := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
+// reached refuses a revision to which the store has not come, where upstream's server asks its store and not its memory: at once, and
+// without a word of trying again.
+func (v *Verbs) reached(ctx context.Context, revision int64) error {
+	if v.c.View.Snapshot().Rev() >= revision {
+		return nil
+	}
+	s, err := v.c.View.Fresh(ctx)
+	if err != nil {
+		return viewError(err)
+	}
+	if s.Rev() < revision {
+		return tooLarge(revision, s.Rev(), 0)
+	}
+	return nil
+}
+
+func tooLarge(asked, current int64, retry int) error {
+	e := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), retry)
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
 	}}

@@ -36,7 +36,7 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 	}
 	known := k.Selectable(k.New())
 	for _, r := range o.FieldSelector.Requirements() {
-		if err := selectable(known, r.Field); err != nil {
+		if err := selectable(k, known, r.Field); err != nil {
 			return s, err
 		}
 		if !equals(r) || r.Value == "" { // what has no name is nothing, not anything
@@ -66,7 +66,7 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 
 // selectable refuses a field that objects cannot be selected by. Kinds that have fields of their own name all of them; the others
 // take a name and a namespace, even where there is none.
-func selectable(known fields.Set, name string) error {
+func selectable(k *registry.Kind, known fields.Set, name string) error {
 	own := false
 	for field := range known {
 		own = own || field != "metadata.name" && field != "metadata.namespace"
@@ -74,6 +74,9 @@ func selectable(known fields.Set, name string) error {
 	_, ok := known[name]
 	switch {
 	case own && (!ok || name == "name"): // a namespace's "name" is not for clients
+		if k.Unselectable != nil {
+			return apierrors.NewBadRequest(k.Unselectable(name))
+		}
 		return apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", name))
 	case !own && name != "metadata.name" && name != "metadata.namespace":
 		return apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name))

@@ -50,15 +50,15 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, false, err
 	}
-	want, err := revisionOf(m.GetResourceVersion())
-	if err != nil {
-		return nil, false, err
-	}
+	want, misread := revisionOf(m.GetResourceVersion()) // of an object that is not there nobody reads it
 	dedupOwners(m, o.warning, false)
 	for range writeTries {
 		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, uid: m.GetUID(), Options: o}, func(cur runtime.Object) (runtime.Object, error) {
 			if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
 				return nil, err
+			}
+			if misread != nil {
+				return nil, misread
 			}
 			if want == 0 && !rules.AllowUnconditional {
 				return nil, noRevision(k, ref.Name)
@@ -70,6 +70,9 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		}
 		if err := sameUID(k, ref, m.GetUID(), ""); err != nil { // who has seen an object there does not make another
 			return nil, false, err
+		}
+		if misread != nil {
+			return nil, false, misread
 		}
 		if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
 			return nil, false, err
@@ -113,7 +116,10 @@ func revisionOf(rv string) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(rv, 10, 64)
-	return int64(min(n, math.MaxInt64)), err
+	if err != nil {
+		return 0, err
+	}
+	return int64(min(n, math.MaxInt64)), nil
 }
 
 // noRevision refuses a write that may overwrite another, of a kind that is never written that way.
@@ -221,7 +227,7 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		m.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
 	if errs := k.CheckUpdate(g.rules.At(v.c.Now()), obj, cur.Object); len(errs) > 0 {
-		return wanted{}, apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
+		return wanted{}, apierrors.NewInvalid(k.Stored().GVK.GroupKind(), m.GetName(), errs)
 	}
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return wanted{}, err
