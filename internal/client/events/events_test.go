@@ -34,13 +34,35 @@ func (f *flaky) Create(ctx context.Context, ref client.Ref, obj runtime.Object) 
 	return f.Client.Create(ctx, ref, obj)
 }
 
+// server is what events are written to, with the namespace that they are in.
+func server(t *testing.T) *verbs.Verbs {
+	t.Helper()
+	vw, s := viewtest.New(t, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
+	vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vb
+}
+
+var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
+
+// stored are the events that were written.
+func stored(t *testing.T, vb *verbs.Verbs) (out []*v1.Event) {
+	t.Helper()
+	l, err := vb.List(t.Context(), admin, client.Events.At("default", ""), &internalversion.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range l.Items {
+		out = append(out, e.Object.(*v1.Event))
+	}
+	return out
+}
+
 func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		vw, s := viewtest.New(t, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
-		vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vb := server(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		r := New(ctx, &flaky{local.Node(vb, "n1"), 2}, "kubelet", "n1", nil)
 		pod := &v1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
@@ -49,7 +71,6 @@ func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 		}
 		r.Event(pod, v1.EventTypeWarning, "BackOff", "wait")
 		// Two refusals are retried 10 s apart at most: far less than a bubble's patience.
-		admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
 		w, err := vb.Watch(ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -68,9 +89,8 @@ func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 		if e := last["Pulled"]; e.InvolvedObject.Name != "p" || e.Source != (v1.EventSource{Component: "kubelet", Host: "n1"}) || e.Message != "image x is there" {
 			t.Errorf("%+v", e)
 		}
-		l, err := vb.List(ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{})
-		if err != nil || len(l.Items) != 2 {
-			t.Errorf("%d events, %v", len(l.Items), err)
+		if all := stored(t, vb); len(all) != 2 {
+			t.Errorf("%d events", len(all))
 		}
 		w.Close()
 		cancel()
@@ -81,11 +101,7 @@ func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 // Sources that share a writer stay apart: each event names its own, and who tells too much takes nothing from another.
 func TestSourcesOfOneWriterStayApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		vw, s := viewtest.New(t, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
-		vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vb := server(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		w := Start(ctx, local.Admin(vb), nil)
 		loud, calm := w.Recorder("loud-controller", ""), w.Recorder("calm-controller", "")
@@ -95,14 +111,9 @@ func TestSourcesOfOneWriterStayApart(t *testing.T) {
 		}
 		calm.Event(pod, v1.EventTypeNormal, "Told", "once")
 		synctest.Wait()
-		admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
-		l, err := vb.List(ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		told := map[string]int{}
-		for _, e := range l.Items {
-			told[e.Object.(*v1.Event).Source.Component]++
+		for _, e := range stored(t, vb) {
+			told[e.Source.Component]++
 		}
 		// Nine of their own, and one that stands for all the others.
 		if told["loud-controller"] != 10 || told["calm-controller"] != 1 {

@@ -10,16 +10,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/user"
 
-	"podo.dev/podo/internal/apiserver/verbs"
-	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
-	"podo.dev/podo/internal/registry"
-	"podo.dev/podo/internal/view/viewtest"
 )
 
 // told runs f with a recorder of the scheduler in a bubble; what it returns lists the events that are stored, and now is when nothing is
@@ -27,23 +21,12 @@ import (
 func told(t *testing.T, refusals int, f func(r *Series, now func() []*v1.Event)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		vw, s := viewtest.New(t, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}})
-		vb, err := verbs.New(verbs.Config{Store: s, View: vw, Kinds: registry.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vb := server(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
 		w := StartSeries(ctx, &flaky{local.Scheduler(vb), refusals}, nil)
-		f(w.Recorder("default-scheduler"), func() (out []*v1.Event) {
+		f(w.Recorder("default-scheduler"), func() []*v1.Event {
 			synctest.Wait()
-			l, err := vb.List(ctx, admin, client.Events.At("default", ""), &internalversion.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range l.Items {
-				out = append(out, e.Object.(*v1.Event))
-			}
+			out := stored(t, vb)
 			slices.SortFunc(out, func(a, b *v1.Event) int { return strings.Compare(a.Message, b.Message) })
 			return out
 		})

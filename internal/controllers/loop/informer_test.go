@@ -69,27 +69,7 @@ func TestControllersShareWhatTheyHear(t *testing.T) {
 			s := mem.New(mem.Options{})
 			w := &world{t, viewtest.Start(t, view.Config{Store: s, Retained: 1, HistoryChanges: 1}), s, NewBoard()}
 			r := rand.New(rand.NewPCG(seed, 1))
-			there, all := map[string]types.UID{}, map[types.UID]bool{}
-			write := func() {
-				for range r.IntN(40) {
-					name := fmt.Sprint(r.IntN(12))
-					uid, is := there[name]
-					c := configMap(name, fmt.Sprint(r.Int()))
-					if is && r.IntN(2) == 0 {
-						c.UID = uid
-						viewtest.Delete(t, s, c)
-						delete(there, name)
-						delete(all, uid)
-						continue
-					}
-					if !is {
-						uid = types.UID(fmt.Sprint(r.Int()))
-						there[name], all[uid] = uid, true
-					}
-					c.UID = uid
-					viewtest.Put(t, s, c)
-				}
-			}
+			objects := newChurn(t, s, r)
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			var listeners []*listener
@@ -103,7 +83,7 @@ func TestControllersShareWhatTheyHear(t *testing.T) {
 						t.Errorf("seed %d: %s began anew %d times", seed, l.name, n)
 					}
 				})
-				write()
+				objects.write(r.IntN(40))
 				if r.IntN(2) == 0 {
 					synctest.Wait()
 				}
@@ -123,13 +103,13 @@ func TestControllersShareWhatTheyHear(t *testing.T) {
 					listeners[0].mu.Unlock()
 				}
 			}
-			write()
+			objects.write(r.IntN(40))
 			synctest.Wait()
 			time.Sleep(time.Minute) // who failed begins anew
 			synctest.Wait()
 			for _, l := range listeners {
-				if !maps.Equal(l.told, all) || l.bad != "" {
-					t.Errorf("seed %d: %s was told of %v, there are %v; %s", seed, l.name, l.told, all, l.bad)
+				if !maps.Equal(l.told, objects.all) || l.bad != "" {
+					t.Errorf("seed %d: %s was told of %v, there are %v; %s", seed, l.name, l.told, objects.all, l.bad)
 				}
 			}
 			if n := len(w.board.informers.of); n != 1 {

@@ -291,6 +291,39 @@ func TestLooksArePutOff(t *testing.T) {
 	})
 }
 
+// churn writes and deletes ConfigMaps at random. One that comes after another one of its name is another.
+type churn struct {
+	t     *testing.T
+	store store.Store
+	rand  *rand.Rand
+	there map[string]types.UID
+	all   map[types.UID]bool // those that there are
+}
+
+func newChurn(t *testing.T, s store.Store, r *rand.Rand) *churn {
+	return &churn{t: t, store: s, rand: r, there: map[string]types.UID{}, all: map[types.UID]bool{}}
+}
+
+func (c *churn) write(times int) {
+	c.t.Helper()
+	for range times {
+		o := configMap(fmt.Sprint(c.rand.IntN(12)), fmt.Sprint(c.rand.Int()))
+		uid, is := c.there[o.Name]
+		o.UID = uid
+		if is && c.rand.IntN(2) == 0 {
+			viewtest.Delete(c.t, c.store, o)
+			delete(c.there, o.Name)
+			delete(c.all, uid)
+			continue
+		}
+		if !is {
+			o.UID = types.UID(fmt.Sprint(c.rand.Int()))
+			c.there[o.Name], c.all[o.UID] = o.UID, true
+		}
+		viewtest.Put(c.t, c.store, o)
+	}
+}
+
 // However far a controller falls behind, and whatever changes are lost by that: in the end it has been told of all that is there, and of
 // nothing else that it has not been told of as gone. An object that comes after another one of its name is another.
 func TestWhoFallsBehindIsToldOfAllThatIsGone(t *testing.T) {
@@ -300,12 +333,7 @@ func TestWhoFallsBehindIsToldOfAllThatIsGone(t *testing.T) {
 			v := viewtest.Start(t, view.Config{Store: s, Retained: 1, HistoryChanges: 1})
 			w := &world{t, v, s, NewBoard()}
 			r := rand.New(rand.NewPCG(seed, 0))
-			object := func(name int, uid types.UID) *v1.ConfigMap {
-				c := configMap(fmt.Sprint(name), fmt.Sprint(r.Int()))
-				c.UID = uid
-				return c
-			}
-			pass, told, all := make(chan struct{}), map[types.UID]bool{}, map[types.UID]bool{}
+			pass, told, objects := make(chan struct{}), map[types.UID]bool{}, newChurn(t, s, r)
 			supervisor := w.supervise(component.Func("slow", func(ctx context.Context, ready func()) error {
 				l, err := New(Config{
 					Name: "slow", View: v, Reconcile: func(context.Context, view.Snapshot, view.Key) (Result, error) { return Result{}, nil },
@@ -327,24 +355,9 @@ func TestWhoFallsBehindIsToldOfAllThatIsGone(t *testing.T) {
 				}
 				return w.board.Run(ctx, l, ready)
 			}))
-			there := map[int]types.UID{}
 			lost := false
 			for range 20 {
-				for range r.IntN(300) {
-					name := r.IntN(12)
-					uid, is := there[name]
-					if is && r.IntN(2) == 0 {
-						viewtest.Delete(t, s, object(name, uid))
-						delete(there, name)
-						delete(all, uid)
-						continue
-					}
-					if !is {
-						uid = types.UID(fmt.Sprint(r.Int()))
-						there[name], all[uid] = uid, true
-					}
-					viewtest.Put(t, s, object(name, uid))
-				}
+				objects.write(r.IntN(300))
 				now, err := v.Fresh(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -365,8 +378,8 @@ func TestWhoFallsBehindIsToldOfAllThatIsGone(t *testing.T) {
 			}
 			close(pass)
 			synctest.Wait()
-			if !maps.Equal(told, all) {
-				t.Errorf("seed %d: told of %v, there are %v", seed, told, all)
+			if !maps.Equal(told, objects.all) {
+				t.Errorf("seed %d: told of %v, there are %v", seed, told, objects.all)
 			}
 			if h := supervisor.Health(); h[0].Restarts != 0 || !lost {
 				t.Errorf("seed %d: lost: %t, %+v", seed, lost, h)
