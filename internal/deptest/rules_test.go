@@ -19,7 +19,7 @@ type rule struct {
 
 // shells act; each is one part of the running system.
 var shells = []string{
-	"internal/apiserver", "internal/scheduler", "internal/controllers", "internal/kubelet", "internal/runtime", "internal/ui",
+	"internal/apiserver", "internal/scheduler", "internal/controllers", "internal/kubelet", "internal/runtime",
 }
 
 // ports are contracts that shells are built on.
