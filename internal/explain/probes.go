@@ -110,9 +110,6 @@ func (f Facts) notReady(s v1.ContainerStatus) (why, do string) {
 		kind, p = "startup", spec.StartupProbe
 	}
 	switch {
-	case p == nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil && (s.Started == nil || !*s.Started):
-		return fmt.Sprintf("Container %s waits for its postStart hook%s", s.Name, hookWords(spec.Lifecycle.PostStart)),
-			fmt.Sprintf("If this lasts, the hook hangs: correct lifecycle.postStart of container %s", s.Name)
 	case p == nil:
 		why = fmt.Sprintf("Container %s is not ready", s.Name)
 		if said := f.probeSaid(s.Name, kind); said != "" {

@@ -16,6 +16,9 @@ func (f Facts) preparing() (Finding, bool) {
 	if out, ok := f.initializing(); ok {
 		return out, true
 	}
+	if out, ok := f.begins(); ok {
+		return out, true
+	}
 	creating := len(p.Status.ContainerStatuses) == 0
 	for _, s := range p.Status.ContainerStatuses {
 		creating = creating || s.State.Waiting != nil
@@ -49,6 +52,23 @@ func (f Facts) preparing() (Finding, bool) {
 		out.State, out.Since, out.Why = "is pulling its image", newest.At, newest.Subject
 	}
 	return out, true
+}
+
+// begins explains a pod of which a container runs, and is told to wait until its postStart hook has ended.
+func (f Facts) begins() (Finding, bool) {
+	for _, s := range f.statuses() {
+		r, ok := f.last(timeline.Container, func(r timeline.Record) bool { return r.Subject == s.Name })
+		l := f.container(s.Name).Lifecycle
+		if s.State.Waiting == nil || !ok || r.To != "PostStart" || l == nil {
+			continue
+		}
+		return Finding{
+			State: "waits for the postStart hook of container " + s.Name, Since: r.At,
+			Why: fmt.Sprintf("The container is told as running, and its output is shown, when its hook%s has ended", hookWords(l.PostStart)),
+			Do:  fmt.Sprintf("If this lasts, the hook hangs: correct lifecycle.postStart of container %s", s.Name),
+		}, true
+	}
+	return Finding{}, false
 }
 
 // told is the newest record of a stage that says how that stands: while something is tried again, how it went before.
@@ -93,7 +113,8 @@ func (f Facts) mendVolume(words string) string {
 	if strings.Contains(words, "hostPath type check failed") {
 		return "The path of the hostPath volume is not there on the node, or something else: correct its path or type, or type: DirectoryOrCreate"
 	}
-	if key := between(words+"\n", "non-existent config key: ", "\n"); key != "" {
+	key, _, _ := strings.Cut(between(words+"\n", "non-existent config key: ", "\n"), ", ") // others may follow, in brackets all
+	if key = strings.TrimSuffix(key, "]"); key != "" {
 		words = f.named(words, key)
 	}
 	return joined(f.missing(words), "The pod then goes on by itself")

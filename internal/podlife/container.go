@@ -184,6 +184,12 @@ func (c *Container) Runs() bool {
 	return false
 }
 
+// begins tells whether the running instance has not begun its work for those who look at the pod: its postStart hook has not ended, or has
+// failed, so that it is stopped. Until then the container waits as before, for what it waited for.
+func (c *Container) begins() bool {
+	return c.Stage == Hooking || c.stopping() && c.StopWhy == hookFailed
+}
+
 // busy tells whether an effect is in flight that may make the container run.
 func (c *Container) busy() bool {
 	return c.Stage == Creating || c.Stage == Launching || c.Stage == Unsure

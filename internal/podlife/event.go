@@ -30,10 +30,10 @@ type (
 	// VolumesDone answers MountVolumes and UnmountVolumes.
 	VolumesDone struct{ Fail *Failure }
 	// Allocated answers Allocate, as often as the node changes its mind. Pod is the form that was judged; without a Reason its
-	// resources are the pod's from now on.
+	// resources are the pod's from now on. Word is what the node calls what it lacks, of a pod that has to wait for it.
 	Allocated struct {
-		Pod             *v1.Pod
-		Reason, Message string
+		Pod                   *v1.Pod
+		Reason, Message, Word string
 	}
 	// Resized answers the ResizePod of that grant. Done is what was changed, also when not all was; Instances are the containers
 	// as the runtime has them afterwards.

@@ -77,7 +77,7 @@ func (m *mover) takeAllocated(e Allocated) {
 		}
 	}
 	m.tell("", v1.EventTypeWarning, either(e.Reason == v1.PodReasonInfeasible, "ResizeInfeasible", "ResizeDeferred"),
-		"Pod resize "+e.Reason+summary(e.Pod, e.Pod.Generation, e.Message))
+		"Pod resize "+either(e.Word != "", e.Word, e.Reason)+summary(e.Pod, e.Pod.Generation, e.Message))
 }
 
 // takeResized takes what became of a Resize, which may have got half way.

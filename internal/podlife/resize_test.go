@@ -298,3 +298,15 @@ func TestAnotherImageAmidAResize(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// The event of a resize that waits has the node's word for what it lacks, as upstream's has; the condition says that it is deferred.
+func TestWhatAResizeWaitsFor(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m0"))
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Allocated{Pod: asks(w.state.Pod, 0, resources("100m", "1Mi")), Reason: v1.PodReasonDeferred, Message: "full", Word: "OutOfmemory"})
+	last := w.events[len(w.events)-1]
+	if last.Reason != "ResizeDeferred" || !strings.HasPrefix(last.Message, "Pod resize OutOfmemory: {") {
+		t.Errorf("%+v", last)
+	}
+}

@@ -339,8 +339,8 @@ func (s *State) toldStatus(c *Container) *v1.ContainerStatus {
 // told is the container's last instance as its status tells of it, for when the runtime has none.
 func (c *Container) told(st *v1.ContainerStatus) *Instance {
 	in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
-	t := st.State.Terminated
-	if last := st.LastTerminationState.Terminated; t == nil && st.State.Waiting != nil && last != nil && last.Reason == reasonReset {
+	t, last := st.State.Terminated, st.LastTerminationState.Terminated
+	if t == nil && st.State.Waiting != nil && last != nil && last.Reason == reasonReset {
 		return resetInstance(c.Name, in.Attempt-1)
 	}
 	switch {
@@ -349,15 +349,23 @@ func (c *Container) told(st *v1.ContainerStatus) *Instance {
 		in.ExitCode, in.Reason = 137, reasonUnknown
 		in.Message = "The container could not be located when the pod was terminated"
 		return in
-	case t == nil:
-		t = st.LastTerminationState.Terminated
+	case t == nil, t.ContainerID == "" && last != nil: // it waited for the next one, at its pod's end too
+		t = last
 	}
 	if t == nil || st.ContainerID == "" && t.ContainerID == "" { // the latter was told at the end, of one that never ran
 		return nil
 	}
 	in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message
-	in.StartedAt, in.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
+	in.StartedAt, in.FinishedAt = startOf(t), t.FinishedAt.Time
 	return in
+}
+
+// startOf is when an instance started that was told of; zero when it never did.
+func startOf(t *v1.ContainerStateTerminated) time.Time {
+	if t.StartedAt.Unix() == 0 {
+		return time.Time{}
+	}
+	return t.StartedAt.Time
 }
 
 // toldBefore is what the API knows of the instance before the newest one, for when the runtime has only that.
@@ -370,7 +378,7 @@ func (s *State) toldBefore(newest *Instance) *Instance {
 			}
 			return &Instance{
 				Name: newest.Name, ID: bareID(t.ContainerID), Attempt: newest.Attempt - 1, State: InstanceExited, ExitCode: t.ExitCode,
-				Reason: t.Reason, Message: t.Message, StartedAt: t.StartedAt.Time, FinishedAt: t.FinishedAt.Time,
+				Reason: t.Reason, Message: t.Message, StartedAt: startOf(t), FinishedAt: t.FinishedAt.Time,
 			}
 		}
 	}

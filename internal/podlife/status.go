@@ -101,10 +101,10 @@ func is6(ip string) bool {
 }
 
 // shown picks the instance that a container's status is about, and the one before it. An instance that was created but
-// never ran is not shown, so that a start costs no status of its own.
+// never ran is not shown, so that a start costs no status of its own; nor is one that still begins.
 func (c *Container) shown() (now, last *Instance) {
 	now, last = c.Cur, c.Prev
-	if now != nil && now.State != InstanceRunning && now.State != InstanceExited {
+	if now != nil && now.State != InstanceRunning && now.State != InstanceExited || c.begins() {
 		now, last = c.Prev, nil
 	}
 	if now.isReset() {
@@ -152,8 +152,7 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.State.Waiting = s.waiting(c)
 	case in.State == InstanceRunning:
 		out.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(in.StartedAt.Truncate(time.Second))}
-	case held == nil && (c.Reason != "" || c.Again || s.lasts(c, in)) && s.Stage <= Running && (c.Stage != Exited || s.restarts(c)):
-		// Once a container was told as ended by itself, the API does not take it that it runs again, unless the policy says so.
+	case held == nil && s.awaited(c, in):
 		out.State.Waiting = s.waiting(c)
 		last = in
 	default:
@@ -163,6 +162,15 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.LastTerminationState.Terminated = s.terminated(last)
 	}
 	return out
+}
+
+// awaited tells whether a container that has ended is told to wait for its next instance. Once it was told as ended by itself, the API does not
+// take it that it runs again, unless the policy says so.
+func (s *State) awaited(c *Container, in *Instance) bool {
+	if s.Stage > Running { // there will be none, but only of a pod that is deleted upstream forgets what its containers waited for
+		return c.Reason != "" && c.Stage != Exited && s.Pod.DeletionTimestamp == nil
+	}
+	return (c.Reason != "" || c.Again || s.lasts(c, in)) && (c.Stage != Exited || s.restarts(c))
 }
 
 // lastWord is the end that an init container is told to have had, whatever it does by now; nil for most. It has ended well, and its policy would
@@ -186,8 +194,8 @@ func (s *State) lasts(c *Container, in *Instance) bool {
 	return c.Kind == Init && in.ExitCode == 0 && !s.mayRestartAll() && !s.byPolicy(c.spec, in.ExitCode, false)
 }
 
-// unlocated tells containers of an ended pod as ended that have not: all main ones once the pod was initialized, and the init ones up to
-// the last that has begun, the first one always.
+// unlocated tells containers of an ended pod as ended that have not, or still waited to run again: all main ones once the pod was initialized,
+// and the init ones up to the last that has begun, the first one always.
 func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
 	end := func(list []v1.ContainerStatus) {
 		for i := range list {
@@ -241,8 +249,11 @@ func (s *State) terminated(in *Instance) *v1.ContainerStateTerminated {
 	t := &v1.ContainerStateTerminated{
 		ExitCode: in.ExitCode, Reason: reason, Message: bounded(in.Message, len(s.Containers)), ContainerID: s.fullID(in),
 	}
-	if !in.StartedAt.IsZero() {
+	switch {
+	case !in.StartedAt.IsZero():
 		t.StartedAt = metav1.NewTime(in.StartedAt.Truncate(time.Second))
+	case in.ID != "" && in.Reason != reasonUnknown: // the runtime says so of one that could not be started, and it is told as it says it
+		t.StartedAt = metav1.Unix(0, 0)
 	}
 	if !in.FinishedAt.IsZero() {
 		t.FinishedAt = metav1.NewTime(in.FinishedAt.Truncate(time.Second))

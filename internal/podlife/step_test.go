@@ -435,7 +435,7 @@ func TestHooks(t *testing.T) {
 	}
 	w.step(Tick{})
 	w.until(time.Second)
-	if st := w.cstatus("m"); st.State.Running == nil || *st.Started || st.Ready {
+	if st := w.cstatus("m"); st.State.Running != nil || *st.Started || st.Ready {
 		t.Fatalf("%+v", st)
 	}
 	w.until(4 * time.Second)

@@ -86,6 +86,7 @@ func (m *mover) stopAll() {
 		switch {
 		case c.Stage == Created:
 			m.neverStart(c)
+			c.Attempt-- // there is no next one: it is not counted as a restart
 		case c.Stage == Hooking || c.Stage == Up:
 			m.stopOne(c, m.Stop.Deadline.Sub(m.now), "Stopping container "+c.Name)
 		case c.stopping():

@@ -179,6 +179,9 @@ func (m *mover) takeStopped(e ContainerStopped) {
 	}
 }
 
+// hookFailed is what users are told of the end of a container whose postStart hook failed.
+const hookFailed = "FailedPostStartHook"
+
 func (m *mover) takeHook(e HookDone) {
 	c := m.Container(e.Container)
 	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
@@ -192,12 +195,13 @@ func (m *mover) takeHook(e HookDone) {
 		c.Stage = InLine
 		m.pressOn(c)
 	case e.Hook == PostStart && c.Stage == Hooking && e.Fail == nil:
-		c.hooked, c.Stage = e.ID, Up
+		c.hooked = e.ID
+		m.begun(c)
 	case e.Hook == PostStart && c.Stage == Hooking:
-		m.tell(c.Name, v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
+		m.tell(c.Name, v1.EventTypeWarning, hookFailed, "PostStartHook failed")
 		// Not in the event, which more people may read: what the hook said may hold secrets.
 		c.Reason, c.Message = "PostStartHookError", e.Fail.Message
-		m.stopOne(c, m.ownGrace(), "FailedPostStartHook")
+		m.stopOne(c, m.ownGrace(), hookFailed)
 	}
 }
 
@@ -246,10 +250,11 @@ func (m *mover) apply(c *Container, inst *Instance) {
 	case InstanceRunning:
 		switch c.Stage {
 		case Created, Launching, Unsure:
-			c.Cur, c.Stage = inst, Up
-			c.Reason, c.Message, c.retry, c.Again = "", "", retry{}, false
+			c.Cur, c.retry = inst, retry{}
 			if c.hasPostStart() && m.Stage <= Running {
 				c.Stage, c.postStart = Hooking, false
+			} else {
+				m.begun(c)
 			}
 		case Hooking, Up, PreStopping, InLine, TermSent:
 			c.Cur = inst
@@ -268,6 +273,11 @@ func (m *mover) apply(c *Container, inst *Instance) {
 			m.doubt(c, inst)
 		}
 	}
+}
+
+// begun takes in that a container runs: nothing of what it waited for is told any more.
+func (m *mover) begun(c *Container) {
+	c.Stage, c.Reason, c.Message, c.Again = Up, "", "", false
 }
 
 // doubt takes in that the runtime does not know what has become of an instance, as when it could not read what it had written down of it. It
@@ -299,7 +309,7 @@ func (m *mover) exited(c *Container, inst *Instance) {
 		m.neverStart(c)
 		return
 	}
-	if c.StopWhy == "" && c.Reason != "PostStartHookError" {
+	if c.StopWhy != hookFailed {
 		c.Reason, c.Message = "", ""
 	}
 	c.Again = c.Again && c.stopping()

@@ -77,7 +77,7 @@ func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now
 		if c.Type == v1.PodReady {
 			c = gated(c, have, pod.Spec.ReadinessGates)
 		}
-		if c.ObservedGeneration == 0 {
+		if c.ObservedGeneration == 0 && c.Type != v1.AllContainersRestarting { // of which upstream says none
 			c.ObservedGeneration = next.ObservedGeneration
 		}
 		old := find(have, c.Type)

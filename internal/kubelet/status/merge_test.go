@@ -107,6 +107,36 @@ func TestDisruptionTargetComesWithTheTerminalPhase(t *testing.T) {
 	}
 }
 
+// The generation that a condition was told of is filled in, but for the one of which upstream's kubelet says none.
+func TestGenerationsOfConditions(t *testing.T) {
+	next := phase(v1.PodRunning, v1.ConditionTrue)
+	next.ObservedGeneration = 7
+	next.Conditions = append(next.Conditions, v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse})
+	got, _ := merge(&v1.PodStatus{}, next, pod("a"), t0)
+	for _, c := range got.Conditions {
+		want := int64(7)
+		if c.Type == v1.AllContainersRestarting {
+			want = 0
+		}
+		if c.ObservedGeneration != want {
+			t.Errorf("%s: %d, want %d", c.Type, c.ObservedGeneration, want)
+		}
+	}
+}
+
+// A static pod has no generation, whatever that of its mirror is: none is told.
+func TestAStaticPodHasNoGeneration(t *testing.T) {
+	for _, source := range []string{"api", "file"} {
+		p := pod("a")
+		p.Generation = 3
+		p.Annotations = map[string]string{sourceAnnotation: source, hashAnnotation: "x"}
+		got := normalized(phase(v1.PodRunning, v1.ConditionTrue), p)
+		if want := map[string]int64{"api": 3, "file": 0}[source]; got.ObservedGeneration != want {
+			t.Errorf("%s: %d", source, got.ObservedGeneration)
+		}
+	}
+}
+
 func TestReadinessGates(t *testing.T) {
 	p := pod("a")
 	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "x"}, {ConditionType: "y"}}

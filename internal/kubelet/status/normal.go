@@ -16,7 +16,7 @@ const maxMessages = 12 * 1024
 // (init ones in the order of the spec), termination messages within their bound, the observed generation filled in.
 func normalized(s v1.PodStatus, pod *v1.Pod) v1.PodStatus {
 	s = *s.DeepCopy()
-	if s.ObservedGeneration == 0 {
+	if s.ObservedGeneration == 0 && !static(pod) { // a static pod has none, whatever its mirror's is
 		s.ObservedGeneration = pod.Generation
 	}
 	if s.StartTime != nil {

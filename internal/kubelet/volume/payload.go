@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"podo.dev/podo/internal/kubelet/downward"
 	"podo.dev/podo/internal/kubelet/objects"
@@ -178,7 +179,7 @@ func (m maker) downward(p payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile
 		}
 		p[path.Clean(it.Path)] = f
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs) // users are told one line
 }
 
 // projected puts several sources in one volume; where two name the same file, the later one wins.
@@ -210,7 +211,7 @@ func (m maker) projected(ctx context.Context, p payload, pod *v1.Pod, v *v1.Volu
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs) // users are told one line
 }
 
 // podCertificate shows a key and its certificates, in one file or in two.

@@ -76,7 +76,7 @@ func (w *Workers) judge(n *pod, trigger Trigger) bool {
 		reason = r.Reason
 		w.cfg.Metrics.ResizeInfeasible(r.Detail)
 	}
-	n.send(podlife.Allocated{Pod: n.desired, Reason: reason, Message: r.Message})
+	n.send(podlife.Allocated{Pod: n.desired, Reason: reason, Message: r.Message, Word: r.Reason})
 	return reason == v1.PodReasonInfeasible
 }
 
