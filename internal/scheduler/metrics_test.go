@@ -1,8 +1,6 @@
 package scheduler_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http/httptest"
@@ -305,12 +303,7 @@ func TestTimeUntilBound(t *testing.T) {
 		w := newWorld(t)
 		w.node(node("node-a", "2"))
 		fails := 0
-		w.client.bind = func(ctx context.Context, b *v1.Binding) error {
-			if fails--; fails >= 0 {
-				return errors.New("no")
-			}
-			return w.client.really(ctx, b)
-		}
+		w.refuseBinds(&fails)
 		w.start()
 		gated := pod("gated", "1")
 		gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/x"}}

@@ -427,17 +427,22 @@ func TestOtherSchedulersPodsAreLeftAlone(t *testing.T) {
 	})
 }
 
+// refuseBinds has as many binds fail as left says when they come.
+func (w *world) refuseBinds(left *int) {
+	w.client.bind = func(ctx context.Context, b *v1.Binding) error {
+		if *left--; *left >= 0 {
+			return errors.New("connection refused")
+		}
+		return w.client.really(ctx, b)
+	}
+}
+
 func TestFailedBindGivesTheRoomBackAndIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.node(node("node-a", "1"))
 		fails := 2
-		w.client.bind = func(ctx context.Context, b *v1.Binding) error {
-			if fails--; fails >= 0 {
-				return errors.New("connection refused")
-			}
-			return w.client.really(ctx, b)
-		}
+		w.refuseBinds(&fails)
 		w.start()
 		began := time.Now()
 		w.create(pod("x", "1"))
