@@ -65,6 +65,8 @@ type Config struct {
 	Event func(pod *v1.Pod, container, eventType, reason, message string)
 	// NodeEvent tells users about the node. May be nil.
 	NodeEvent func(eventType, reason, message string)
+	// NetworkProblem is why pods have no network (worker.Config). May be nil.
+	NetworkProblem func() string
 	// Reached is told of each boundary of an effect of a pod (worker.Config). May be nil.
 	Reached func(pod *v1.Pod, point string)
 	// Gone is told of each pod of which nothing is left, logs aside. It must not block.
@@ -186,7 +188,8 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 		Life: c.Life, Runtime: c.Runtime, Observer: obs, Admission: c.Admission, Volumes: c.Volumes, Images: c.Images, Cgroups: c.Cgroups,
 		Resizer: c.Resizer,
 		Specs:   c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
-		Log: c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel, Reached: c.Reached, Metrics: c.Metrics,
+		NetworkProblem: c.NetworkProblem,
+		Log:            c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel, Reached: c.Reached, Metrics: c.Metrics,
 		Gone: func(p *v1.Pod) {
 			r.pleg.Forget(p.UID)
 			c.Reporter.Forget(p.UID)

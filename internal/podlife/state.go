@@ -215,6 +215,7 @@ type State struct {
 	sweeps                                  []sweep
 	unsureSandbox                           bool      // a sandbox may exist that we were not told of
 	lostUntold                              bool      // the sandbox was lost while nobody looked: users do not know it yet
+	overdueTold                             bool      // that the pod did not end in time
 	observing                               bool      // an Observe is in flight
 	observeRetry                            retry     // after a failed one
 	observeAfter                            time.Time // when the last reason for an observation arose; zero: none wanted

@@ -100,6 +100,7 @@ func (m *mover) take(ev Event) {
 		m.observing = m.observing && !e.Asked
 		if e.Fail != nil {
 			m.observeRetry.failed(m.cfg, e.Fail, m.now)
+			m.tellStuck(e.Fail)
 			return
 		}
 		m.observeRetry = retry{}
@@ -147,7 +148,7 @@ func (m *mover) takeHold(h *Hold, r *retry, f *Failure, reason, prefix string) {
 	}
 }
 
-// tellStuck tells of what keeps a pod, or a container, from its end.
+// tellStuck tells of what keeps a pod, or a container, from its end, or the node from knowing how it is.
 func (m *mover) tellStuck(f *Failure) {
 	if f.Reason != "" {
 		m.tell("", v1.EventTypeWarning, f.Reason, f.Message)

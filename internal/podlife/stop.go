@@ -78,6 +78,20 @@ func (m *mover) inTurn(c *Container) bool {
 	return true
 }
 
+// overdue is when it is told that a pod which the node itself ends has not ended, as upstream has it: half as long again as the pod was
+// given, ten seconds at least. Zero when that is not told: of a pod that ends by itself, or is deleted, or was told of.
+func (s *State) overdue() time.Time {
+	switch s.Stop.Why {
+	case Evicted, OverLimit, Preempting, NodeShutdown:
+	default:
+		return time.Time{}
+	}
+	if s.Stage != Stopping || s.overdueTold {
+		return time.Time{}
+	}
+	return s.Stop.At.Add(max(3*s.Stop.Deadline.Sub(s.Stop.At)/2, 10*time.Second))
+}
+
 // stopAll ends a pod's containers within the pod's one deadline. The hooks of all begin at once; TERM comes in turn.
 func (m *mover) stopAll() {
 	quiet := true
@@ -98,6 +112,11 @@ func (m *mover) stopAll() {
 		m.Final = m.finalPhase()
 		m.Stage = Releasing
 		m.cgroupRetry, m.volumesRetry = retry{}, retry{} // that they could not be had says nothing about giving them back
+		return
+	}
+	if t := m.overdue(); !t.IsZero() && !m.now.Before(t) {
+		m.overdueTold = true
+		m.tell("", v1.EventTypeWarning, "ExceededGracePeriod", "Container runtime did not kill the pod within specified grace period.")
 	}
 }
 
@@ -180,6 +199,7 @@ func (m *mover) wakeUp() {
 	keeping := m.Stage == Starting || m.Stage == Running
 	releasing := m.Stage == Releasing
 	at(keeping, m.deadline())
+	at(m.Stage == Stopping, m.overdue())
 	at(keeping && m.Cgroup.wanted() || releasing && m.Cgroup.owed(), m.cgroupRetry.at)
 	at(keeping && m.Volumes.wanted() || releasing && m.Volumes.owed(), m.volumesRetry.at)
 	at(keeping && m.Sandbox == SandboxNone, m.sandboxRetry.at)

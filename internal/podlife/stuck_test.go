@@ -172,3 +172,68 @@ func TestPreStopAfterPostStart(t *testing.T) {
 		}
 	}
 }
+
+// A pod that the node itself ends, and that has not ended in half as long again as it was given, is told of once; one that is deleted is not.
+func TestAPodThatDoesNotEndInTimeIsTold(t *testing.T) {
+	for _, c := range []struct {
+		why          Why
+		grace, after time.Duration // zero: nobody is told
+	}{
+		{Evicted, time.Second, 10 * time.Second},
+		{OverLimit, 0, 10 * time.Second},
+		{Preempting, 20 * time.Second, 30 * time.Second},
+		{NodeShutdown, 40 * time.Second, time.Minute},
+		{Deleted, 20 * time.Second, 0},
+	} {
+		w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+		stuck := true
+		w.fail = func(e Effect) *Failure {
+			if _, ok := e.(StopContainer); ok && stuck {
+				return &Failure{Message: "no end"}
+			}
+			return nil
+		}
+		w.step(Tick{})
+		w.until(time.Second)
+		w.step(StopAsked{Why: c.why, Grace: &c.grace})
+		if c.after > 0 {
+			w.until(c.after - time.Second)
+			if n := toldOf(w, "ExceededGracePeriod"); n != 0 {
+				t.Errorf("%s: told too early", c.why)
+			}
+		}
+		w.until(5 * time.Minute)
+		if n := toldOf(w, "ExceededGracePeriod"); n != either(c.after > 0, 1, 0) {
+			t.Errorf("%s: told %d times\n%s", c.why, n, w.tail())
+		}
+		stuck = false
+		w.until(20 * time.Minute)
+		if w.state.Stage != Finished {
+			t.Errorf("%s: %s", c.why, w.state.Stage)
+		}
+	}
+}
+
+// A sandbox that fails for a reason of its own is told under that, and a pod that cannot be looked at under its own.
+func TestReasonsOfTheirOwn(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	w.fail = func(e Effect) *Failure {
+		switch e.(type) {
+		case CreateSandbox:
+			return &Failure{Reason: "NetworkNotReady", Message: "network is not ready: it is not"}
+		case Observe:
+			return &Failure{Reason: "FailedSync", Message: "error determining status: no"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(5 * time.Second)
+	if toldOf(w, "NetworkNotReady") == 0 || toldOf(w, "FailedSync") == 0 || toldOf(w, "FailedCreatePodSandBox") != 0 {
+		t.Errorf("%+v", w.events)
+	}
+	for _, e := range w.events {
+		if strings.Contains(e.Message, "Failed to create pod sandbox") {
+			t.Errorf("%+v", e)
+		}
+	}
+}

@@ -28,6 +28,10 @@ func (m *mover) takeSandbox(e SandboxCreated) {
 	m.sandboxRetry.failed(m.cfg, e.Fail, m.now)
 	m.unsureSandbox = m.unsureSandbox || e.Fail.Unsure
 	m.look()
+	if e.Fail.Reason != "" {
+		m.tell("", v1.EventTypeWarning, e.Fail.Reason, e.Fail.Message)
+		return
+	}
 	m.tell("", v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+e.Fail.Message)
 }
 

@@ -23,7 +23,7 @@ func (k *run) buildHousekeeping() (err error) {
 	linking := k.linking()
 	k.gc, err = containergc.New(containergc.Config{
 		Runtime: linking, TendLinks: linking.tend, Log: k.log().of("containergc"), Node: k.c.Name, Pods: k.kubelet.Collectable,
-		LogRoot: c.PodLogsDir, LogList: k.logList(), Alone: k.kubelet.Alone, Policy: containergc.DefaultPolicy(), Messages: k.volumes.Layout().Container,
+		LogRoot: c.PodLogsDir, LogList: k.logList(), Alone: k.kubelet.Alone, Policy: containergc.DefaultPolicy(), NodeEvent: k.nodeEvent, Messages: k.volumes.Layout().Container,
 	})
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (k *run) buildEviction() error {
 		},
 		Counted: func(s eviction.Signal) { k.counts.Evicted(string(s)) },
 		Short:   func(s eviction.Signal, age time.Duration) { k.counts.Shortage(string(s), age) },
-		Event:   k.event, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
+		Event:   k.annotated, NodeEvent: k.nodeEvent, Changed: k.node.Poke,
 		Reclaim: func(ctx context.Context) {
 			if err := k.gc.Collect(ctx); err != nil {
 				log.Warn("dead containers could not be removed", "err", err)

@@ -60,8 +60,8 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 			return nil
 		},
 		Token: k.tokens.Token, Certificate: k.certs.Bundle, Folder: k.localFolders().Ensure, Operated: k.counts.VolumeOperated,
-		Wake:   func(uid types.UID) { k.kubelet.Signal(uid, podlife.VolumesChanged{}) },
-		Event:  k.event,
+		Wake:  func(uid types.UID) { k.kubelet.Signal(uid, podlife.VolumesChanged{}) },
+		Event: k.event, Swapped: k.swapped,
 		Logger: k.log().of("volume"),
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 	}
 	k.specs, err = spec.New(spec.Config{
 		Node: k.c.Name, LogDir: c.PodLogsDir, LogList: k.logList(), Files: k.c.Host, Objects: objs, Volumes: k.volumes, Images: k.c.Runtime,
-		Facts: k.facts, Machine: k.machine, Services: objs.Services, Users: k.usersOf, Handler: objs.RuntimeHandler, Volume: k.imageVolume, Event: k.event, Logger: k.log().of("spec"),
+		Facts: k.facts, Machine: k.machine, Services: objs.Services, Users: k.usersOf, Handler: objs.RuntimeHandler, Volume: k.imageVolume, Event: k.event, NodeEvent: k.nodeEvent, Logger: k.log().of("spec"),
 		DNS:        spec.DNS{Cluster: c.ClusterDNS, Domain: cmp.Or(c.ClusterDomain, "cluster.local"), ResolvConf: resolv, Off: c.ResolverConfig != nil && *c.ResolverConfig == ""},
 		SeccompDir: filepath.Join(k.c.Dir, "seccomp"), SandboxSeccomp: k.c.SandboxSeccomp,
 		NoCPUQuota:  c.CPUCFSQuota != nil && !*c.CPUCFSQuota,
@@ -89,6 +89,9 @@ func (k *run) buildPodModules(ctx context.Context) (err error) {
 		SingleProcessOOMKill: config.SingleProcessOOMKill(c, !k.cgroups.Layout().V2), SeccompDefault: *c.SeccompDefault,
 		RecursiveReadOnly: recursiveReadOnly,
 	})
+	if err == nil {
+		k.specs.CheckResolvConf()
+	}
 	return err
 }
 
@@ -135,7 +138,7 @@ func (k *run) buildKubelet() error {
 		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
 		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
 		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
-		Event: k.event, NodeEvent: k.nodeEvent, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted, Inspected: k.counts.Inspected,
+		Event: k.event, NodeEvent: k.nodeEvent, NetworkProblem: k.node.NetworkProblem, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted, Inspected: k.counts.Inspected,
 		Swept: k.counts.Swept,
 		Logged: func(p *v1.Pod) map[string]uint32 {
 			return logs.Attempts(k.logsOf(p.Namespace, p.Name, p.UID))
@@ -157,10 +160,14 @@ func (k *run) sources() []kubelet.Source {
 		log.Error("a manifest cannot be used", "from", origin, "err", err)
 		k.nodeEvent(v1.EventTypeWarning, "FailedStaticPod", origin+": "+err.Error())
 	}
+	twice := func(p *v1.Pod, from string) {
+		k.event(p, "", v1.EventTypeWarning, "FailedValidation", fmt.Sprintf(
+			"Error validating pod %s_%s(%s) from %s due to duplicate pod name %q, ignoring", p.Name, p.Namespace, p.UID, from, p.Name))
+	}
 	all := []kubelet.Source{
 		source.API{View: k.cluster.View, Node: k.c.Name, Log: log},
 		source.File{
-			Path: c.StaticPodPath, Node: k.c.Name, Every: c.FileCheckFrequency.Duration, Problem: problem, Log: log,
+			Path: c.StaticPodPath, Node: k.c.Name, Every: c.FileCheckFrequency.Duration, Problem: problem, Twice: twice, Log: log,
 			Unwatched: func(pod *v1.Pod, every time.Duration, err error) {
 				k.event(pod, "", v1.EventTypeWarning, "FailedWatch", fmt.Sprintf("a change of its manifest is noticed within %v only: the folder cannot be watched: %v", every, err))
 			},
@@ -168,7 +175,7 @@ func (k *run) sources() []kubelet.Source {
 	}
 	if c.StaticPodURL != "" {
 		all = append(all, source.URL{
-			URL: c.StaticPodURL, Header: c.StaticPodURLHeader, Node: k.c.Name, Every: c.HTTPCheckFrequency.Duration, Problem: problem, Log: log,
+			URL: c.StaticPodURL, Header: c.StaticPodURLHeader, Node: k.c.Name, Every: c.HTTPCheckFrequency.Duration, Problem: problem, Twice: twice, Log: log,
 		})
 	}
 	return all

@@ -1,6 +1,10 @@
 package node
 
 import (
+	"context"
+	"strings"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -58,11 +62,39 @@ func (k *run) buildResources() (err error) {
 	if err != nil {
 		return err
 	}
-	enforced := func(message string) { k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message) }
-	if config.Enforces(c, cm.EnforcePods) {
-		enforced("Updated Node Allocatable limit across pods")
+	return k.cgroups.Enforce(config.Shares(c), k.enforced)
+}
+
+func (k *run) enforced(message string) {
+	k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message)
+}
+
+// limitPods holds the pods together to what they may have, as soon as the kernel takes it.
+func (k *run) limitPods(ctx context.Context, ready func()) error {
+	ready()
+	for {
+		err := k.cgroups.LimitPods()
+		if err == nil {
+			k.enforced("Updated Node Allocatable limit across pods")
+			return nil
+		}
+		k.nodeEvent(v1.EventTypeWarning, "FailedNodeAllocatableEnforcement", err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Minute):
+		}
 	}
-	return k.cgroups.Enforce(config.Shares(c), enforced)
+}
+
+// swapped tells that what is in memory may come to a disk, where there is one to swap to.
+func (k *run) swapped() {
+	swaps, err := k.c.Host.ReadFile("/proc/swaps")
+	if err != nil || strings.Count(strings.TrimSpace(string(swaps)), "\n") == 0 { // the first line is the heading
+		return
+	}
+	k.nodeEvent(v1.EventTypeWarning, "PossibleMemoryBackedVolumesOnDisk", "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) "+
+		"might be swapped to disk and should no longer be considered secure.")
 }
 
 // driver is the configured cgroup driver; an empty one follows the runtime, which follows the machine.

@@ -95,6 +95,7 @@ func Run(ctx context.Context, c Config, cl Cluster, ready func() error) error {
 	}
 	nothing := func() {}
 	working := make(chan struct{})
+	start("pods' limit", k.limitPods, nothing)
 	start("node status", k.node.Run, nothing)
 	start("status manager", k.status.Run, nothing)
 	start("volume manager", k.volumes.Run, nothing)

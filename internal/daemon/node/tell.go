@@ -18,11 +18,19 @@ func (k *run) append(r timeline.Record) {
 
 // event tells users about a container of a pod, or the pod itself.
 func (k *run) event(pod *v1.Pod, container, eventType, reason, message string) {
-	ref := &v1.ObjectReference{
+	k.recorder.Event(reference(pod, container), eventType, reason, message)
+}
+
+// annotated tells users about a pod, and programs by annotations of what is told.
+func (k *run) annotated(pod *v1.Pod, annotations map[string]string, eventType, reason, message string) {
+	k.recorder.AnnotatedEventf(reference(pod, ""), annotations, eventType, reason, "%s", message)
+}
+
+func reference(pod *v1.Pod, container string) *v1.ObjectReference {
+	return &v1.ObjectReference{
 		Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		FieldPath: fieldPath(pod, container),
 	}
-	k.recorder.Event(ref, eventType, reason, message)
 }
 
 // nodeEvent tells users about the node, whose UID is known once it is registered.

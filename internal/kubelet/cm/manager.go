@@ -113,7 +113,18 @@ func (m *Manager) SwapLimited() bool {
 	return err == nil
 }
 
-func (m *Manager) setUp() error {
+// LimitPods holds all pods together to what they may have. The kernel may refuse it while they use more: it is tried again then, until some have
+// been evicted. New has tried it once.
+func (m *Manager) LimitPods() error {
+	all := className(m.root, v1.PodQOSGuaranteed)
+	if err := m.set(m.c.Driver.Path(all), m.podsLimits()); err != nil {
+		//lint:ignore ST1005 upstream's text
+		return fmt.Errorf("Failed to update Node Allocatable Limits %q: %w", all, err)
+	}
+	return nil
+}
+
+func (m *Manager) podsLimits() Limits {
 	all := Limits{}
 	if q, ok := m.c.Pods[v1.ResourceCPU]; ok {
 		all.CPUShares = ptr(MilliCPUToShares(q.MilliValue()))
@@ -124,8 +135,15 @@ func (m *Manager) setUp() error {
 	if q, ok := m.c.Pods[Processes]; ok {
 		all.Pids = ptr(q.Value())
 	}
-	if err := m.apply(className(m.root, v1.PodQOSGuaranteed), all); err != nil {
+	return all
+}
+
+func (m *Manager) setUp() error {
+	if err := m.apply(className(m.root, v1.PodQOSGuaranteed), Limits{}); err != nil {
 		return err
+	}
+	if err := m.LimitPods(); err != nil {
+		m.c.Logger.Warn("the pods together are not held to what they may have", "err", err)
 	}
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		if err := m.apply(className(m.root, class), Limits{CPUShares: ptr(uint64(MinShares))}); err != nil {

@@ -181,6 +181,44 @@ func TestFailedWriteIsTold(t *testing.T) {
 	}
 }
 
+// A kernel that does not take the pods' limit, since they use more, keeps nobody from beginning: it is tried again.
+func TestPodsAreLimitedLater(t *testing.T) {
+	h := v1Host(t)
+	busy := errors.New("device or resource busy")
+	h.Fail("write", "/sys/fs/cgroup/memory/podo/kubepods/memory.limit_in_bytes", busy)
+	m := manager(t, h, "")
+	want(t, h, "/sys/fs/cgroup/cpu/podo/kubepods/besteffort/cpu.shares", "2")
+	if err := m.LimitPods(); !errors.Is(err, busy) || err.Error() != `Failed to update Node Allocatable Limits ["podo" "kubepods"]: `+errors.Unwrap(err).Error() {
+		t.Errorf("LimitPods = %v", err)
+	}
+	h.Fail("write", "/sys/fs/cgroup/memory/podo/kubepods/memory.limit_in_bytes", nil)
+	if err := m.LimitPods(); err != nil {
+		t.Errorf("LimitPods = %v", err)
+	}
+	want(t, h, "/sys/fs/cgroup/memory/podo/kubepods/memory.limit_in_bytes", "4294967296")
+	want(t, h, "/sys/fs/cgroup/pids/podo/kubepods/pids.max", "3000")
+}
+
+// Figures are where the kernel has them, by either driver.
+func TestFigures(t *testing.T) {
+	p := pod("u1", container("a", list("cpu", "1"), nil))
+	for _, c := range []struct {
+		of     *Manager
+		v2     bool
+		a, all string
+	}{
+		{manager(t, v1Host(t), ""), false, "/sys/fs/cgroup/memory/podo/kubepods/burstable/podu1", "/sys/fs/cgroup/memory/podo/kubepods"},
+		{manager(t, v2Host(t), Systemd), true, "/sys/fs/cgroup/podo.slice/podo-kubepods.slice/podo-kubepods-burstable.slice/podo-kubepods-burstable-podu1.slice", "/sys/fs/cgroup/podo.slice/podo-kubepods.slice"},
+	} {
+		if dir, v2 := c.of.Figures(p); dir != c.a || v2 != c.v2 {
+			t.Errorf("%s %v, want %s", dir, v2, c.a)
+		}
+		if dir, _ := c.of.Figures(nil); dir != c.all {
+			t.Errorf("%s, want %s", dir, c.all)
+		}
+	}
+}
+
 // TestRealHost makes, fills and removes a pod's cgroup on the machine itself.
 func TestRealHost(t *testing.T) {
 	if os.Geteuid() != 0 {

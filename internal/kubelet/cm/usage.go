@@ -64,3 +64,12 @@ func (m *Manager) PodsMemory() (used, limit int64, ok bool) {
 	}
 	return used, q.Value(), true
 }
+
+// Figures is where the kernel tells of a pod, or for nil of all pods together: on v2 of everything, on v1 of their memory.
+func (m *Manager) Figures(pod *v1.Pod) (dir string, v2 bool) {
+	name := className(m.root, v1.PodQOSGuaranteed)
+	if pod != nil {
+		name = podName(m.root, QOS(pod), pod.UID)
+	}
+	return m.layout.dir("memory", m.c.Driver.Path(name)), m.layout.V2
+}

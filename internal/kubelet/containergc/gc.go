@@ -14,7 +14,9 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/kubelet/labels"
@@ -48,6 +50,8 @@ type Config struct {
 	Messages func(uid types.UID, container string) string
 	// TendLinks removes links to logs that have gone, and makes those that containers miss; nil: there are none.
 	TendLinks func(ctx context.Context, containers []*runtimev1.Container) error
+	// NodeEvent tells users about the node. It must not block. Default: nobody is told.
+	NodeEvent func(eventType, reason, message string)
 	Policy    Policy
 	Every     time.Duration // default a minute
 }
@@ -62,6 +66,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Alone == nil {
 		c.Alone = func(_ types.UID, remove func()) bool { remove(); return true }
+	}
+	if c.NodeEvent == nil {
+		c.NodeEvent = func(string, string, string) {}
 	}
 	if c.Every == 0 {
 		c.Every = time.Minute
@@ -91,20 +98,27 @@ func (c *Collector) Poke() {
 	}
 }
 
-// Run collects every so often until ctx ends.
+// Run collects every so often until ctx ends. What fails is told as often as that: a collection for which somebody asked is tried again.
 func (c *Collector) Run(ctx context.Context, ready func()) error {
 	ready()
 	tick := time.NewTicker(c.cfg.Every)
 	defer tick.Stop()
 	for {
+		regular := true
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		case <-c.poke:
+			regular = false
 		}
-		if err := c.Collect(ctx); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Warn("dead containers could not be removed, will try again", "err", err)
+		err := c.Collect(ctx)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		c.cfg.Log.Warn("dead containers could not be removed, will try again", "err", err)
+		if regular {
+			c.cfg.NodeEvent(v1.EventTypeWarning, "ContainerGCFailed", err.Error())
 		}
 	}
 }
@@ -143,7 +157,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 	if n := len(t.containers) + len(t.sandboxes) + len(t.logDirs); n > 0 {
 		c.cfg.Log.Debug("removed what was dead", "containers", len(t.containers), "sandboxes", len(t.sandboxes), "logs", len(t.logDirs))
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }
 
 // look reads the pods last: one that came while the runtime was asked is known then, and one that went is collected next time.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -200,6 +201,31 @@ func TestCollect(t *testing.T) {
 	if len(left) != 3 {
 		t.Errorf("%v", left)
 	}
+}
+
+// What fails is told of the node in its regular turn, and not each time that somebody asks.
+func TestAFailureIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fakeRuntime{fail: "c1", seen: seen{containers: []*runtimev1.Container{container("c1", "x", "a", "s1", exited, 1)}}}
+		var told []string
+		c, err := New(Config{
+			Runtime: rt, Log: slog.New(slog.DiscardHandler), Node: "n", Policy: DefaultPolicy(),
+			Pods:      func() (map[types.UID]bool, bool) { return nil, true },
+			NodeEvent: func(kind, reason, message string) { told = append(told, kind+" "+reason+" "+message) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go c.Run(ctx, func() {}) //nolint:errcheck // it returns none
+		c.Poke()
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		cancel()
+		if want := []string{"Warning ContainerGCFailed container c1: no"}; !slices.Equal(told, want) {
+			t.Errorf("%q, want %q", told, want)
+		}
+	})
 }
 
 // The logs of a pod that has come back since the look stay.

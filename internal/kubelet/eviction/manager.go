@@ -45,8 +45,8 @@ type Config struct {
 	Counted func(signal Signal)
 	// Short is told, when a pod has to go, the signal that made it necessary and how old the figures are that say so; may be nil.
 	Short func(signal Signal, age time.Duration)
-	// Event tells users about a pod; NodeEvent about the node. They must not block.
-	Event     func(pod *v1.Pod, container, eventType, reason, message string)
+	// Event tells users about a pod, and programs by annotations of what is told; NodeEvent about the node. They must not block.
+	Event     func(pod *v1.Pod, annotations map[string]string, eventType, reason, message string)
 	NodeEvent func(eventType, reason, message string)
 	// Changed is told when the conditions changed.
 	Changed func()
@@ -143,7 +143,7 @@ func (m *Manager) enforceLimits(ctx context.Context) bool {
 			continue
 		}
 		if signal, why := Exceeded(p, u, apart); why != "" {
-			m.evict(p, signal, true, why, grace)
+			m.evict(p, signal, true, why, nil, grace)
 			any = true
 		}
 	}
@@ -179,7 +179,9 @@ func (m *Manager) reclaim(ctx context.Context, v Verdict, seen map[Signal]Observ
 	if m.cfg.Short != nil {
 		m.cfg.Short(v.Act.Signal, time.Since(now))
 	}
-	m.evict(p, v.Act.Signal, false, message(p, usage[p.UID], v.Resource, *v.Act, seen[v.Act.Signal]), m.graceOf(p, v.Act))
+	u, measured := usage[p.UID]
+	why, annotations := message(p, u, measured, v.Resource, *v.Act, seen[v.Act.Signal])
+	m.evict(p, v.Act.Signal, false, why, annotations, m.graceOf(p, v.Act))
 }
 
 // graceOf: hard thresholds leave no time, soft ones leave the pod its own, up to the configured most.
@@ -197,9 +199,9 @@ func (m *Manager) graceOf(p *v1.Pod, t *Threshold) time.Duration {
 	return min(own, m.cfg.MaxGrace)
 }
 
-func (m *Manager) evict(p *v1.Pod, signal Signal, limited bool, why string, grace time.Duration) {
+func (m *Manager) evict(p *v1.Pod, signal Signal, limited bool, why string, annotations map[string]string, grace time.Duration) {
 	m.cfg.Log.Info("a pod is evicted", "pod", p.Namespace+"/"+p.Name, "uid", p.UID, "why", why)
-	m.cfg.Event(p, "", v1.EventTypeWarning, "Evicted", why)
+	m.cfg.Event(p, annotations, v1.EventTypeWarning, "Evicted", why)
 	if m.cfg.Counted != nil {
 		m.cfg.Counted(signal)
 	}

@@ -81,7 +81,9 @@ func TestOneAtATime(t *testing.T) {
 				n.tell("evict %s %v %s", p.Name, limited, grace)
 				n.change(func() { n.pods = n.pods[:len(n.pods)-1] }) // the test's pods rank from last to first
 			},
-			Event:     func(p *v1.Pod, _, _, reason, message string) { n.tell("%s %s: %s", p.Name, reason, message) },
+			Event: func(p *v1.Pod, notes map[string]string, _, reason, message string) {
+				n.tell("%s %s: %s%s", p.Name, reason, message, notes["starved_resource"])
+			},
 			NodeEvent: func(_, reason, message string) { n.tell("node %s: %s", reason, message) },
 			Changed:   func() { n.tell("changed") },
 			Log:       slog.New(slog.DiscardHandler),
@@ -105,12 +107,12 @@ func TestOneAtATime(t *testing.T) {
 		expect(11 * time.Second)
 		n.change(func() { n.free = "50Mi" })
 		expect(10*time.Second, "changed", "node EvictionThresholdMet: Attempting to reclaim memory",
-			"big Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 2Gi, request is 0, has larger consumption of memory. ",
+			"big Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 2Gi, request is 0, has larger consumption of memory. memory",
 			"evict big false 1s")
 		expect(20 * time.Second) // big has not ended
 		n.change(func() { n.killed = "big" })
 		expect(10*time.Second, "node EvictionThresholdMet: Attempting to reclaim memory",
-			"small Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 1Gi, request is 0, has larger consumption of memory. ",
+			"small Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 1Gi, request is 0, has larger consumption of memory. memory",
 			"evict small false 1s")
 		n.change(func() { n.free = "4Gi" })
 		expect(30 * time.Second)
@@ -136,7 +138,7 @@ func TestGraceOfSoftThresholds(t *testing.T) {
 				Transition: time.Minute, MaxGrace: most, Gauge: &node{free: "50Mi"}, Log: slog.New(slog.DiscardHandler),
 				Active: func() []*v1.Pod { return []*v1.Pod{p} }, Ended: func(types.UID) bool { return false },
 				Evict:     func(_ *v1.Pod, _ bool, _ string, grace time.Duration) { got = grace },
-				Event:     func(*v1.Pod, string, string, string, string) {},
+				Event:     func(*v1.Pod, map[string]string, string, string, string) {},
 				NodeEvent: func(string, string, string) {},
 			})
 			if err != nil {
@@ -177,7 +179,7 @@ func TestReclaim(t *testing.T) {
 				Active: func() []*v1.Pod { return []*v1.Pod{p} }, Ended: func(types.UID) bool { return false },
 				Evict:     func(*v1.Pod, bool, string, time.Duration) { evicted = true },
 				Reclaim:   func(context.Context) { reclaimed = true },
-				Event:     func(*v1.Pod, string, string, string, string) {},
+				Event:     func(*v1.Pod, map[string]string, string, string, string) {},
 				NodeEvent: func(string, string, string) {},
 			})
 			if err != nil {

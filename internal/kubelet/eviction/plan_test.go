@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -149,10 +150,19 @@ func TestRank(t *testing.T) {
 			t.Errorf("%s, apart %v: %s goes first, want %s", c.signal, c.apart, ranked[0].Name, c.first)
 		}
 	}
-	got := message(pods[2], use(pods[2]), v1.ResourceMemory, Threshold{Signal: Memory, Value: Value{Quantity: quantity("100Mi")}}, Observation{quantity("50Mi"), quantity("8Gi")})
+	got, notes := message(pods[2], use(pods[2]), true, v1.ResourceMemory, Threshold{Signal: Memory, Value: Value{Quantity: quantity("100Mi")}}, Observation{quantity("50Mi"), quantity("8Gi")})
 	want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 60Mi, request is 10Mi, has larger consumption of memory. "
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	if want := map[string]string{"offending_containers": "a", "offending_containers_usage": "60Mi", "starved_resource": "memory"}; !maps.Equal(notes, want) {
+		t.Errorf("%q, want %q", notes, want)
+	}
+	whole := pods[2].DeepCopy()
+	whole.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: quantity("20Mi")}}
+	_, notes = message(whole, use(pods[2]), true, v1.ResourceMemory, Threshold{Signal: Memory, Value: Value{Quantity: quantity("100Mi")}}, Observation{quantity("50Mi"), quantity("8Gi")})
+	if notes["offending_pod"] != whole.Name || notes["offending_pod_usage"] != "60Mi" {
+		t.Errorf("%q", notes)
 	}
 	static := pod("s", 0, "")
 	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}

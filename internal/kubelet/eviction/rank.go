@@ -143,17 +143,24 @@ func Critical(p *v1.Pod) bool {
 	return mirror || source != "" && source != "api" || priority(p) >= systemCritical
 }
 
-// message says why a pod was evicted for want of a resource, in upstream's words.
-func message(p *v1.Pod, u Usage, r v1.ResourceName, t Threshold, o Observation) string {
+// message says why a pod was evicted for want of a resource, in upstream's words, and the same for programs, as annotations of the event:
+// nothing of them where the pod could not be measured.
+func message(p *v1.Pod, u Usage, measured bool, r v1.ResourceName, t Threshold, o Observation) (text string, annotations map[string]string) {
 	limit := t.Value.of(o.Capacity)
 	var b strings.Builder
 	fmt.Fprintf(&b, "The node was low on resource: %v. ", r)
 	fmt.Fprintf(&b, "Threshold quantity: %v, available: %v. ", limit.String(), o.Available.String())
+	if !measured {
+		return b.String(), nil
+	}
+	annotations = map[string]string{}
 	if r == v1.ResourceMemory && resourcehelper.IsPodLevelResourcesSet(p) {
 		if asked, ok := p.Spec.Resources.Requests[r]; ok {
 			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %v. ", p.Name, bytes(u.memory()), asked.String(), r)
+			annotations["offending_pod"], annotations["offending_pod_usage"] = p.Name, bytes(u.memory())
 		}
 	}
+	var names, usage []string
 	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
 			used, ok := u.Containers[list[i].Name]
@@ -171,10 +178,13 @@ func message(p *v1.Pod, u Usage, r v1.ResourceName, t Threshold, o Observation) 
 			}
 			if asked := list[i].Resources.Requests[r]; n > asked.Value() {
 				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %v. ", list[i].Name, bytes(n), asked.String(), r)
+				names, usage = append(names, list[i].Name), append(usage, bytes(n))
 			}
 		}
 	}
-	return b.String()
+	annotations["offending_containers"], annotations["offending_containers_usage"] = strings.Join(names, ","), strings.Join(usage, ",")
+	annotations["starved_resource"] = string(r)
+	return b.String(), annotations
 }
 
 func bytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }

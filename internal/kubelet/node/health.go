@@ -48,10 +48,19 @@ func (h *health) problems(now time.Time) (out []string) {
 	if c := condition(h.status, runtimev1.RuntimeReady); !c.GetStatus() {
 		out = append(out, "container runtime not ready: "+describe(runtimev1.RuntimeReady, c))
 	}
-	if c := condition(h.status, runtimev1.NetworkReady); !c.GetStatus() {
-		out = append(out, "container runtime network not ready: "+describe(runtimev1.NetworkReady, c))
+	if why := networkProblem(h.status); why != "" {
+		out = append(out, why)
 	}
 	return out
+}
+
+// networkProblem is why pods have no network, in upstream's words; "" when they have one.
+func networkProblem(s *runtimev1.StatusResponse) string {
+	c := condition(s, runtimev1.NetworkReady)
+	if c.GetStatus() {
+		return ""
+	}
+	return "container runtime network not ready: " + describe(runtimev1.NetworkReady, c)
 }
 
 func condition(s *runtimev1.StatusResponse, name string) *runtimev1.RuntimeCondition {

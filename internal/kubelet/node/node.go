@@ -137,6 +137,14 @@ func (m *Manager) Ready() bool {
 	return m.ready
 }
 
+// NetworkProblem is why pods have no network, by what the runtime said last; "" when they have one, or it has said nothing yet.
+func (m *Manager) NetworkProblem() string {
+	if s, _ := m.health.get(); s != nil {
+		return networkProblem(s)
+	}
+	return ""
+}
+
 // Run registers the node, calls ready, and keeps status and lease until ctx ends.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	if !m.cfg.Facts.SysResource {

@@ -29,6 +29,8 @@ type File struct {
 	Every time.Duration
 	// Problem is told of each file that cannot be used, once for each of its contents.
 	Problem func(origin string, err error)
+	// Twice is told of each pod that is passed over since one before it has its name, each time that it is. May be nil.
+	Twice func(pod *v1.Pod, source string)
 	// Unwatched is told of each pod of which changes are noticed only when the folder is read, and why. May be nil.
 	Unwatched func(pod *v1.Pod, every time.Duration, err error)
 	Log       *slog.Logger
@@ -45,7 +47,7 @@ type written struct {
 
 // Run tells changes on out until ctx ends.
 func (f File) Run(ctx context.Context, out chan<- Change) error {
-	s := &set{source: "file", out: out, pods: map[types.UID]*v1.Pod{}}
+	s := &set{source: "file", twice: f.Twice, out: out, pods: map[types.UID]*v1.Pod{}}
 	files := map[string]*written{}
 	w := &watch{f: f, make: f.instance}
 	defer w.close()
@@ -53,9 +55,7 @@ func (f File) Run(ctx context.Context, out chan<- Change) error {
 	defer every.Stop()
 	for synced := false; ; {
 		w.open()
-		pods := unnamed(f.read(files), func(p *v1.Pod) {
-			f.Log.Warn("two static pods have one name; the one of the file that comes later is passed over", "pod", p.Namespace+"/"+p.Name)
-		})
+		pods := s.unnamed(f.read(files), f.Log)
 		if !s.become(ctx, pods) || !synced && !s.send(ctx, Synced, nil) {
 			return nil
 		}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 // set is what a source of static pods has told, and tells what changes.
 type set struct {
 	source string
+	twice  func(p *v1.Pod, source string) // may be nil
 	out    chan<- Change
 	pods   map[types.UID]*v1.Pod
 }
@@ -60,14 +62,17 @@ func (s *set) send(ctx context.Context, op Op, p *v1.Pod) bool {
 	}
 }
 
-// unnamed leaves out pods whose name an earlier one has; twice is told of those.
-func unnamed(pods []*v1.Pod, twice func(p *v1.Pod)) []*v1.Pod {
+// unnamed leaves out pods whose name an earlier one has.
+func (s *set) unnamed(pods []*v1.Pod, log *slog.Logger) []*v1.Pod {
 	names := map[types.NamespacedName]bool{}
 	return slices.DeleteFunc(pods, func(p *v1.Pod) bool {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 		taken := names[name]
 		if taken {
-			twice(p)
+			log.Warn("two static pods have one name; the one that comes later is passed over", "source", s.source, "pod", p.Namespace+"/"+p.Name)
+			if s.twice != nil {
+				s.twice(p, s.source)
+			}
 		}
 		names[name] = true
 		return taken

@@ -144,6 +144,29 @@ func TestFile(t *testing.T) {
 	s.expect("REMOVE web-n1")
 }
 
+// Of two manifests of one name the later one is passed over, and its pod is told of.
+func TestTwoOfOneName(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "a.yaml", web)
+	put(t, dir, "b.yaml", web)
+	told := make(chan string, 1)
+	s := follow(t, func(ctx context.Context, out chan<- source.Change, problem func(string, error)) error {
+		return source.File{
+			Path: dir, Node: "n1", Every: time.Hour, Problem: problem, Log: slog.New(slog.DiscardHandler),
+			Twice: func(p *v1.Pod, source string) { told <- p.Name + " " + source },
+		}.Run(ctx, out)
+	})
+	s.expect("ADD web-n1", "SYNCED")
+	select {
+	case got := <-told:
+		if got != "web-n1 file" {
+			t.Error(got)
+		}
+	default:
+		t.Error("nobody is told")
+	}
+}
+
 // kubernetes/kubernetes#103374: a manifest that names its UID is the same pod when it changes, with another hash, by which its mirror is known.
 func TestFileWithAUID(t *testing.T) {
 	dir := t.TempDir()

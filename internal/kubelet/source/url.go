@@ -20,12 +20,14 @@ type URL struct {
 	Every     time.Duration
 	// Problem is told when the answer cannot be used, once for each reason.
 	Problem func(origin string, err error)
-	Log     *slog.Logger
+	// Twice is told of each pod that is passed over since one before it has its name, each time that it is. May be nil.
+	Twice func(pod *v1.Pod, source string)
+	Log   *slog.Logger
 }
 
 // Run tells changes on out until ctx ends. It has told everything once it has asked for the first time, answered or not.
 func (u URL) Run(ctx context.Context, out chan<- Change) error {
-	s := &set{source: "http", out: out, pods: map[types.UID]*v1.Pod{}}
+	s := &set{source: "http", twice: u.Twice, out: out, pods: map[types.UID]*v1.Pod{}}
 	client := &http.Client{Timeout: 10 * time.Second}
 	every := time.NewTicker(u.Every)
 	defer every.Stop()
@@ -35,10 +37,7 @@ func (u URL) Run(ctx context.Context, out chan<- Change) error {
 		switch {
 		case err == nil:
 			told = ""
-			pods = unnamed(pods, func(p *v1.Pod) {
-				u.Log.Warn("two static pods have one name; the later one is passed over", "url", u.URL, "pod", p.Namespace+"/"+p.Name)
-			})
-			if !s.become(ctx, pods) {
+			if !s.become(ctx, s.unnamed(pods, u.Log)) {
 				return nil
 			}
 		case ctx.Err() == nil && err.Error() != told:

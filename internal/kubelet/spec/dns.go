@@ -108,9 +108,10 @@ func (b *Builder) dns(pod *v1.Pod, tell bool) (*runtimev1.DNSConfig, error) {
 			out.Searches = clusterSearches(pod.Namespace, b.c.DNS.Domain, out.Searches)
 			out.Options = []string{"ndots:5"}
 		} else if tell {
-			b.c.Event(pod, "", v1.EventTypeWarning, "MissingClusterDNS", fmt.Sprintf(
-				"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
-				full(pod), v1.DNSClusterFirst, v1.DNSDefault))
+			text := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+				v1.DNSClusterFirst, v1.DNSDefault)
+			b.noClusterDNS.Do(func() { b.c.NodeEvent(v1.EventTypeWarning, "MissingClusterDNS", text) })
+			b.c.Event(pod, "", v1.EventTypeWarning, "MissingClusterDNS", fmt.Sprintf("pod: %q. %s", full(pod), text))
 		}
 	}
 	if c := pod.Spec.DNSConfig; c != nil {
@@ -138,11 +139,15 @@ func noDNS(node []string) *runtimev1.DNSConfig {
 	return &runtimev1.DNSConfig{Servers: servers, Searches: []string{"."}}
 }
 
-func (b *Builder) hostDNS() (*runtimev1.DNSConfig, error) {
-	path := b.c.DNS.ResolvConf
-	if path == "" {
-		path = ResolvConf(b.c.Files)
+func (b *Builder) resolvConf() string {
+	if b.c.DNS.ResolvConf != "" {
+		return b.c.DNS.ResolvConf
 	}
+	return ResolvConf(b.c.Files)
+}
+
+func (b *Builder) hostDNS() (*runtimev1.DNSConfig, error) {
+	path := b.resolvConf()
 	text, err := b.c.Files.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && path == hostResolvConf {
 		return &runtimev1.DNSConfig{}, nil // a host without any
@@ -151,6 +156,32 @@ func (b *Builder) hostDNS() (*runtimev1.DNSConfig, error) {
 		return nil, fmt.Errorf("read the resolver configuration (resolvConf): %w", err)
 	}
 	return parseResolvConf(string(text)), nil
+}
+
+// CheckResolvConf tells users, once when it is called, what of the node's resolver configuration pods cannot be given whole.
+func (b *Builder) CheckResolvConf() {
+	if b.c.DNS.Off {
+		return
+	}
+	path := b.resolvConf()
+	tell := func(text string) { b.c.NodeEvent(v1.EventTypeWarning, "CheckLimitsForResolvConf", text) }
+	conf, err := b.hostDNS()
+	if err != nil {
+		tell(errors.Unwrap(err).Error())
+		return
+	}
+	most := maxSearches
+	if b.c.DNS.Domain != "" {
+		most -= len(clusterSearches("", b.c.DNS.Domain, nil))
+	}
+	switch long := func(s string) bool { return len(s) > maxSearchName }; {
+	case len(conf.Searches) > most:
+		tell(fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, most))
+	case slices.ContainsFunc(conf.Searches, long):
+		tell(fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, maxSearchName))
+	case len(strings.Join(conf.Searches, " ")) > maxSearchChars:
+		tell(fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, maxSearchChars))
+	}
 }
 
 func clusterSearches(namespace, domain string, rest []string) []string {

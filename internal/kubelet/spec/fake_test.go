@@ -109,6 +109,7 @@ func newTest(t *testing.T, change ...func(*Config)) *testNode {
 		Event: func(_ *v1.Pod, _, kind, reason, message string) {
 			n.events = append(n.events, kind+" "+reason+" "+message)
 		},
+		NodeEvent:  func(kind, reason, message string) { n.events = append(n.events, "node "+kind+" "+reason+" "+message) },
 		SeccompDir: "/seccomp",
 	}
 	for _, f := range change {

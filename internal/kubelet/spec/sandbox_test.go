@@ -194,9 +194,50 @@ func TestDNS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := `Warning MissingClusterDNS pod: "p_ns(u1)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
-	if !slices.Equal(n.events, []string{want}) {
-		t.Errorf("events %q, want one", n.events)
+	if _, err := n.Sandbox(testPod(func(p *v1.Pod) { p.Name, p.UID = "q", "u2" }), 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	const text = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
+	want := []string{
+		"node Warning MissingClusterDNS " + text, `Warning MissingClusterDNS pod: "p_ns(u1)". ` + text, `Warning MissingClusterDNS pod: "q_ns(u2)". ` + text,
+	}
+	if !slices.Equal(n.events, want) {
+		t.Errorf("events %q, want each pod's once, and the node's", n.events)
+	}
+}
+
+// What of a node's resolver configuration pods cannot have is told of the node, in upstream's words.
+func TestCheckResolvConf(t *testing.T) {
+	domains := func(n, each int) string {
+		line := "search"
+		for i := range n {
+			line += " " + strings.Repeat(string(rune('a'+i%26)), each)
+		}
+		return line + "\n"
+	}
+	cluster := DNS{Domain: "cluster.local"}
+	for _, tc := range []struct {
+		dns        DNS
+		conf, want string
+	}{
+		{cluster, domains(29, 1), ""},
+		{cluster, domains(30, 1), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 29 domains!"},
+		{DNS{}, domains(32, 1), ""},
+		{DNS{}, domains(33, 1), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 32 domains!"},
+		{cluster, domains(2, 254), `Resolv.conf file "/etc/resolv.conf" contains a search path which length is more than allowed 253 chars!`},
+		{cluster, domains(9, 240), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
+		{DNS{ResolvConf: "/none"}, "", "no such file or directory"},
+		{DNS{Off: true}, domains(33, 1), ""},
+	} {
+		n := newTest(t, func(c *Config) { c.DNS = tc.dns })
+		if err := n.host.WriteFile("/etc/resolv.conf", "nameserver 10.0.0.53\n"+tc.conf); err != nil {
+			t.Fatal(err)
+		}
+		n.CheckResolvConf()
+		got := strings.Join(n.events, "\n")
+		if tc.want == "" && got != "" || tc.want != "" && (!strings.HasPrefix(got, "node Warning CheckLimitsForResolvConf ") || !strings.HasSuffix(got, tc.want)) {
+			t.Errorf("%+v, %d bytes: %q, want %q", tc.dns, len(tc.conf), got, tc.want)
+		}
 	}
 }
 

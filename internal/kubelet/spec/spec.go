@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,9 +65,10 @@ type Config struct {
 	Handler func(class string) (string, error)
 	// Services are those of the namespace and the API server's (may be nil): containers are told of them.
 	Services func(namespace string) []*v1.Service
-	// Event tells users about a pod. It must not block.
-	Event  func(pod *v1.Pod, container, eventType, reason, message string)
-	Logger *slog.Logger
+	// Event tells users about a pod, NodeEvent about the node; may be nil, the latter. They must not block.
+	Event     func(pod *v1.Pod, container, eventType, reason, message string)
+	NodeEvent func(eventType, reason, message string)
+	Logger    *slog.Logger
 
 	DNS DNS
 
@@ -106,6 +108,8 @@ type Builder struct {
 	c      Config
 	period int64    // µs
 	masked []string // paths that containers must not see
+
+	noClusterDNS sync.Once // tells of it: each pod says it of itself
 }
 
 var _ worker.Specs = (*Builder)(nil)
@@ -114,6 +118,9 @@ var _ worker.Specs = (*Builder)(nil)
 func New(c Config) (*Builder, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
+	}
+	if c.NodeEvent == nil {
+		c.NodeEvent = func(string, string, string) {}
 	}
 	b := &Builder{c: c, period: cm.QuotaPeriod, masked: defaultMasked}
 	if c.QuotaPeriod > 0 {

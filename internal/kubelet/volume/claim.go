@@ -52,6 +52,9 @@ type stepError struct {
 	err  error
 }
 
+// mapDevice is the step of a volume that containers have as a device.
+const mapDevice = "MapVolume.MapPodDevice failed"
+
 func (e *stepError) Error() string { return fmt.Sprintf("%s for volume %q : %v", e.step, e.pv, e.err) }
 func (e *stepError) Unwrap() error { return e.err }
 
@@ -258,7 +261,9 @@ func (m *Manager) giveLocal(pod *v1.Pod, b bound, dir string, others bool) {
 		}
 		return
 	}
-	if err := own(dir, group, false); err != nil {
+	files, end := m.tellSlow(pod, dir)
+	defer end()
+	if err := own(dir, group, false, files); err != nil {
 		m.c.Logger.Warn("a volume cannot be given to its pod's group", "pod", pod.Namespace+"/"+pod.Name, "volume", b.pv.Name, "err", err)
 	}
 }
@@ -290,7 +295,7 @@ func checkDevice(pv *v1.PersistentVolume) error {
 		err = fmt.Errorf("%s is not a block device", pv.Spec.Local.Path)
 	}
 	if err != nil {
-		return &stepError{"MapVolume.MapPodDevice failed", pv.Name, err}
+		return &stepError{mapDevice, pv.Name, err}
 	}
 	return nil
 }

@@ -2,10 +2,14 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
@@ -208,7 +212,7 @@ func TestGroupChangePolicy(t *testing.T) {
 		policy, want := c.policy, c.want
 		n := newReal(t)
 		disk := t.TempDir()
-		if err := own(disk, ptr(int64(1234)), false); err != nil {
+		if err := own(disk, ptr(int64(1234)), false, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(disk, os.ModeSetgid|c.root); err != nil {
@@ -300,7 +304,7 @@ func TestTheRootIsGivenLast(t *testing.T) {
 	if err := w.Add(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := own(dir, ptr(int64(1234)), false); err != nil {
+	if err := own(dir, ptr(int64(1234)), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	for inner := false; ; {
@@ -337,4 +341,36 @@ func TestReadWriteOncePod(t *testing.T) {
 		t.Errorf("woke %s", uid)
 	}
 	n.mount(t, second)
+}
+
+// That a device cannot be had is told under a reason of its own, unless a mount failed beside it.
+func TestReasonsOfFailures(t *testing.T) {
+	device, mount := &stepError{mapDevice, "pv", errors.New("no")}, errors.New("no")
+	for want, errs := range map[string][]error{"FailedMapVolume": {device, nil}, "FailedMount": {device, mount}} {
+		if got := failure([]*v1.Volume{{Name: "a"}, {Name: "b"}}, errs); got.Reason != want {
+			t.Errorf("%v: %+v, want %s", errs, got, want)
+		}
+	}
+}
+
+// What of many files is still being given to a pod's group after half a minute is told, and how far it is each minute from then on.
+func TestSlowOwnershipIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		m := &Manager{c: Config{Event: func(_ *v1.Pod, _, kind, reason, message string) { told = append(told, kind+" "+reason+" "+message) }}}
+		files, end := m.tellSlow(pod("u1"), "/x/pods/u1/volumes/v")
+		time.Sleep(31 * time.Second)
+		files.Add(7)
+		time.Sleep(time.Minute)
+		end()
+		time.Sleep(time.Hour)
+		want := []string{
+			"Warning VolumePermissionChangeInProgress Setting volume ownership for u1/volumes/v is taking longer than expected, consider using OnRootMismatch - " +
+				"https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods",
+			"Warning VolumePermissionChangeInProgress Setting volume ownership for u1/volumes/v, processed 7 files.",
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("%q", told)
+		}
+	})
 }

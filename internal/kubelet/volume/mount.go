@@ -54,7 +54,7 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	if owned(dir, group, groupBits(true, readOnly)) {
 		return nil
 	}
-	return own(dir, group, readOnly)
+	return own(dir, group, readOnly, nil)
 }
 
 // show writes what the API objects say now into a volume that is set up.
@@ -64,7 +64,7 @@ func (m *Manager) show(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	dir, readOnly, _ := m.layout.where(pod.UID, v)
-	return writeAtomically(dir, p, m.c.Now(), replacedStays(pod, v.Name), func(fresh string) error { return own(fresh, fsGroup(pod), readOnly) })
+	return writeAtomically(dir, p, m.c.Now(), replacedStays(pod, v.Name), func(fresh string) error { return own(fresh, fsGroup(pod), readOnly, nil) })
 }
 
 // startTime is how long a container may take from the making of its configuration until it has its mounts.
@@ -124,7 +124,7 @@ func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {
 	if owned(dir, group, fs.ModeSetgid) { // its mode is its containers' since, and their files' modes are
 		return nil
 	}
-	return own(dir, group, false)
+	return own(dir, group, false, nil)
 }
 
 // memory mounts a file system in memory on dir. Its size is the least of the volume's limit, the pod's memory limit and what
@@ -160,7 +160,9 @@ func (m *Manager) mountMemory(dir string, options []string) error {
 		if !errors.Is(err, unix.EINVAL) {
 			return err
 		}
-		m.swaps.Store(true) // a kernel before 6.4, or one of which this is no root
+		if m.swaps.CompareAndSwap(false, true) { // a kernel before 6.4, or one of which this is no root
+			m.c.Swapped()
+		}
 	}
 	return m.c.Host.Mount("tmpfs", dir, "tmpfs", options)
 }

@@ -2,18 +2,24 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // own gives a tree to a pod's group: everything belongs to it, directories hand it down (setgid), and the group may read, and
 // write unless readOnly. A nil group changes nothing.
 //
 // The tree's own directory comes last: it tells that all of it has been given (owned). What goes meanwhile is passed over, what cannot be
-// given keeps nothing else from it, and the first such error is returned in the end.
-func own(dir string, group *int64, readOnly bool) error {
+// given keeps nothing else from it, and the first such error is returned in the end. files, unless nil, counts what was dealt with.
+func own(dir string, group *int64, readOnly bool, files *atomic.Int64) error {
 	if group == nil {
 		return nil
 	}
@@ -24,6 +30,9 @@ func own(dir string, group *int64, readOnly bool) error {
 		}
 	}
 	tell(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if files != nil {
+			files.Add(1)
+		}
 		switch {
 		case err != nil:
 			tell(err)
@@ -38,6 +47,44 @@ func own(dir string, group *int64, readOnly bool) error {
 	}
 	tell(give(dir, fs.FileInfoToDirEntry(info), *group, readOnly))
 	return first
+}
+
+// When it is told that a volume of many files is still being given to its pod's group.
+const (
+	slowAfter = 30 * time.Second
+	slowEvery = time.Minute
+)
+
+// tellSlow tells users of a pod that giving a volume to its group takes long, and how far it is, until end is called.
+func (m *Manager) tellSlow(pod *v1.Pod, dir string) (files *atomic.Int64, end func()) {
+	files = &atomic.Int64{}
+	shown := dir
+	if i := strings.Index(dir, string(pod.UID)); i >= 0 {
+		shown = dir[i:]
+	}
+	tell := func(text string) {
+		m.c.Event(pod, "", v1.EventTypeWarning, "VolumePermissionChangeInProgress", "Setting volume ownership for "+shown+text)
+	}
+	done := make(chan struct{})
+	go func() {
+		timer := time.NewTimer(slowAfter)
+		defer timer.Stop()
+		for first := true; ; first = false {
+			select {
+			case <-done:
+				return
+			case <-timer.C:
+			}
+			if first {
+				tell(" is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/" +
+					"security-context/#configure-volume-permission-and-ownership-change-policy-for-pods")
+			} else {
+				tell(fmt.Sprintf(", processed %d files.", files.Load()))
+			}
+			timer.Reset(slowEvery)
+		}
+	}()
+	return files, func() { close(done) }
 }
 
 func give(path string, d fs.DirEntry, group int64, readOnly bool) error {

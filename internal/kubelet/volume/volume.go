@@ -49,6 +49,8 @@ type Config struct {
 	Operated func(plugin, operation string, took time.Duration, err error)
 	// Event tells users about a pod. It must not block. Optional.
 	Event func(pod *v1.Pod, container, eventType, reason, message string)
+	// Swapped is told once when the kernel does not keep what is in memory from being swapped to a disk. It must not block. Optional.
+	Swapped func()
 	// Folder makes the folder of a local volume that is one of the node's own; optional.
 	Folder func(pv *v1.PersistentVolume) error
 	Logger *slog.Logger
@@ -110,6 +112,9 @@ func New(c Config) (*Manager, error) {
 	}
 	if c.Event == nil {
 		c.Event = func(*v1.Pod, string, string, string, string) {}
+	}
+	if c.Swapped == nil {
+		c.Swapped = func() {}
 	}
 	if c.NodeLabels == nil {
 		c.NodeLabels = func() map[string]string { return nil }
@@ -235,7 +240,7 @@ func (m *Manager) late(ctx context.Context, e *entry) error {
 // content if it has to.
 func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole bool) *podlife.Failure {
 	if err := os.MkdirAll(filepath.Join(m.layout.Pod(pod.UID), "volumes"), 0o750); err != nil {
-		return &podlife.Failure{Reason: "FailedMount", Message: err.Error()}
+		return &podlife.Failure{Reason: "Failed", Message: "error making pod data directories: " + err.Error()}
 	}
 	used := usedVolumes(pod)
 	m.mu.Lock()
@@ -275,11 +280,15 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole boo
 // failure tells which volumes failed; nil when none did.
 func failure(used []*v1.Volume, errs []error) *podlife.Failure {
 	var texts, failed, unknown, why []string
+	reason := "FailedMapVolume" // unless something else failed too
 	for i, err := range errs {
 		if err == nil {
 			continue
 		}
 		failed = append(failed, used[i].Name)
+		if s := (*stepError)(nil); !errors.As(err, &s) || s.step != mapDevice {
+			reason = "FailedMount"
+		}
 		switch e := (*unprocessed)(nil); {
 		case errors.As(err, &e):
 			unknown, why = append(unknown, used[i].Name), append(why, e.Error())
@@ -296,7 +305,7 @@ func failure(used []*v1.Volume, errs []error) *podlife.Failure {
 		texts = append(texts, fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %s",
 			failed, unknown, strings.Join(why, "; ")))
 	}
-	return &podlife.Failure{Reason: "FailedMount", Message: strings.Join(texts, "; ")}
+	return &podlife.Failure{Reason: reason, Message: strings.Join(texts, "; ")}
 }
 
 // usedVolumes are those that some container mounts, or has as a device.

@@ -102,12 +102,14 @@ func (h noSwap) Mount(source, target, fsType string, options []string) error {
 func TestMemoryOfAnOldKernel(t *testing.T) {
 	h := fake.New(t.TempDir())
 	n := newOn(t, noSwap{h}, h.Path("/"))
+	told := 0
+	n.c.Swapped = func() { told++ }
 	for _, uid := range []string{"u1", "u2"} {
 		n.mount(t, pod(uid, vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}})))
 	}
 	table, _ := h.MountTable()
-	if len(table) != 2 || len(table[0].Options) != 1 {
-		t.Errorf("%+v", table)
+	if len(table) != 2 || len(table[0].Options) != 1 || told != 1 {
+		t.Errorf("%+v, told %d times", table, told)
 	}
 }
 

@@ -114,7 +114,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 	case podlife.Observe:
 		return call(c.CallTimeout, false, func(ctx context.Context) podlife.Event {
 			o, err := c.Observer.Pod(ctx, pod.UID)
-			return podlife.Observation{Observed: o, Asked: true, Fail: failure(err, "")}
+			return podlife.Observation{Observed: o, Asked: true, Fail: unseen(err)}
 		})
 	}
 	panic("worker: unknown effect " + e.Key())
@@ -155,6 +155,9 @@ func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.Cre
 	if err != nil {
 		f := failure(err, "")
 		f.Message = whole(err)
+		if why := n.w.cfg.NetworkProblem(); why != "" && !s.Pod.Spec.HostNetwork {
+			f.Reason, f.Message = "NetworkNotReady", "network is not ready: "+why
+		}
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
 	}
 	info, err := n.w.cfg.Observer.Sandbox(ctx, id)
@@ -162,6 +165,8 @@ func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.Cre
 		f := failure(err, "")
 		if f == nil {
 			f = &podlife.Failure{Message: "the sandbox ended as soon as it was made"}
+		} else {
+			f.Reason, f.Message = "FailedPodSandBoxStatus", "Unable to get pod sandbox status: "+whole(err)
 		}
 		f.Unsure = true // it is there: it will be found and swept
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
@@ -298,6 +303,16 @@ func stuck(err error, action, target string) *podlife.Failure {
 	if f != nil && !cri.IsNotFound(err) {
 		f.Reason = "FailedKillPod"
 		f.Message = fmt.Sprintf("error killing pod: failed to %q for %q with %sError: %q", action, target, action, whole(err))
+	}
+	return f
+}
+
+// unseen is that a pod could not be looked at, in the words in which upstream tells of it. Of a runtime that is away nothing is told: that is
+// the node's affair.
+func unseen(err error) *podlife.Failure {
+	f := failure(err, "")
+	if f != nil && !cri.IsUnavailable(err) && !errors.Is(err, context.Canceled) {
+		f.Reason, f.Message = "FailedSync", "error determining status: "+whole(err)
 	}
 	return f
 }

@@ -60,6 +60,8 @@ type Config struct {
 	// Event tells users about a container of a pod; container "" is the pod itself. It must not block.
 	Event  func(pod *v1.Pod, container, eventType, reason, message string)
 	Append timeline.Append
+	// NetworkProblem is why pods have no network now, by what the runtime said last; "" when it said nothing of the kind. Default: that.
+	NetworkProblem func() string
 	// Reached is told of each boundary of an effect as it is passed ("StartContainer.before", "StartContainer.after"), and may hold the
 	// worker there: tests end the process. nil costs nothing.
 	Reached func(pod *v1.Pod, point string)
@@ -86,6 +88,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Metrics == nil {
 		c.Metrics = noMetrics{}
+	}
+	if c.NetworkProblem == nil {
+		c.NetworkProblem = func() string { return "" }
 	}
 	c.CallTimeout = cmp.Or(c.CallTimeout, CallTimeout)
 	c.Parallel = cmp.Or(c.Parallel, 32)

@@ -1,0 +1,84 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/cri"
+	"podo.dev/podo/internal/podlife"
+)
+
+type anySandbox struct{ Specs }
+
+func (anySandbox) Sandbox(*v1.Pod, uint32, string) (*runtimev1.PodSandboxConfig, error) {
+	return &runtimev1.PodSandboxConfig{}, nil
+}
+func (anySandbox) Handler(*v1.Pod) (string, error) { return "", nil }
+
+type failing struct {
+	cri.Runtime
+	Observer
+	run, status, look error
+}
+
+func (f failing) RunPodSandbox(context.Context, *runtimev1.PodSandboxConfig, string) (string, error) {
+	return "s", f.run
+}
+
+func (f failing) Sandbox(context.Context, string) (podlife.SandboxInfo, error) {
+	return podlife.SandboxInfo{Ready: true}, f.status
+}
+
+func (f failing) Pod(context.Context, types.UID) (podlife.Observed, error) {
+	return podlife.Observed{}, f.look
+}
+
+// What keeps a sandbox from being made, and a pod from being looked at, is told under upstream's reason for it.
+func TestReasonsOfWhatFails(t *testing.T) {
+	no := status.Error(codes.Unknown, "no")
+	for name, c := range map[string]struct {
+		failing
+		network         string
+		host, look      bool
+		reason, message string
+	}{
+		"made in vain":             {failing: failing{run: no}, message: "rpc error: code = Unknown desc = no"},
+		"without a network":        {failing: failing{run: no}, network: "container runtime network not ready: x", reason: "NetworkNotReady", message: "network is not ready: container runtime network not ready: x"},
+		"on the host's network":    {failing: failing{run: no}, network: "x", host: true, message: "rpc error: code = Unknown desc = no"},
+		"of which nothing is told": {failing: failing{status: no}, reason: "FailedPodSandBoxStatus", message: "Unable to get pod sandbox status: rpc error: code = Unknown desc = no"},
+		"a look":                   {failing: failing{look: no}, look: true, reason: "FailedSync", message: "error determining status: rpc error: code = Unknown desc = no"},
+		"a look at nobody":         {failing: failing{look: status.Error(codes.Unavailable, "away")}, look: true, message: "away"},
+		"a look that was given up": {failing: failing{look: context.Canceled}, look: true, message: context.Canceled.Error()},
+	} {
+		p := &v1.Pod{}
+		p.Spec.HostNetwork = c.host
+		w := &Workers{
+			ctx: t.Context(), slots: make(chan struct{}, 1),
+			cfg: Config{
+				Specs: anySandbox{}, Runtime: c.failing, Observer: c.failing, CallTimeout: time.Minute,
+				NetworkProblem: func() string { return c.network },
+			},
+		}
+		n := newPod(w, p, podlife.Begin(podlife.Defaults(), p, time.Now()))
+		var got *podlife.Failure
+		if c.look {
+			got = n.prepare(podlife.Observe{})().(podlife.Observation).Fail
+		} else {
+			got = n.prepare(podlife.CreateSandbox{})().(podlife.SandboxCreated).Fail
+		}
+		if got == nil || got.Reason != c.reason || got.Message != c.message {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if errors.Is(c.status, no) && !got.Unsure {
+			t.Errorf("%s: it is there, and not looked for", name)
+		}
+	}
+}
