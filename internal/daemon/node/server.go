@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/localvolume"
+	nodestatus "podo.dev/podo/internal/kubelet/node"
 	kubeletserver "podo.dev/podo/internal/kubelet/server"
 	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/kubelet/volume"
@@ -21,13 +22,18 @@ import (
 // buildServer makes the kubelet's own server, with the statistics that it tells.
 func (k *run) buildServer() error {
 	c := k.c.Kubelet
+	facts, err := nodestatus.ReadFacts(k.c.Host)
+	if err != nil {
+		return err
+	}
 	usage, err := stats.New(stats.Config{
 		Node: k.c.Name, Runtime: k.c.Runtime, Files: k.c.Host, DataDir: k.c.DataDir, Pod: k.kubelet.Pod,
 		Volumes: func(uid types.UID) string {
 			return filepath.Join(volume.Layout{Root: k.c.Dir}.Pod(uid), "volumes")
 		},
 		Logs: k.logsOf,
-		Pods: k.podsUsage,
+		Pods: k.podsUsage, Cgroup: k.cgroups.Figures,
+		Machine: stats.Machine{MachineID: facts.MachineID, SystemUUID: facts.SystemUUID, BootID: facts.BootID},
 	})
 	if err != nil {
 		return err

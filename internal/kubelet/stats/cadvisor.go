@@ -3,8 +3,7 @@ package stats
 import (
 	"context"
 	"net/http"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,11 +11,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-var (
-	machineCores  = prometheus.NewDesc("machine_cpu_cores", "Number of logical CPU cores.", nil, nil)
-	machineMemory = prometheus.NewDesc("machine_memory_bytes", "Amount of memory installed on the machine.", nil, nil)
-	cadvisorError = prometheus.NewDesc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
-)
+var cadvisorError = prometheus.NewDesc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
 
 // Containers serves /metrics/cadvisor: the runtime's metrics of containers, which have cAdvisor's names, under the pods' names.
 func (s *Source) Containers() http.Handler {
@@ -50,26 +45,6 @@ func (c runtimes) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(cadvisorError, prometheus.GaugeValue, failed)
 }
 
-func (c runtimes) machine(out chan<- prometheus.Metric) {
-	if text, err := c.s.cfg.Files.ReadFile("/proc/stat"); err == nil {
-		cores := 0
-		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "cpu") && !strings.HasPrefix(line, "cpu ") {
-				cores++
-			}
-		}
-		out <- prometheus.MustNewConstMetric(machineCores, prometheus.GaugeValue, float64(cores))
-	}
-	if text, err := c.s.cfg.Files.ReadFile("/proc/meminfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
-				kb, _ := strconv.ParseFloat(f[1], 64)
-				out <- prometheus.MustNewConstMetric(machineMemory, prometheus.GaugeValue, kb*1024)
-			}
-		}
-	}
-}
-
 func (c runtimes) containers(ctx context.Context, out chan<- prometheus.Metric) error {
 	descriptors, err := c.s.cfg.Runtime.ListMetricDescriptors(ctx)
 	if err != nil {
@@ -83,38 +58,87 @@ func (c runtimes) containers(ctx context.Context, out chan<- prometheus.Metric) 
 	if err != nil {
 		return err
 	}
-	times, err := c.times(ctx)
+	used, err := c.used(ctx)
 	if err != nil {
 		return err
 	}
+	waits := pressures(descriptors)
 	for _, p := range pods {
-		tell(out, kinds, p.Metrics, times)
+		tell(out, kinds, p.Metrics, used, waits)
 		for _, k := range p.ContainerMetrics {
-			tell(out, kinds, k.Metrics, times)
+			tell(out, kinds, k.Metrics, used, waits)
 		}
 	}
 	return nil
 }
 
-// times are the seconds of processors that containers and sandboxes have used, by id.
-func (c runtimes) times(ctx context.Context) (map[string]float64, error) {
+// used is what containers have used, by id.
+func (c runtimes) used(ctx context.Context) (map[string]*runtimev1.ContainerStats, error) {
 	used, err := c.s.cfg.Runtime.ListPodSandboxStats(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]float64{}
+	out := map[string]*runtimev1.ContainerStats{}
 	for _, u := range used {
 		for _, k := range u.GetLinux().GetContainers() {
-			if n := k.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
-				out[k.GetAttributes().GetId()] = float64(n.Value) / float64(time.Second)
-			}
+			out[k.GetAttributes().GetId()] = k
 		}
 	}
 	return out, nil
 }
 
+// wait is a metric of how long a container waited for a resource.
+type wait struct {
+	desc *prometheus.Desc
+	of   func(*runtimev1.ContainerStats) *runtimev1.PsiStats
+	all  bool // no task got on
+}
+
+// pressures are the metrics that the runtime leaves to its statistics, with the labels of the metric that it has of every container; none
+// when it has them.
+func pressures(descriptors []*runtimev1.MetricDescriptor) (out []wait) {
+	of := func(name string) int {
+		return slices.IndexFunc(descriptors, func(d *runtimev1.MetricDescriptor) bool { return d.Name == name })
+	}
+	i := of(exact)
+	if i < 0 || of("container_pressure_cpu_waiting_seconds_total") >= 0 {
+		return nil
+	}
+	for _, r := range []struct {
+		name, word string
+		psi        func(*runtimev1.ContainerStats) *runtimev1.PsiStats
+	}{
+		{"cpu", "CPU", func(s *runtimev1.ContainerStats) *runtimev1.PsiStats { return s.GetCpu().GetPsi() }},
+		{"memory", "memory", func(s *runtimev1.ContainerStats) *runtimev1.PsiStats { return s.GetMemory().GetPsi() }},
+		{"io", "IO", func(s *runtimev1.ContainerStats) *runtimev1.PsiStats { return s.GetIo().GetPsi() }},
+	} {
+		desc := func(how, help string) *prometheus.Desc {
+			return prometheus.NewDesc("container_pressure_"+r.name+"_"+how+"_seconds_total", help+" due to "+r.word+" congestion.", descriptors[i].LabelKeys, nil)
+		}
+		out = append(out,
+			wait{desc("stalled", "Total time duration no tasks in the container could make progress"), r.psi, true},
+			wait{desc("waiting", "Total time duration tasks in the container have waited"), r.psi, false})
+	}
+	return out
+}
+
+// tell passes on what the kernel said of a container; nothing where it does not say it.
+func (w wait) tell(out chan<- prometheus.Metric, s *runtimev1.ContainerStats, labels []string) {
+	p := w.of(s)
+	if p == nil {
+		return
+	}
+	data := either(w.all, p.GetFull(), p.GetSome())
+	m, err := prometheus.NewConstMetric(w.desc, prometheus.CounterValue, float64(data.GetTotal())/float64(time.Second), labels...)
+	if err == nil { // as tell
+		at(out, stamp(s.GetCpu().GetTimestamp()), m)
+	}
+}
+
 // tell passes metrics on. One that does not fit its own description is left out: it is the runtime's fault, and only its own.
-func tell(out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metrics []*runtimev1.Metric, times map[string]float64) {
+func tell(
+	out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metrics []*runtimev1.Metric, used map[string]*runtimev1.ContainerStats, waits []wait,
+) {
 	for _, m := range metrics {
 		kind := prometheus.GaugeValue
 		if m.MetricType == runtimev1.MetricType_COUNTER {
@@ -126,8 +150,15 @@ func tell(out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metri
 		value := float64(m.GetValue().GetValue())
 		if m.Name == exact {
 			for _, label := range m.LabelValues { // one of them is the id, which nothing else can be
-				if t, ok := times[label]; ok {
-					value = t
+				s := used[label]
+				if s == nil {
+					continue
+				}
+				if n := s.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
+					value = float64(n.Value) / float64(time.Second)
+				}
+				for _, w := range waits {
+					w.tell(out, s, m.LabelValues)
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/kubelet/disk"
 )
 
@@ -26,7 +27,7 @@ func (s *Source) node(ctx context.Context, brief bool) (v1alpha1.NodeStats, erro
 	if err := s.memory(&out, now); err != nil {
 		return out, err
 	}
-	out.SystemContainers = s.system(now)
+	out.SystemContainers = s.system(now, brief)
 	if brief {
 		return out, nil
 	}
@@ -70,15 +71,9 @@ func (s *Source) processors(out *v1alpha1.NodeStats, now metav1.Time) error {
 }
 
 func (s *Source) memory(out *v1alpha1.NodeStats, now metav1.Time) error {
-	text, err := s.cfg.Files.ReadFile("/proc/meminfo")
+	kb, err := s.meminfo()
 	if err != nil {
 		return fmt.Errorf("measure the memory: %w", err)
-	}
-	kb := map[string]uint64{}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) >= 2 {
-			kb[strings.TrimSuffix(f[0], ":")], _ = strconv.ParseUint(f[1], 10, 64)
-		}
 	}
 	usage, available := (kb["MemTotal"]-kb["MemFree"])<<10, kb["MemAvailable"]<<10
 	working, rss := (kb["MemTotal"]-kb["MemAvailable"])<<10, kb["AnonPages"]<<10
@@ -98,6 +93,21 @@ func (s *Source) memory(out *v1alpha1.NodeStats, now metav1.Time) error {
 	return nil
 }
 
+// meminfo is /proc/meminfo, in kB.
+func (s *Source) meminfo() (map[string]uint64, error) {
+	text, err := s.cfg.Files.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil, err
+	}
+	kb := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) >= 2 {
+			kb[strings.TrimSuffix(f[0], ":")], _ = strconv.ParseUint(f[1], 10, 64)
+		}
+	}
+	return kb, nil
+}
+
 func (s *Source) vmstat(name string) (uint64, bool) {
 	text, err := s.cfg.Files.ReadFile("/proc/vmstat")
 	if err != nil {
@@ -114,8 +124,13 @@ func (s *Source) vmstat(name string) (uint64, bool) {
 
 // pressure is how long tasks of the machine waited for a resource; nil where the kernel does not tell.
 func (s *Source) pressure(resource string) *v1alpha1.PSIStats {
-	text, err := s.cfg.Files.ReadFile("/proc/pressure/" + resource)
-	if err != nil {
+	return pressureIn(s.cfg.Files, "/proc/pressure/"+resource)
+}
+
+// pressureIn reads a file of that kind.
+func pressureIn(files host.Files, path string) *v1alpha1.PSIStats {
+	text, err := files.ReadFile(path)
+	if err != nil || len(text) == 0 { // which is how a kernel that does not count says so
 		return nil
 	}
 	out := &v1alpha1.PSIStats{}
@@ -209,7 +224,7 @@ func (s *Source) processes(now metav1.Time) *v1alpha1.RlimitStats {
 }
 
 // system are the parts of the machine that are no single pod's: this process, which has no cgroup of its own, and all pods together.
-func (s *Source) system(now metav1.Time) []v1alpha1.ContainerStats {
+func (s *Source) system(now metav1.Time, brief bool) []v1alpha1.ContainerStats {
 	var out []v1alpha1.ContainerStats
 	if c, ok := s.self(now); ok {
 		out = append(out, c)
@@ -220,6 +235,7 @@ func (s *Source) system(now metav1.Time) []v1alpha1.ContainerStats {
 			CPU: &v1alpha1.CPUStats{Time: now, UsageCoreNanoSeconds: &cpu}, Memory: &v1alpha1.MemoryStats{Time: now, WorkingSetBytes: &memory},
 		}
 		s.loads.fill("all pods", c.CPU)
+		s.cgroupOf(nil).add(c.CPU, c.Memory, &c.Swap, either(brief, nil, &c.IO), now)
 		out = append(out, c)
 	}
 	return out

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
 
 	"podo.dev/podo/internal/kubelet/labels"
 )
@@ -36,15 +38,24 @@ func (s *Source) pods(ctx context.Context, brief bool) ([]v1alpha1.PodStats, err
 		}
 	}
 	out, index := []v1alpha1.PodStats{}, map[string]int{}
+	var at []cgroup
+	now := metav1.NewTime(s.cfg.Now())
 	for _, c := range running {
 		ref := v1alpha1.PodReference{Name: c.Labels[labels.PodName], Namespace: c.Labels[labels.PodNamespace], UID: c.Labels[labels.PodUID]}
 		i, ok := index[ref.UID]
 		if !ok {
 			i = len(out)
 			index[ref.UID] = i
-			out = append(out, s.pod(ref, c, sandboxes[c.PodSandboxId], brief))
+			p := s.known(ref)
+			at = append(at, cgroup{})
+			if p != nil {
+				at[i] = s.cgroupOf(p)
+			}
+			out = append(out, s.pod(ref, p, c, sandboxes[c.PodSandboxId], brief))
+			at[i].add(out[i].CPU, out[i].Memory, &out[i].Swap, either(brief, nil, &out[i].IO), now)
 		}
 		k := container(c, containers[c.Id], brief)
+		at[i].container(c.Id).add(k.CPU, k.Memory, &k.Swap, either(brief, nil, &k.IO), now)
 		s.loads.fill(c.Id, k.CPU)
 		out[i].Containers = append(out[i].Containers, k)
 	}
@@ -53,6 +64,9 @@ func (s *Source) pods(ctx context.Context, brief bool) ([]v1alpha1.PodStats, err
 		slices.SortFunc(p.Containers, func(a, b v1alpha1.ContainerStats) int { return cmp.Compare(a.Name, b.Name) })
 		if p.CPU == nil && p.Memory == nil {
 			sum(p)
+		}
+		if p.Swap == nil {
+			p.Swap = swapOf(p)
 		}
 		if !brief && s.cfg.Volumes != nil && s.cfg.Logs != nil {
 			s.storage(ctx, p)
@@ -65,10 +79,18 @@ func (s *Source) pods(ctx context.Context, brief bool) ([]v1alpha1.PodStats, err
 	return out, nil
 }
 
+// known is the pod of that reference, nil when the node does not know it.
+func (s *Source) known(ref v1alpha1.PodReference) *v1.Pod {
+	if pod := s.cfg.Pod(ref.Namespace, ref.Name); pod != nil && string(pod.UID) == ref.UID {
+		return pod
+	}
+	return nil
+}
+
 // pod is what a pod's sandbox says: the figures of its cgroup, its network, its processes.
-func (s *Source) pod(ref v1alpha1.PodReference, first *runtimev1.Container, u *runtimev1.PodSandboxStats, brief bool) v1alpha1.PodStats {
+func (s *Source) pod(ref v1alpha1.PodReference, pod *v1.Pod, first *runtimev1.Container, u *runtimev1.PodSandboxStats, brief bool) v1alpha1.PodStats {
 	p := v1alpha1.PodStats{PodRef: ref, StartTime: stamp(first.CreatedAt)}
-	if pod := s.cfg.Pod(ref.Namespace, ref.Name); pod != nil && string(pod.UID) == ref.UID && pod.Status.StartTime != nil {
+	if pod != nil && pod.Status.StartTime != nil {
 		p.StartTime = *pod.Status.StartTime
 	}
 	l := u.GetLinux()
@@ -195,6 +217,30 @@ func sum(p *v1alpha1.PodStats) {
 			add(&p.Memory.RSSBytes, c.Memory.RSSBytes)
 		}
 	}
+}
+
+// swapOf is what a pod's containers have swapped out together, and may.
+func swapOf(p *v1alpha1.PodStats) *v1alpha1.SwapStats {
+	var out *v1alpha1.SwapStats
+	for _, c := range p.Containers {
+		if c.Swap == nil {
+			continue
+		}
+		if out == nil {
+			out = &v1alpha1.SwapStats{SwapUsageBytes: new(uint64), SwapAvailableBytes: new(uint64)}
+		}
+		out.Time = c.Swap.Time
+		*out.SwapUsageBytes += ptr.Deref(c.Swap.SwapUsageBytes, 0)
+		*out.SwapAvailableBytes += ptr.Deref(c.Swap.SwapAvailableBytes, 0)
+	}
+	return out
+}
+
+func either[T any](cond bool, a, b T) T {
+	if cond {
+		return a
+	}
+	return b
 }
 
 func uidOf(p *v1alpha1.PodStats) types.UID { return types.UID(p.PodRef.UID) }

@@ -71,7 +71,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, p := range sum.Pods {
 		cpu(out, podCPU, p.CPU, p.PodRef.Name, p.PodRef.Namespace)
 		memory(out, podMemory, p.Memory, p.PodRef.Name, p.PodRef.Namespace)
-		swap(out, podSwap, nil, swapOf(p), p.PodRef.Name, p.PodRef.Namespace)
+		swap(out, podSwap, nil, p.Swap, p.PodRef.Name, p.PodRef.Namespace)
 		for _, k := range p.Containers {
 			names := []string{k.Name, p.PodRef.Name, p.PodRef.Namespace}
 			cpu(out, containerCPU, k.CPU, names...)
@@ -103,21 +103,6 @@ func swap(out chan<- prometheus.Metric, used, limit *prometheus.Desc, s *v1alpha
 	if limit != nil && s.SwapAvailableBytes != nil {
 		at(out, s.Time, prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, float64(*s.SwapUsageBytes+*s.SwapAvailableBytes), labels...))
 	}
-}
-
-// swapOf is what a pod's containers use together.
-func swapOf(p v1alpha1.PodStats) *v1alpha1.SwapStats {
-	var out *v1alpha1.SwapStats
-	for _, c := range p.Containers {
-		if c.Swap == nil || c.Swap.SwapUsageBytes == nil {
-			continue
-		}
-		if out == nil {
-			out = &v1alpha1.SwapStats{Time: c.Swap.Time, SwapUsageBytes: new(uint64)}
-		}
-		*out.SwapUsageBytes += *c.Swap.SwapUsageBytes
-	}
-	return out
 }
 
 // at gives a measurement its time.

@@ -38,6 +38,11 @@ type Config struct {
 	// Volumes is the folder of a pod's volumes, TYPE/NAME below it; Logs that of its containers' logs, a folder each; nil: not measured.
 	Volumes func(uid types.UID) string
 	Logs    func(namespace, name string, uid types.UID) string
+	// Cgroup is where the kernel tells of a pod, or for nil of all pods together: on cgroup v1 of their memory. "" when nobody knows; nil: the
+	// runtime alone is asked.
+	Cgroup func(pod *v1.Pod) (dir string, v2 bool)
+	// Machine is what metrics of the machine name it by.
+	Machine Machine
 	// Pods is what all pods together use of the processors, in nanoseconds, and of the memory; ok is false when it cannot be told.
 	Pods func() (cpu, memory uint64, ok bool)
 	Now  func() time.Time // nil: time.Now
@@ -50,6 +55,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Pods == nil {
 		c.Pods = func() (uint64, uint64, bool) { return 0, 0, false }
+	}
+	if c.Cgroup == nil {
+		c.Cgroup = func(*v1.Pod) (string, bool) { return "", false }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

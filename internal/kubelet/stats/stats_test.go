@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -30,7 +31,19 @@ func (f files) ReadFile(path string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-func (f files) ReadDir(string) ([]string, error) { return nil, fs.ErrNotExist }
+func (f files) ReadDir(path string) ([]string, error) {
+	var out []string
+	for name := range f {
+		if rest, ok := strings.CutPrefix(name, path+"/"); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			out = append(out, first)
+		}
+	}
+	if out == nil {
+		return nil, fs.ErrNotExist
+	}
+	return out, nil
+}
 
 type fakeRuntime struct {
 	fail  error
@@ -38,6 +51,8 @@ type fakeRuntime struct {
 	at    int64  // seconds at which it was measured
 	mount string
 	extra uint64 // nanoseconds
+	// silent about what is swapped out, as containerd is; it tells how long containers waited for processors
+	silent bool
 }
 
 func number(n uint64) *runtimev1.UInt64Value { return &runtimev1.UInt64Value{Value: n} }
@@ -63,6 +78,14 @@ func (f *fakeRuntime) ListPodSandboxStats(context.Context, *runtimev1.PodSandbox
 			Memory:        &runtimev1.MemoryUsage{Timestamp: 7e9, WorkingSetBytes: v, AvailableBytes: number(0)},
 			WritableLayer: &runtimev1.FilesystemUsage{Timestamp: int64(n) - 2, UsedBytes: v, InodesUsed: number(n)}, // of b none yet
 			Swap:          &runtimev1.SwapUsage{Timestamp: 7e9, SwapUsageBytes: number(n), SwapAvailableBytes: number(10)},
+		}
+	}
+	if f.silent {
+		full := of
+		of = func(id string, cpu, n uint64) *runtimev1.ContainerStats {
+			s := full(id, cpu, n)
+			s.Swap, s.Cpu.Psi = nil, &runtimev1.PsiStats{Full: &runtimev1.PsiData{Total: 5e8}, Some: &runtimev1.PsiData{Total: 15e8}}
+			return s
 		}
 	}
 	return []*runtimev1.PodSandboxStats{{
@@ -128,6 +151,7 @@ func source(t *testing.T, rt *fakeRuntime) *Source {
 			"/proc/pressure/io":         "some avg10=0.50 avg60=0.25 avg300=0.10 total=42\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
 			"/proc/self/stat":           "42 (po) do) S 1 42 42 0 -1 4194560 11 0 22 0 150 50 0 0 20 0 9 0 100 1000 25 18446744073709551615\n",
 			"/proc/sys/kernel/some/oth": "",
+			"/proc/cpuinfo":             "processor : 0\nphysical id\t: 0\ncore id\t\t: 0\nprocessor : 1\nphysical id\t: 0\ncore id\t\t: 1\n",
 		},
 		Pod: func(_, name string) *v1.Pod {
 			at := metav1.NewTime(time.Unix(3, 0))
@@ -143,6 +167,7 @@ func source(t *testing.T, rt *fakeRuntime) *Source {
 		Logs:    func(string, string, types.UID) string { return filepath.Join(root, "logs") },
 		Now:     func() time.Time { return time.Unix(rt.at, 0) },
 		Pods:    func() (uint64, uint64, bool) { return 5, 6, true },
+		Machine: Machine{MachineID: "m", SystemUUID: "s", BootID: "b"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -270,6 +295,52 @@ func TestMetrics(t *testing.T) {
 	)
 	expect(scrape(&fakeRuntime{fail: errors.New("away")}, "resource"), "resource_scrape_error 1")
 	expect(scrape(&fakeRuntime{cpu: 2, extra: 5e8}, "cadvisor"), exact+`{id="2",pod="p"} 2.5`+"\n", exact+`{id="other",pod="p"} 4`, `container_threads{id="box",pod="p"} 4`, `container_threads{id="2",pod="p"} 4`,
-		"machine_cpu_cores 2", "machine_memory_bytes 102400", "container_scrape_error 0")
-	expect(scrape(&fakeRuntime{fail: errors.New("away")}, "cadvisor"), "machine_cpu_cores 2", "container_scrape_error 1")
+		`machine_cpu_cores{boot_id="b",machine_id="m",system_uuid="s"} 2`, `machine_cpu_physical_cores{boot_id="b",machine_id="m",system_uuid="s"} 2`,
+		`machine_cpu_sockets{boot_id="b",machine_id="m",system_uuid="s"} 1`, `machine_memory_bytes{boot_id="b",machine_id="m",system_uuid="s"} 102400`,
+		`machine_swap_bytes{boot_id="b",machine_id="m",system_uuid="s"} 9216`, "machine_scrape_error 0", "container_scrape_error 0")
+	expect(scrape(&fakeRuntime{fail: errors.New("away")}, "cadvisor"), "machine_cpu_cores{", "container_scrape_error 1")
+	expect(scrape(&fakeRuntime{at: 7, silent: true}, "cadvisor"),
+		`container_pressure_cpu_stalled_seconds_total{id="2",pod="p"} 0.5 7000`, `container_pressure_cpu_waiting_seconds_total{id="2",pod="p"} 1.5 7000`)
+}
+
+// What the runtime does not tell of pods and containers is read from their cgroups: what is swapped out, and on v2 how long they waited.
+func TestCgroups(t *testing.T) {
+	const psi = "some avg10=1.00 avg60=0.00 avg300=0.00 total=2\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+	v2 := files{
+		"/pods/memory.current": "1\n", "/pods/memory.swap.current": "70\n", "/pods/memory.swap.max": "max\n", "/pods/cpu.pressure": psi,
+		"/pod/memory.current": "1\n", "/pod/memory.swap.current": "60\n", "/pod/memory.swap.max": "100\n", "/pod/io.pressure": psi, "/pod/memory.pressure": psi,
+		"/pod/cri-containerd-3.scope/memory.current": "1\n", "/pod/cri-containerd-3.scope/memory.swap.current": "9\n",
+		"/pod/cri-containerd-3.scope/memory.swap.max": "10\n", "/pod/cri-containerd-3.scope/io.pressure": psi, "/pod/cri-containerd-3.scope/cpu.pressure": psi,
+	}
+	v1Files := files{
+		"/pods/memory.stat": "swap 1\ntotal_swap 70\n", "/pods/memory.memsw.limit_in_bytes": "9223372036854771712\n",
+		"/pod/memory.stat": "total_swap 60\n", "/pod/memory.memsw.limit_in_bytes": "100\n", "/pod/io.pressure": psi,
+		"/pod/3/memory.stat": "total_swap 9\n", "/pod/3/memory.memsw.limit_in_bytes": "10\n",
+	}
+	for name, c := range map[string]struct {
+		tree files
+		v2   bool
+	}{"v2": {v2, true}, "v1": {v1Files, false}} {
+		s := source(t, &fakeRuntime{cpu: 2, at: 7, silent: true})
+		maps.Copy(s.cfg.Files.(files), c.tree)
+		s.cfg.Cgroup = func(p *v1.Pod) (string, bool) {
+			if p == nil {
+				return "/pods", c.v2
+			}
+			return "/pod", c.v2
+		}
+		sum := summary(t, s, "")
+		all, p, q := sum.Node.SystemContainers[1], sum.Pods[0], sum.Pods[1]
+		a, b := p.Containers[0], p.Containers[1]
+		if *all.Swap.SwapUsageBytes != 70 || all.Swap.SwapAvailableBytes != nil || *p.Swap.SwapUsageBytes != 60 || *p.Swap.SwapAvailableBytes != 40 ||
+			*a.Swap.SwapUsageBytes != 9 || *a.Swap.SwapAvailableBytes != 1 || b.Swap != nil || q.Swap != nil {
+			t.Errorf("%s: %+v %+v %+v %+v %+v", name, all.Swap, p.Swap, a.Swap, b.Swap, q.Swap)
+		}
+		if c.v2 != (all.CPU.PSI != nil && p.IO != nil && p.Memory.PSI != nil && a.IO != nil) || c.v2 && (p.IO.PSI.Some.Total != 2000 || a.CPU.PSI.Full.Total != 5e8) {
+			t.Errorf("%s: %+v %+v %+v", name, all.CPU, p.IO, a.IO)
+		}
+		if brief := summary(t, s, "?only_cpu_and_memory=true").Pods[0]; brief.IO != nil || brief.Swap == nil || brief.Containers[0].IO != nil {
+			t.Errorf("%s: brief %+v", name, brief)
+		}
+	}
 }
