@@ -6,11 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/munnerz/goautoneg"
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -122,6 +122,9 @@ func apiVersions(advertise string) http.Handler {
 	})
 }
 
+// documents are the media types in which they are made.
+var documents = []string{jsonType, yamlType, protoType}
+
 // document answers with obj in the form that the client wants; as most want it, it is encoded once.
 func document(obj runtime.Object) (http.Handler, error) {
 	b, err := json.Marshal(obj)
@@ -130,7 +133,7 @@ func document(obj runtime.Object) (http.Handler, error) {
 	}
 	plain := static(jsonType, append(b, '\n'))
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: obj.GetObjectKind().GroupVersionKind().Kind}
-	return readOnly(func(w http.ResponseWriter, r *http.Request) {
+	return got(documents, func(w http.ResponseWriter, r *http.Request) {
 		f, err := negotiate(r, false)
 		if err == nil && f.as != whole {
 			err = notAcceptable()
@@ -152,23 +155,26 @@ func document(obj runtime.Object) (http.Handler, error) {
 	}), nil
 }
 
-const aggregatedType = jsonType + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+const aggregatedAs = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // bothForms answers with the aggregated form to those who list it first among what they accept.
 func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.Handler, error) {
-	b, err := json.Marshal(apidiscovery.APIGroupDiscoveryList{
+	list := &apidiscovery.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()},
 		Items:    groups,
-	})
+	}
+	gvk := list.GroupVersionKind()
+	b, err := json.Marshal(list)
 	if err != nil {
 		return nil, err
 	}
 	b = append(b, '\n')
 	etag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha256.Sum256(b)))
-	all := static(aggregatedType, b)
-	return readOnly(func(w http.ResponseWriter, r *http.Request) {
+	plain := static(jsonType+aggregatedAs, b)
+	return got(documents, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
-		if !wantsAggregated(r) {
+		f, yes := wantsAggregated(r)
+		if !yes {
 			old.ServeHTTP(w, r)
 			return
 		}
@@ -177,24 +183,42 @@ func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		all.ServeHTTP(w, r)
+		if f.media == jsonType && !f.pretty {
+			plain.ServeHTTP(w, r)
+			return
+		}
+		b, err := objectBody(f, gvk, list, nil)
+		if err != nil {
+			writeError(w, r, err, nil)
+			return
+		}
+		writeBody(w, r, http.StatusOK, f.contentType()+aggregatedAs, b)
 	}), nil
 }
 
-func wantsAggregated(r *http.Request) bool {
-	for clause := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		media, p, err := mime.ParseMediaType(strings.TrimSpace(clause))
-		if err != nil || media != jsonType {
+// wantsAggregated says whether the first that can be served of what the client accepts is the aggregated form, and how it is to be written.
+func wantsAggregated(r *http.Request) (form, bool) {
+	for _, c := range goautoneg.ParseAccept(r.Header.Get("Accept")) {
+		f := form{pretty: isPretty(r) || c.Params["pretty"] == "1"}
+		switch media := c.Type + "/" + c.SubType; media {
+		case "*/*", "application/*":
+			f.media = jsonType
+		case jsonType, yamlType, protoType:
+			f.media = media
+		default:
 			continue
 		}
-		if p["as"] == "" {
-			return false
+		if s := c.Params["stream"]; s != "" && (s != "watch" || f.media == yamlType) || c.Params["sv"] != "" {
+			continue
 		}
-		if p["as"] == "APIGroupDiscoveryList" && p["g"] == apidiscovery.GroupName && p["v"] == "v2" {
-			return true
+		switch (schema.GroupVersionKind{Group: c.Params["g"], Version: c.Params["v"], Kind: c.Params["as"]}) {
+		case schema.GroupVersionKind{}:
+			return f, false
+		case apidiscovery.SchemeGroupVersion.WithKind("APIGroupDiscoveryList"):
+			return f, true
 		}
 	}
-	return false
+	return form{}, false
 }
 
 // subs are a kind's subresources, those that take the whole object and others, by name.

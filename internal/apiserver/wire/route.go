@@ -99,14 +99,24 @@ func (s *Server) version() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readOnly(static(jsonType, b).ServeHTTP), nil
+	return got([]string{jsonType}, static(jsonType, b).ServeHTTP), nil
 }
 
-// readOnly refuses everything but reading.
-func readOnly(h http.HandlerFunc) http.Handler {
+// got refuses what upstream's router has no way for to a document that is made in those media types: every method but GET, and headers that
+// name none of them.
+func got(made []string, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			writeError(w, r, unrouted(http.StatusMethodNotAllowed), nil)
+		var err error
+		switch sent, accept := r.Header.Get("Content-Type"), r.Header.Get("Accept"); {
+		case r.Method != http.MethodGet:
+			err = unrouted(http.StatusMethodNotAllowed)
+		case sent != "" && !names(sent, made, ""):
+			err = unroutedMedia(http.StatusUnsupportedMediaType, "415: Unsupported Media Type")
+		case accept != "" && !names(accept, made, "*/*"):
+			err = unroutedMedia(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+strings.Join(made, ", "))
+		}
+		if err != nil {
+			writeError(w, r, err, nil)
 			return
 		}
 		h(w, r)

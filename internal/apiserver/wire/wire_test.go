@@ -263,7 +263,7 @@ func TestDiscovery(t *testing.T) {
 	if err != nil || v.Major != "1" || v.Minor != "37" || !strings.HasPrefix(v.GitVersion, "v1.37.2") {
 		t.Errorf("version %+v %v", v, err)
 	}
-	_, b := w.do(w.http(pki.Admin), "GET", "/api", "", "Accept", aggregatedType)
+	_, b := w.do(w.http(pki.Admin), "GET", "/api", "", "Accept", jsonType+aggregatedAs)
 	var list apidiscovery.APIGroupDiscoveryList
 	if err := json.Unmarshal([]byte(b), &list); err != nil || list.Kind != "APIGroupDiscoveryList" || len(list.Items) != 1 {
 		t.Errorf("%v %s", err, b)
