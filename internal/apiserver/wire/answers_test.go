@@ -126,7 +126,7 @@ func TestAsUpstreamAnswers(t *testing.T) {
 		},
 		"what cannot be answered": {
 			{everything, "GET " + teamPods + "?watch=1", "Accept: application/yaml", "", 406, []string{"only the following media types are accepted: application/json;stream=watch,\n  application/vnd.kubernetes.protobuf;stream=watch'"}},
-			{everything, "GET " + teamPods + "?watch=1", "Accept: text/plain", "", 406, []string{`"message":"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch","reason":"NotAcceptable","details":{},"code":406`}},
+			{everything, "GET " + teamPods + "?watch=1", "Accept: text/plain", "", 406, []string{`"message": "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"`, "\n  \"details\": {},\n  \"code\": 406\n}"}},
 			{everything, "GET " + teamPods + "/p1", "Accept: application/*", "", 406, []string{`"message":"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf","reason"`}},
 			{everything, "GET " + teamPods + "/p1", "Accept: text/plain, */*;q=0.1", "", 200, nil},
 			{everything, "PATCH " + teamPods + "/p1", "Content-Type: application/json", `{}`, 415, []string{`"message":"415: Unsupported Media Type","reason":"UnsupportedMediaType","details":{},"code":415`}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -198,6 +199,61 @@ func TestADeletionIsEncodedOnce(t *testing.T) {
 			if after := rev(told[0], "object", "metadata", "resourceVersion"); after == before {
 				t.Errorf("it ended at %s, after %s", after, before)
 			}
+		}
+	}
+}
+
+// Who takes no Status is told of an error all the same, as upstream's server writes it then; who takes one besides gets that.
+func TestErrorsForWhoTakesNone(t *testing.T) {
+	w := newWorld(t)
+	get := func(accept string) (string, string) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", w.address+"/api/v1/namespaces/default/configmaps/none", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", accept)
+		res, err := w.http(pki.Admin).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Header.Get("Content-Type"), string(b)
+	}
+	const onlyTables = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	const indented = "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {},\n  \"status\": \"Failure\",\n"
+	for _, accept := range []string{onlyTables, "text/plain"} {
+		if media, text := get(accept); media != jsonType || !strings.HasPrefix(text, indented) || strings.HasSuffix(text, "\n") {
+			t.Errorf("%s: %s %q", accept, media, text)
+		}
+	}
+	if media, text := get(onlyTables + "," + yamlType); media != yamlType || !strings.Contains(text, "\nreason: NotFound\n") {
+		t.Errorf("YAML: %s %q", media, text)
+	}
+	if media, text := get(tableAccept); media != jsonType || !strings.HasPrefix(text, `{"kind":"Status"`) {
+		t.Errorf("JSON: %s %q", media, text)
+	}
+}
+
+// Who asks in a way that leads nowhere is not told that what he did not come to is deprecated.
+func TestWhoIsToldOfWhatIsDeprecated(t *testing.T) {
+	w := newWorld(t)
+	for method, want := range map[string]int{"GET": http.StatusNotFound, "PATCH": http.StatusUnsupportedMediaType} {
+		r, err := http.NewRequestWithContext(t.Context(), method, w.address+"/api/v1/namespaces/default/endpoints/none", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "text/plain")
+		res, err := w.http(pki.Admin).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if told := res.Header.Get("Warning") != ""; res.StatusCode != want || told != (method == "GET") {
+			t.Errorf("%s: %d, warned: %v", method, res.StatusCode, told)
 		}
 	}
 }

@@ -121,20 +121,20 @@ func TestHeadersThatAreKnown(t *testing.T) {
 	var known accepts
 	const tables = "application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"
 	for range 2 {
-		if f := known.choice(tables, true); f.as != table || f.media != jsonType {
+		if f := known.choice(tables, all); f.as != table || f.media != jsonType {
 			t.Errorf("with tables: %v", f)
 		}
-		if f := known.choice(tables, false); f.as != whole || f.media != yamlType {
+		if f := known.choice(tables, noTables); f.as != whole || f.media != yamlType {
 			t.Errorf("without: %v", f)
 		}
-		if f := known.choice("image/png", true); f.media != "" {
+		if f := known.choice("image/png", all); f.media != "" {
 			t.Errorf("a picture: %v", f)
 		}
 	}
 	for i := range 2 * maxChoices {
-		known.choice(fmt.Sprintf("application/json;q=0.%d", i+1), true)
+		known.choice(fmt.Sprintf("application/json;q=0.%d", i+1), all)
 	}
-	known.choice("application/json;x="+strings.Repeat("x", maxAccept), true)
+	known.choice("application/json;x="+strings.Repeat("x", maxAccept), all)
 	n := 0
 	known.known.Range(func(w, _ any) bool {
 		if len(w.(wish).accept) > maxAccept {

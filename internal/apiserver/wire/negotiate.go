@@ -54,13 +54,36 @@ func negotiate(r *http.Request, tables bool) (form, error) {
 	if accept == "" {
 		return form{media: jsonType, pretty: pretty}, nil
 	}
-	f := choices.choice(accept, tables)
+	of := all
+	if !tables {
+		of = noTables
+	}
+	f := choices.choice(accept, of)
 	if f.media == "" {
 		return form{}, notAcceptable()
 	}
 	f.pretty = f.pretty || pretty
 	return f, nil
 }
+
+// formOfStatus is how a Status is told: it is turned into nothing else. ok is false where the client takes nothing that is whole.
+func formOfStatus(r *http.Request) (f form, ok bool) {
+	f.media = jsonType
+	if accept := r.Header.Get("Accept"); accept != "" {
+		f = choices.choice(accept, wholeOnly)
+	}
+	f.pretty = f.pretty || isPretty(r)
+	return f, f.media != ""
+}
+
+// forms are those that something can be told in.
+type forms int
+
+const (
+	all forms = iota
+	noTables
+	wholeOnly
+)
 
 // choices are those of headers that have been read: programs say the same with each request.
 var choices accepts
@@ -72,19 +95,19 @@ type accepts struct {
 
 type wish struct {
 	accept string
-	tables bool
+	of     forms
 }
 
 // Clients may make up headers without end, and long ones.
 const maxChoices, maxAccept = 256, 256
 
-func (a *accepts) choice(accept string, tables bool) form {
-	if f, ok := a.known.Load(wish{accept, tables}); ok {
+func (a *accepts) choice(accept string, of forms) form {
+	if f, ok := a.known.Load(wish{accept, of}); ok {
 		return f.(form)
 	}
-	f := choose(accept, tables)
+	f := choose(accept, of)
 	if len(accept) <= maxAccept && a.count.Add(1) <= maxChoices {
-		a.known.Store(wish{strings.Clone(accept), tables}, f)
+		a.known.Store(wish{strings.Clone(accept), of}, f)
 	}
 	return f
 }
@@ -92,16 +115,16 @@ func (a *accepts) choice(accept string, tables bool) form {
 // choose is the first that can be served of what accept names, in the order in which upstream's library has it: that is by weight for the most
 // part, but names before what stands for many, whatever either weighs; a weight of nothing keeps nobody from taking it. Without a media type none
 // of it can be served.
-func choose(accept string, tables bool) form {
+func choose(accept string, of forms) form {
 	for _, c := range goautoneg.ParseAccept(accept) {
-		if f, ok := serveable(c.Type+"/"+c.SubType, c.Params, tables); ok {
+		if f, ok := serveable(c.Type+"/"+c.SubType, c.Params, of); ok {
 			return f
 		}
 	}
 	return form{}
 }
 
-func serveable(media string, params map[string]string, tables bool) (form, bool) {
+func serveable(media string, params map[string]string, of forms) (form, bool) {
 	f := form{pretty: params["pretty"] == "1"}
 	switch media {
 	case "*/*", "application/*", jsonType:
@@ -119,12 +142,15 @@ func serveable(media string, params map[string]string, tables bool) (form, bool)
 	}
 	_, g := params["g"]
 	_, v := params["v"]
+	if of == wholeOnly && (params["as"] != "" || params["sv"] != "") {
+		return f, false
+	}
 	switch params["as"] {
 	case "":
 		return f, !g && !v
 	case "Table":
 		f.as = table
-		if !tables || f.media == protoType {
+		if of == noTables || f.media == protoType {
 			return f, false
 		}
 	case "PartialObjectMetadata":

@@ -30,9 +30,6 @@ func (c *call) resource(u user.Info) {
 		c.unknown(u)
 		return
 	}
-	if c.kind.Deprecated != "" {
-		c.warn.add(c.kind.Deprecated)
-	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		// Before anything is read of the body: who may not write learns nothing about what they wrote.
 		if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
@@ -56,6 +53,9 @@ func (c *call) resource(u user.Info) {
 	if err := c.routed(); err != nil {
 		c.fail(err)
 		return
+	}
+	if c.kind.Deprecated != "" { // told to who comes to what is deprecated, as upstream tells it
+		c.warn.add(c.kind.Deprecated)
 	}
 	// An answer that the client would not take is refused before anything is done.
 	f, err := negotiate(c.r, !c.kind.Unstored || c.kind.Computed)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -281,12 +282,19 @@ var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.Status, header func()) {
 	st.Kind, st.APIVersion = statusGVK.Kind, statusGVK.Version
-	f, err := negotiate(r, true)
-	if err != nil {
-		f = form{media: jsonType, pretty: isPretty(r)} // an error is told even to who cannot take it
+	f, ok := formOfStatus(r)
+	if !ok && code < http.StatusBadRequest { // who is told of success has been asked how before
+		f, _ = negotiate(r, true)
+		f.as, f.in, ok = whole, schema.GroupVersion{}, true
 	}
-	f.as = whole
-	b, err := objectBody(f, statusGVK, st, nil)
+	var b *body
+	var err error
+	if ok {
+		b, err = objectBody(f, statusGVK, st, nil)
+	} else { // an error is told even to who cannot take it
+		f.media = jsonType
+		b, err = rawStatus(st)
+	}
 	if err != nil {
 		http.Error(w, fmt.Sprintf("encoding the answer: %v", err), http.StatusInternalServerError)
 		return
@@ -296,6 +304,17 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.St
 		header()
 	}
 	writeBody(w, r, code, f.contentType(), b)
+}
+
+// rawStatus is a Status in the form that upstream's server has for who takes none of its own: indented, and without a newline.
+func rawStatus(st *metav1.Status) (*body, error) {
+	text, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	var b body
+	b.add(text)
+	return &b, nil
 }
 
 // response remembers the code that was sent, for metrics and for what a panic may still say. It lets through what streams need.
