@@ -10,13 +10,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/config"
+	"podo.dev/podo/internal/daemon/datadir"
 )
 
 // tokenEnv is the token in the environment, where it is in nobody's list of processes.
 const tokenEnv = "PODO_TOKEN"
 
 func newAgent() *cobra.Command {
-	cfg := daemon.DefaultAgent()
+	cfg := config.DefaultAgent()
 	var background bool
 	var wait time.Duration
 	cmd := &cobra.Command{
@@ -59,19 +61,19 @@ them too, ` + "`podo reset`" + ` forgets the cluster. Every flag can stand in a 
 	return cmd
 }
 
-func agentFlags(f *pflag.FlagSet, c *daemon.AgentConfig) {
+func agentFlags(f *pflag.FlagSet, c *config.Agent) {
 	f.StringVar(&c.Server, "server", c.Server, "address of the server, https://HOST:6443")
 	f.StringVar(&c.Token, "token", c.Token, "what `podo token create` printed on the server, or $"+tokenEnv+"; needed for the first start")
 	f.StringVar(&c.TokenFile, "token-file", c.TokenFile, "file that holds the token")
 	f.StringVar(&c.CAFile, "ca-file", c.CAFile, "certificate of the cluster's authority, for a token without its hash")
-	nodeFlags(f, &c.NodeConfig)
+	nodeFlags(f, &c.Node)
 }
 
 // joinInBackground starts `podo agent` in a session of its own and follows its boot.
-func joinInBackground(cmd *cobra.Command, cfg daemon.AgentConfig, wait time.Duration) error {
+func joinInBackground(cmd *cobra.Command, cfg config.Agent, wait time.Duration) error {
 	out := cmd.OutOrStdout()
-	dirs := daemon.Dirs{Root: cfg.DataDir}
-	running, err := runsAlready(out, dirs)
+	dir := datadir.Dir{Root: cfg.DataDir}
+	running, err := runsAlready(out, dir)
 	if err != nil {
 		return err
 	}
@@ -79,16 +81,16 @@ func joinInBackground(cmd *cobra.Command, cfg daemon.AgentConfig, wait time.Dura
 		return nil
 	}
 	fmt.Fprintf(out, "Joining %s as node %s, in %s\n", cfg.Server, cfg.NodeName, cfg.DataDir)
-	if err := inBackground(cmd, "agent", dirs, wait); err != nil {
+	if err := inBackground(cmd, "agent", dir, wait); err != nil {
 		return err
 	}
 	agentNextSteps(out, cfg)
 	return nil
 }
 
-func agentNextSteps(out io.Writer, cfg daemon.AgentConfig) {
+func agentNextSteps(out io.Writer, cfg config.Agent) {
 	flag := ""
-	if cfg.DataDir != daemon.DefaultDataDir {
+	if cfg.DataDir != config.DefaultDataDir {
 		flag = " --data-dir " + cfg.DataDir
 	}
 	fmt.Fprintf(out, `

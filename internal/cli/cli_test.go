@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/config"
 )
 
 // configured runs the flag handling of `podo server` and returns what it was told.
-func configured(t *testing.T, file string, args ...string) (daemon.Config, error) {
+func configured(t *testing.T, file string, args ...string) (config.Server, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cfg := daemon.Default()
+	cfg := config.DefaultServer()
 	cmd := &cobra.Command{Use: "server"}
 	cmd.Flags().String("data-dir", "", "")
 	serverFlags(cmd.Flags(), &cfg)

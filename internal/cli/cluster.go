@@ -8,7 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/joined"
 )
 
 // Client verbs find the server by --kubeconfig, then KUBECONFIG, then the data directory.
@@ -25,14 +26,14 @@ func kubeconfigPath(cmd *cobra.Command) (path, from string) {
 	if env := os.Getenv("KUBECONFIG"); env != "" {
 		return env, "KUBECONFIG"
 	}
-	return daemon.Dirs{Root: dataDir(cmd)}.Kubeconfig(), "--data-dir"
+	return datadir.Dir{Root: dataDir(cmd)}.Kubeconfig(), "--data-dir"
 }
 
 // cluster returns how to reach the API server.
 func cluster(cmd *cobra.Command) (*rest.Config, error) {
 	path, from := kubeconfigPath(cmd)
 	if from == "--data-dir" {
-		if a, err := daemon.Agent(dataDir(cmd)); err == nil && a != nil {
+		if a, err := joined.Look(dataDir(cmd)); err == nil && a != nil {
 			return nil, fmt.Errorf("%s is an agent's, whose node may not do this: ask on the server (%s), or name its kubeconfig with --kubeconfig", dataDir(cmd), a.Server)
 		}
 		if _, err := os.Stat(path); err != nil {

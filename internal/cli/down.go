@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/upkeep"
 )
 
 func newDown() *cobra.Command {
@@ -17,7 +17,7 @@ func newDown() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			say := func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...) }
-			return daemon.Down(cmd.Context(), dataDir(cmd), grace, say)
+			return upkeep.Down(cmd.Context(), dataDir(cmd), grace, say)
 		},
 	}
 	cmd.Flags().DurationVar(&grace, "grace", 10*time.Second, "how long containers get to end after TERM")
@@ -35,7 +35,7 @@ func newReset() *cobra.Command {
 			if !yes {
 				return fmt.Errorf("this removes everything in %s for good: say so with --yes", dataDir(cmd))
 			}
-			if err := daemon.Reset(dataDir(cmd)); err != nil {
+			if err := upkeep.Reset(dataDir(cmd)); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Removed %s.\n", dataDir(cmd))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/upkeep"
 )
 
 func newImage() *cobra.Command {
@@ -18,7 +18,7 @@ func newImage() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			for _, file := range files {
-				names, err := daemon.ImportImage(cmd.Context(), dataDir(cmd), file)
+				names, err := upkeep.ImportImage(cmd.Context(), dataDir(cmd), file)
 				if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}
@@ -36,7 +36,7 @@ func newImage() *cobra.Command {
 		RunE: func(cmd *cobra.Command, images []string) error {
 			var errs []error
 			for _, image := range images {
-				names, err := daemon.RemoveImage(cmd.Context(), dataDir(cmd), image)
+				names, err := upkeep.RemoveImage(cmd.Context(), dataDir(cmd), image)
 				errs = append(errs, err)
 				for _, name := range names {
 					fmt.Fprintln(cmd.OutOrStdout(), "removed", name)
@@ -49,7 +49,7 @@ func newImage() *cobra.Command {
 		Short: "List the node's images",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, err := daemon.ListImages(cmd.Context(), dataDir(cmd))
+			images, err := upkeep.ListImages(cmd.Context(), dataDir(cmd))
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/upkeep"
 )
 
 func newKeys() *cobra.Command {
@@ -17,7 +17,7 @@ One key signs, all verify. A rotation makes a new one that signs from then on; t
 an hour, other tokens have the end that they were made with, and those in Secrets have none, so that such Secrets must be made anew.
 
 Run it on the server, with its data directory. Servers that share an etcd need the same keys: copy pki/service-account.pem to the others.`}
-	show := func(cmd *cobra.Command, all []daemon.TokenKey) error {
+	show := func(cmd *cobra.Command, all []upkeep.TokenKey) error {
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 3, ' ', 0)
 		fmt.Fprintln(w, "KEY\tUSE")
 		for _, k := range all {
@@ -29,7 +29,7 @@ Run it on the server, with its data directory. Servers that share an etcd need t
 		}
 		return w.Flush()
 	}
-	changed := func(cmd *cobra.Command, all []daemon.TokenKey, told bool) error {
+	changed := func(cmd *cobra.Command, all []upkeep.TokenKey, told bool) error {
 		if !told {
 			fmt.Fprintln(cmd.OutOrStdout(), "The server does not run: it will have these keys when it starts.")
 		}
@@ -38,7 +38,7 @@ Run it on the server, with its data directory. Servers that share an etcd need t
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the keys", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := daemon.TokenKeys(dataDir(cmd))
+			all, err := upkeep.TokenKeys(dataDir(cmd))
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ Run it on the server, with its data directory. Servers that share an etcd need t
 	}, &cobra.Command{
 		Use: "rotate", Short: "Make a new key that signs from now on; earlier tokens stay valid", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, told, err := daemon.RotateTokenKey(dataDir(cmd))
+			all, told, err := upkeep.RotateTokenKey(dataDir(cmd))
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ Run it on the server, with its data directory. Servers that share an etcd need t
 	}, &cobra.Command{
 		Use: "forget KEY", Short: "End an earlier key: tokens that it signed are refused from now on", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, told, err := daemon.ForgetTokenKey(dataDir(cmd), args[0])
+			all, told, err := upkeep.ForgetTokenKey(dataDir(cmd), args[0])
 			if err != nil {
 				return fmt.Errorf("%s: %w (podo keys list shows them)", args[0], err)
 			}

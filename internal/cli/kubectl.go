@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/upkeep"
 )
 
 func newKubectl() *cobra.Command {
@@ -22,13 +23,13 @@ func newKubectl() *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, args := splitDataDir(args, dataDir(cmd))
-			kubectl, err := daemon.Kubectl(dir)
+			kubectl, err := upkeep.Kubectl(dir)
 			if err != nil {
 				return err
 			}
 			config, from := os.Getenv("KUBECONFIG"), "KUBECONFIG"
 			if config == "" {
-				config, from = daemon.Dirs{Root: dir}.Kubeconfig(), "--data-dir"
+				config, from = datadir.Dir{Root: dir}.Kubeconfig(), "--data-dir"
 			}
 			env := kubectlEnv(os.Environ(), config)
 			lost := noneExists(config) && !namesCluster(args)

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/boot"
+	"podo.dev/podo/internal/daemon/config"
 	"podo.dev/podo/internal/gcroom"
 )
 
@@ -22,7 +24,7 @@ const defaultConfigFile = "/etc/podo/config.yaml"
 const bootFD = "PODO_BOOT_FD"
 
 func newServer() *cobra.Command {
-	cfg := daemon.Default()
+	cfg := config.DefaultServer()
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run the control plane and a node in the foreground",
@@ -51,7 +53,7 @@ on the command line wins.`,
 }
 
 // serverFlags are shared by `server` and `up`, which hands them on.
-func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
+func serverFlags(f *pflag.FlagSet, c *config.Server) {
 	f.IntVar(&c.HTTPSPort, "https-port", c.HTTPSPort, "port of the API server, on loopback and the node's address")
 	f.StringSliceVar(&c.TLSSANs, "tls-san", c.TLSSANs, "further names or addresses for the API server's certificate")
 	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of the pods of the server's own node")
@@ -76,11 +78,11 @@ func serverFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.IntVar(&c.Audit.LogMaxBackups, "audit-log-maxbackup", c.Audit.LogMaxBackups, "how many rotated audit files are kept (0: all)")
 	f.IntVar(&c.Audit.LogMaxSize, "audit-log-maxsize", c.Audit.LogMaxSize, "megabytes at which the audit file is rotated (0: never)")
 	f.BoolVar(&c.Audit.LogCompress, "audit-log-compress", c.Audit.LogCompress, "compress rotated audit files")
-	nodeFlags(f, &c.NodeConfig)
+	nodeFlags(f, &c.Node)
 }
 
 // nodeFlags are those of every node, a server's own and an agent's.
-func nodeFlags(f *pflag.FlagSet, c *daemon.NodeConfig) {
+func nodeFlags(f *pflag.FlagSet, c *config.Node) {
 	f.String("config", "", "YAML file with the same keys as these flags (default "+defaultConfigFile+" when it exists)")
 	f.IntVar(&c.KubeletPort, "kubelet-port", c.KubeletPort, "port of the kubelet (its loopback health port is this minus 2)")
 	f.StringVar(&c.NodeName, "node-name", c.NodeName, "name of the node (default: the host's name)")
@@ -165,13 +167,13 @@ func told(flags *pflag.FlagSet) map[string]string {
 }
 
 // begin is the start of a process that stays, a server or an agent: at rest it holds little.
-func begin() (*daemon.BootReport, error) {
+func begin() (*boot.Report, error) {
 	gcroom.Keep()
 	gcroom.UnmapAtRest()
 	return bootReport()
 }
 
-func bootReport() (*daemon.BootReport, error) {
+func bootReport() (*boot.Report, error) {
 	var out io.Writer
 	if n := os.Getenv(bootFD); n != "" {
 		var fd uintptr
@@ -181,5 +183,5 @@ func bootReport() (*daemon.BootReport, error) {
 		os.Unsetenv(bootFD)
 		out = os.NewFile(fd, "boot")
 	}
-	return daemon.NewBootReport(out), nil
+	return boot.NewReport(out), nil
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/joined"
 )
 
 func newStatus() *cobra.Command {
@@ -25,7 +25,7 @@ func newStatus() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, from := kubeconfigPath(cmd); from == "--data-dir" {
-				if a, err := daemon.Agent(dataDir(cmd)); err != nil || a != nil {
+				if a, err := joined.Look(dataDir(cmd)); err != nil || a != nil {
 					return printAgent(cmd.OutOrStdout(), a, err)
 				}
 			}
@@ -122,7 +122,7 @@ func printStatus(ctx context.Context, out io.Writer, cfg *rest.Config) error {
 }
 
 // printAgent tells of an agent's data directory; the error says that it does not work.
-func printAgent(out io.Writer, a *daemon.AgentStatus, err error) error {
+func printAgent(out io.Writer, a *joined.Status, err error) error {
 	if err != nil {
 		return err
 	}

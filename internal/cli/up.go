@@ -18,11 +18,13 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/boot"
+	"podo.dev/podo/internal/daemon/config"
+	"podo.dev/podo/internal/daemon/datadir"
 )
 
 func newUp() *cobra.Command {
-	cfg := daemon.Default()
+	cfg := config.DefaultServer()
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -46,19 +48,19 @@ func newUp() *cobra.Command {
 }
 
 // runsAlready tells, also to the user, whether a process runs on a data directory.
-func runsAlready(out io.Writer, dirs daemon.Dirs) (bool, error) {
-	pid, err := daemon.Running(dirs)
+func runsAlready(out io.Writer, dir datadir.Dir) (bool, error) {
+	pid, err := dir.Running()
 	if err != nil || pid == 0 {
 		return false, err
 	}
-	fmt.Fprintf(out, "podo is running already (process %d, %s).\n", pid, dirs.Root)
+	fmt.Fprintf(out, "podo is running already (process %d, %s).\n", pid, dir.Root)
 	return true, nil
 }
 
-func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
+func up(cmd *cobra.Command, cfg config.Server, wait time.Duration) error {
 	out := cmd.OutOrStdout()
-	dirs := daemon.Dirs{Root: cfg.DataDir}
-	running, err := runsAlready(out, dirs)
+	dir := datadir.Dir{Root: cfg.DataDir}
+	running, err := runsAlready(out, dir)
 	if err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
 		return nil
 	}
 	fmt.Fprintf(out, "Starting podo %s in %s\n", Version, cfg.DataDir)
-	if err := inBackground(cmd, "server", dirs, wait); err != nil {
+	if err := inBackground(cmd, "server", dir, wait); err != nil {
 		return err
 	}
 	nextSteps(out, cfg)
@@ -75,9 +77,9 @@ func up(cmd *cobra.Command, cfg daemon.Config, wait time.Duration) error {
 }
 
 // inBackground runs another verb of podo in a session of its own, prints the stages of its boot, and returns when it is ready.
-func inBackground(cmd *cobra.Command, verb string, dirs daemon.Dirs, wait time.Duration) error {
+func inBackground(cmd *cobra.Command, verb string, dir datadir.Dir, wait time.Duration) error {
 	out := cmd.OutOrStdout()
-	child, stages, err := startVerb(verb, cmd.Flags(), dirs)
+	child, stages, err := startVerb(verb, cmd.Flags(), dir)
 	if err != nil {
 		return err
 	}
@@ -93,24 +95,24 @@ func inBackground(cmd *cobra.Command, verb string, dirs daemon.Dirs, wait time.D
 			return fmt.Errorf("interrupted; the %s is stopping", verb)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("not ready after %s; the %s goes on, its log is %s%s", wait, verb, dirs.Log(), lastComplaint(dirs.Log()))
+			return fmt.Errorf("not ready after %s; the %s goes on, its log is %s%s", wait, verb, dir.Log(), lastComplaint(dir.Log()))
 		}
-		return fmt.Errorf("%w\nThe %s's log: %s", err, verb, dirs.Log())
+		return fmt.Errorf("%w\nThe %s's log: %s", err, verb, dir.Log())
 	}
 	return child.Release()
 }
 
 // startVerb runs `podo VERB` with our own flags in a session of its own, its output in the log file, and returns the read end of its
 // boot report.
-func startVerb(verb string, flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process, *os.File, error) {
+func startVerb(verb string, flags *pflag.FlagSet, dir datadir.Dir) (*os.Process, *os.File, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(dirs.Log()), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir.Log()), 0o755); err != nil {
 		return nil, nil, err
 	}
-	log, err := os.OpenFile(dirs.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	log, err := os.OpenFile(dir.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +122,7 @@ func startVerb(verb string, flags *pflag.FlagSet, dirs daemon.Dirs) (*os.Process
 		return nil, nil, err
 	}
 	defer w.Close()
-	args, env := []string{verb, "--data-dir", dirs.Root}, append(os.Environ(), bootFD+"=3")
+	args, env := []string{verb, "--data-dir", dir.Root}, append(os.Environ(), bootFD+"=3")
 	flags.Visit(func(f *pflag.Flag) {
 		if f.Name == "token" { // everybody can read a command line
 			env = append(env, tokenEnv+"="+f.Value.String())
@@ -170,14 +172,14 @@ func followBoot(out io.Writer, stages io.Reader) error {
 	lines := bufio.NewScanner(stages)
 	quick := 0
 	for lines.Scan() {
-		var s daemon.BootStage
+		var s boot.Stage
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
 			return fmt.Errorf("unreadable boot report %q", lines.Text())
 		}
 		if s.Err != "" {
 			return errors.New(s.Err)
 		}
-		if s.Stage == daemon.StageReady {
+		if s.Stage == boot.Ready {
 			fmt.Fprintf(out, "  and %d more parts that took no time\n", quick)
 			fmt.Fprintf(out, "Ready after %.2fs.\n", s.At.Seconds())
 			return nil
@@ -194,9 +196,9 @@ func followBoot(out io.Writer, stages io.Reader) error {
 	return errors.New("it ended before it was ready")
 }
 
-func nextSteps(out io.Writer, cfg daemon.Config) {
+func nextSteps(out io.Writer, cfg config.Server) {
 	flag := ""
-	if cfg.DataDir != daemon.DefaultDataDir {
+	if cfg.DataDir != config.DefaultDataDir {
 		flag = " --data-dir " + cfg.DataDir
 	}
 	fmt.Fprintf(out, `
@@ -206,8 +208,8 @@ Use it:
   podo why%[1]s               # what is the matter with pods, or pod/NAME, deployment/NAME, ...
   podo timeline%[1]s pod/NAME     # every stage of a pod, with times
   podo down%[1]s
-`, flag, daemon.Dirs{Root: cfg.DataDir}.Kubeconfig())
-	if env := os.Getenv("KUBECONFIG"); env != "" && env != (daemon.Dirs{Root: cfg.DataDir}).Kubeconfig() {
+`, flag, datadir.Dir{Root: cfg.DataDir}.Kubeconfig())
+	if env := os.Getenv("KUBECONFIG"); env != "" && env != (datadir.Dir{Root: cfg.DataDir}).Kubeconfig() {
 		fmt.Fprintf(out, "\nKUBECONFIG is set to %s and wins over --data-dir: unset it, or export the one above.\n", env)
 	}
 }

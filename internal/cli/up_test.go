@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"podo.dev/podo/internal/daemon"
+	"podo.dev/podo/internal/daemon/config"
 )
 
 // A server in the background works in another folder than who starts it: files are meant from where they were named.
@@ -29,7 +29,7 @@ func TestFilesAreMeantFromHere(t *testing.T) {
 		}
 	}
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c := daemon.Default()
+	c := config.DefaultServer()
 	serverFlags(f, &c)
 	named := 0
 	f.VisitAll(func(x *pflag.Flag) {

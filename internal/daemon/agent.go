@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -19,12 +20,19 @@ import (
 	"podo.dev/podo/internal/client/remote"
 	"podo.dev/podo/internal/client/remote/follow"
 	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/daemon/boot"
+	"podo.dev/podo/internal/daemon/config"
+	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/joined"
 	"podo.dev/podo/internal/daemon/node"
+	"podo.dev/podo/internal/daemon/preflight"
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet/cert"
 	"podo.dev/podo/internal/kubelet/delegate"
 	"podo.dev/podo/internal/kubelet/routes"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/timeline/ship"
 	"podo.dev/podo/internal/view"
 )
 
@@ -36,8 +44,8 @@ import (
 // A server that does not answer stops nothing of it: after the first join everything starts without one.
 type agent struct {
 	*process
-	cfg   AgentConfig
-	state *joined
+	cfg    config.Agent
+	joined *joined.Cluster
 
 	certs *cert.Manager
 	api   *remote.Client
@@ -46,35 +54,35 @@ type agent struct {
 }
 
 // RunAgent runs an agent until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its end.
-func RunAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootReport, logOut io.Writer) error {
-	log := newLogger(logOut, &cfg.NodeConfig)
-	err := runAgent(ctx, cfg, version, boot, log)
+func RunAgent(ctx context.Context, cfg config.Agent, version string, report *boot.Report, logOut io.Writer) error {
+	log, level := newLogger(logOut, &cfg.Node)
+	err := runAgent(ctx, cfg, version, report, log, level)
 	if err != nil {
-		boot.Fail(err)
+		report.Fail(err)
 	}
 	return err
 }
 
-func runAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootReport, log *slog.Logger) error {
-	if err := ofAgent(Dirs{Root: cfg.DataDir}); err != nil {
+func runAgent(ctx context.Context, cfg config.Agent, version string, report *boot.Report, log *slog.Logger, level *slog.LevelVar) error {
+	if err := (datadir.Dir{Root: cfg.DataDir}).ForAgent(); err != nil {
 		return err
 	}
-	p, lock, err := newProcess(cfg.NodeConfig, version, boot, log)
+	p, lock, err := newProcess(cfg.Node, report, log, level)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	cfg.NodeConfig = p.cfg
+	cfg.Node = p.cfg
 	a := &agent{process: p, cfg: cfg}
-	checked := boot.Begin("host checked")
-	if err := p.preflight("agent", lookPath); err != nil {
+	checked := report.Begin("host checked")
+	if err := preflight.Check("agent", p.dir, p.ports(), exec.LookPath); err != nil {
 		return err
 	}
 	if err := a.build(ctx); err != nil {
 		return err
 	}
 	checked("")
-	log.Info("podo agent starts", "version", version, "dataDir", p.dirs.Root, "node", cfg.NodeName, "address", cfg.NodeIP, "server", cfg.Server)
+	log.Info("podo agent starts", "version", version, "dataDir", p.dir.Root, "node", cfg.NodeName, "address", cfg.NodeIP, "server", cfg.Server)
 	err = a.run(ctx)
 	log.Info("podo agent has stopped; containers go on", "err", err)
 	return err
@@ -82,10 +90,10 @@ func runAgent(ctx context.Context, cfg AgentConfig, version string, boot *BootRe
 
 // build makes every part; nothing runs yet, and nobody is spoken to.
 func (a *agent) build(ctx context.Context) (err error) {
-	if a.state, err = loadJoined(a.dirs); err != nil {
+	if a.joined, err = joined.Load(a.dir); err != nil {
 		return err
 	}
-	if err := a.state.claim(a.dirs, a.cfg, a.healthAt()); err != nil {
+	if err := a.joined.Claim(a.cfg.NodeName, a.cfg.Server, a.healthAt()); err != nil {
 		return err
 	}
 	v, feed, err := view.NewFed(view.Config{Kinds: registry.All(), Logger: a.log.With("component", "view")})
@@ -103,11 +111,11 @@ func (a *agent) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return a.buildNode(ctx, a.state.network(a.cfg))
+	return a.buildNode(ctx, agentNetwork(a.joined, a.cfg.Address))
 }
 
 func (a *agent) buildCertificates(ctx context.Context) error {
-	ca, err := a.cfg.authority()
+	ca, err := a.cfg.Authority()
 	if err != nil {
 		return err
 	}
@@ -116,7 +124,7 @@ func (a *agent) buildCertificates(ctx context.Context) error {
 		a.log.Warn("changes of the clock will be noticed late", "err", err)
 	}
 	a.certs, err = cert.New(cert.Config{
-		Server: a.cfg.Server, Token: a.cfg.Token, CA: ca, NodeName: a.cfg.NodeName, Dir: a.dirs.Certificates(), ClockSet: clock,
+		Server: a.cfg.Server, Token: a.cfg.Token, CA: ca, NodeName: a.cfg.NodeName, Dir: a.dir.Certificates(), ClockSet: clock,
 		Addresses: func() []v1.NodeAddress {
 			if n := node.In(a.view, a.cfg.NodeName); n != nil {
 				return n.Status.Addresses
@@ -131,13 +139,12 @@ func (a *agent) buildCertificates(ctx context.Context) error {
 // run runs what speaks to the server and what the node is made of side by side; the kubelet needs the node's certificate, and no answer.
 func (a *agent) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	outside := component.NewSupervisor(a.supervision())
-	a.node.supervisor = component.NewSupervisor(a.supervision())
+	outside := component.NewSupervisor(component.Options{Logger: a.log})
 	// The node stops first: what it records at the end is still told.
 	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer stop()
-		return outside.Run(outer, nil, a.reported([]component.Component{
+		return outside.Run(outer, nil, a.report.Staged([]component.Component{
 			component.Func("timeline", a.timeline.Run),
 			component.Func("certificates", a.certs.Run),
 			component.Func("cluster", a.followCluster),
@@ -152,13 +159,13 @@ func (a *agent) run(ctx context.Context) error {
 		if a.node.embedded != nil {
 			all = append([]component.Component{a.node.embedded}, all...)
 		}
-		return a.node.supervisor.Run(ctx, a.announce, a.reported(all)...)
+		return a.node.supervisor.Run(ctx, a.announce, a.report.Staged(all)...)
 	})
 	return group.Wait()
 }
 
 func (a *agent) announce() {
-	a.boot.Begin(StageReady)("")
+	a.report.Begin(boot.Ready)("")
 	a.log.Info("ready", "server", a.cfg.Server, "node", a.cfg.NodeName)
 }
 
@@ -208,7 +215,7 @@ func (a *agent) kubelet(ctx context.Context, ready func()) error {
 
 // takeName makes sure, before the node's first registration, that no other machine goes by its name.
 func (a *agent) takeName(ctx context.Context) error {
-	if a.state.Registered {
+	if a.joined.Registered {
 		return nil
 	}
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
@@ -223,9 +230,9 @@ func (a *agent) takeName(ctx context.Context) error {
 						"if that machine is gone, delete its Node first (kubectl delete node %s)", n.Name, other, n.Name))
 				}
 			}
-			return a.state.registered(a.dirs)
+			return a.joined.Register()
 		case apierrors.IsNotFound(err):
-			return a.state.registered(a.dirs)
+			return a.joined.Register()
 		}
 		a.log.Warn("the server does not say whether the node's name is free, it is asked again", "in", pause, "err", err)
 		select {
@@ -268,11 +275,29 @@ func (a *agent) keepRoutes(ctx context.Context, ready func()) error {
 	defer end() // before it waits, also when keeping the routes fails
 	asking.Go(func() { told.Run(ctx) })
 	return a.runRoutes(ctx, told, a.api, func(ctx context.Context, own, all []netip.Prefix) error {
-		if err := a.state.addressed(a.dirs, own, all, apiService(a.view)); err != nil {
+		if err := a.joined.SetNetwork(own, all, apiService(a.view)); err != nil {
 			return err
 		}
-		return a.setNetwork(ctx, a.state.network(a.cfg))
+		return a.setNetwork(ctx, agentNetwork(a.joined, a.cfg.Address))
 	})
+}
+
+// shipTimeline tells the server what an agent's kubelet records, so that a pod's whole story is there (docs/decisions/0005).
+func (a *agent) shipTimeline(ctx context.Context, ready func()) error {
+	s, err := ship.NewSender(ship.SenderConfig{
+		Recorder: a.timeline, File: a.dir.Shipped(), Log: a.log.With("component", "timeline"),
+		Post: func(ctx context.Context, records []timeline.Record) error {
+			body, err := ship.Encode(records)
+			if err != nil {
+				return err
+			}
+			return a.api.HTTP().Post().AbsPath(ship.Path+a.cfg.NodeName).SetHeader("Content-Type", "application/jsonl").Body(body).Do(ctx).Error()
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, ready)
 }
 
 // apiService is the address of the Service "kubernetes"; invalid when there is none.

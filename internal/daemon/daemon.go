@@ -5,6 +5,9 @@
 //
 //	host checked ─► data directory locked ─┬─► control plane: etcd ─► view ─► controllers ─► scheduler ─► API server
 //	                                       └─► node: containerd ─► (control plane ready) ─► kubelet ─► node Ready
+//
+// Its pieces are packages below it: what it is told (config), its folder (datadir), whether the host will do (preflight), how far it is (boot),
+// the control plane (control, controllers), the kubelet (node), what an agent remembers (joined), and what root does without it (upkeep).
 package daemon
 
 import (
@@ -12,119 +15,126 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"os/exec"
+	"os/signal"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
-	"podo.dev/podo/internal/client/events"
-	"podo.dev/podo/internal/client/local"
-	"podo.dev/podo/internal/component"
+	"podo.dev/podo/internal/daemon/boot"
+	"podo.dev/podo/internal/daemon/config"
+	"podo.dev/podo/internal/daemon/control"
+	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/preflight"
 	"podo.dev/podo/internal/pki"
 )
 
-// StageReady is the last stage of a boot: the node is Ready.
-const StageReady = "ready"
-
 // Run runs a server until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its
 // end. version is podo's own.
-func Run(ctx context.Context, cfg Config, version string, boot *BootReport, logOut io.Writer) error {
-	log := newLogger(logOut, &cfg.NodeConfig)
-	err := serve(ctx, cfg, version, boot, log)
+func Run(ctx context.Context, cfg config.Server, version string, report *boot.Report, logOut io.Writer) error {
+	log, level := newLogger(logOut, &cfg.Node)
+	err := serve(ctx, cfg, version, report, log, level)
 	if err != nil {
-		boot.Fail(err)
+		report.Fail(err)
 	}
 	return err
 }
 
-func serve(ctx context.Context, cfg Config, version string, boot *BootReport, log *slog.Logger) error {
-	if err := ofServer(Dirs{Root: cfg.DataDir}); err != nil {
+func serve(ctx context.Context, cfg config.Server, version string, report *boot.Report, log *slog.Logger, level *slog.LevelVar) error {
+	if err := (datadir.Dir{Root: cfg.DataDir}).ForServer(); err != nil {
 		return err
 	}
 	hangup, stop := hangups()
 	defer stop()
-	p, lock, err := newProcess(cfg.NodeConfig, version, boot, log)
+	p, lock, err := newProcess(cfg.Node, report, log, level)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	cfg.NodeConfig = p.cfg
+	cfg.Node = p.cfg
 	s := &server{process: p, cfg: cfg, hangup: hangup}
-	checked := boot.Begin("host checked")
-	if err := p.preflight("server", lookPath, cfg.apiPort()); err != nil {
+	checked := report.Begin("host checked")
+	if err := preflight.Check("server", p.dir, s.ports(), exec.LookPath); err != nil {
 		return err
 	}
 	if err := s.build(ctx); err != nil {
 		return err
 	}
-	defer s.control.audit.Close() //nolint:errcheck // the end: nobody to tell
+	defer s.control.Close()
 	checked("")
-	log.Info("podo starts", "version", version, "dataDir", p.dirs.Root, "node", cfg.NodeName, "address", cfg.NodeIP)
+	log.Info("podo starts", "version", version, "dataDir", p.dir.Root, "node", cfg.NodeName, "address", cfg.NodeIP)
 	err = s.run(ctx)
 	log.Info("podo has stopped; containers go on", "err", err)
 	return err
 }
 
+// hangups are from before the data directory is locked, which is how others find this process: a signal that came too early would end it.
+func hangups() (hangup chan os.Signal, stop func()) {
+	hangup = make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
+	return hangup, func() { signal.Stop(hangup) }
+}
+
 // server holds the parts while they run.
 type server struct {
 	*process
-	cfg     Config
+	cfg     config.Server
 	certs   *pki.Bundle
-	control control
+	control *control.Plane
 	hangup  chan os.Signal // the keys of tokens have changed
 }
 
-// build makes every part; nothing runs yet.
-func (s *server) build(ctx context.Context) error {
-	if err := s.buildCommon(); err != nil {
-		return err
-	}
-	if err := s.buildControl(); err != nil {
-		return err
-	}
-	network, err := s.cfg.network()
-	if err != nil {
-		return err
-	}
-	return s.buildNode(ctx, network)
+// ports are the API server's, on loopback and the node's address, and the kubelet's.
+func (s *server) ports() []preflight.Port {
+	api := preflight.Port{What: "--https-port", Port: s.cfg.HTTPSPort, From: "--node-ip", IPs: []string{"127.0.0.1", s.cfg.NodeIP}}
+	return append([]preflight.Port{api}, s.process.ports()...)
 }
 
-func (s *server) buildCommon() (err error) {
-	s.certs, err = pki.Ensure(s.pkiConfig())
-	if err != nil {
-		return fmt.Errorf("certificates in %s: %w", s.dirs.PKI(), err)
+// build makes every part; nothing runs yet.
+func (s *server) build(ctx context.Context) (err error) {
+	if s.certs, err = pki.Ensure(s.pkiConfig()); err != nil {
+		return fmt.Errorf("certificates in %s: %w", s.dir.PKI(), err)
 	}
-	return s.certs.WriteKubeconfig(pki.Admin, s.apiURL(), s.dirs.Kubeconfig())
+	if err := s.certs.WriteKubeconfig(pki.Admin, s.cfg.LocalURL(), s.dir.Kubeconfig()); err != nil {
+		return err
+	}
+	s.control, err = control.New(control.Config{
+		Server: &s.cfg, Dir: s.dir, Certs: s.certs, Timeline: s.timeline, Report: s.report, Logger: s.log,
+		Version: kubernetesVersion, Hangup: s.hangup, NodeStats: &s.node.stats, NodeHealth: s.node.supervisor.Health,
+	})
+	if err != nil {
+		return err
+	}
+	return s.buildNode(ctx, s.network())
+}
+
+func (s *server) pkiConfig() pki.Config {
+	return pki.Config{
+		Dir:       s.dir.PKI(),
+		NodeName:  s.cfg.NodeName,
+		NodeIP:    net.ParseIP(s.cfg.NodeIP),
+		ServiceIP: s.cfg.APIService().AsSlice(),
+		ExtraSANs: s.cfg.TLSSANs,
+		Now:       time.Now,
+	}
 }
 
 // run runs the control plane and the node side by side: containerd needs nothing of the API, and the kubelet waits for both.
 func (s *server) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	controlReady := make(chan struct{})
-	s.control.events = events.Start(ctx, local.Controllers(s.control.verbs), s.log)
-	s.control.supervisor = component.NewSupervisor(s.supervision())
-	s.node.supervisor = component.NewSupervisor(s.supervision())
+	group.Go(func() error { return s.control.Run(ctx, func() { close(controlReady) }) })
 	group.Go(func() error {
-		return s.control.supervisor.Run(ctx, func() { close(controlReady) }, s.reported(s.controlComponents())...)
-	})
-	group.Go(func() error {
-		return s.node.supervisor.Run(ctx, s.announce, s.reported(s.nodeComponents(controlReady))...)
+		return s.node.supervisor.Run(ctx, s.announce, s.report.Staged(s.nodeComponents(controlReady))...)
 	})
 	return group.Wait()
 }
 
-// health is every component's, for /readyz.
-func (s *server) health() []component.Health {
-	var all []component.Health
-	for _, v := range []*component.Supervisor{s.control.supervisor, s.node.supervisor} {
-		if v != nil {
-			all = append(all, v.Health()...)
-		}
-	}
-	return all
-}
-
 // announce ends the boot: the kubelet is ready once its node is Ready.
 func (s *server) announce() {
-	s.boot.Begin(StageReady)("")
-	s.log.Info("ready", "server", s.apiURL(), "kubeconfig", s.dirs.Kubeconfig())
+	s.report.Begin(boot.Ready)("")
+	s.log.Info("ready", "server", s.cfg.LocalURL(), "kubeconfig", s.dir.Kubeconfig())
 }

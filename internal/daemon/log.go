@@ -8,21 +8,23 @@ import (
 	"strconv"
 
 	"k8s.io/klog/v2"
+
+	"podo.dev/podo/internal/daemon/config"
 )
 
 // newLogger writes to out. Verbosity v shows levels down to -v, as klog counts them: 4 is slog's debug level, at which the
 // timeline writes a line a record; the verbosity may change later. Libraries that log through klog end up here too.
-func newLogger(out io.Writer, c *NodeConfig) *slog.Logger {
-	c.level = &slog.LevelVar{}
-	c.level.Set(slog.Level(-c.Verbosity))
-	opts := &slog.HandlerOptions{Level: c.level}
+func newLogger(out io.Writer, c *config.Node) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(slog.Level(-c.Verbosity))
+	opts := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewTextHandler(out, opts)
 	if c.LogFormat == "json" {
 		h = slog.NewJSONHandler(out, opts)
 	}
 	log := slog.New(h)
 	klog.SetSlogLogger(slog.New(library{h}).With("component", "library"))
-	return log
+	return log, level
 }
 
 // library demotes what libraries say to verbosity 2: they call a client that hung up an error.
@@ -48,6 +50,6 @@ func (p *process) setVerbosity(text string) error {
 	if err != nil || n < 0 {
 		return fmt.Errorf("%q is no number of 0 or more", text)
 	}
-	p.cfg.level.Set(slog.Level(-n))
+	p.level.Set(slog.Level(-n))
 	return nil
 }

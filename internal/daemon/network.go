@@ -9,18 +9,17 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/events"
+	"podo.dev/podo/internal/daemon/joined"
 	"podo.dev/podo/internal/kubelet/routes"
 	"podo.dev/podo/internal/runtime"
 )
-
-func (d Dirs) routes() string { return d.path("routes.json") }
 
 // runRoutes leads to other nodes' pods, and tells network of every node's range.
 func (p *process) runRoutes(ctx context.Context, nodes routes.Source, c client.Client, network func(ctx context.Context, own, all []netip.Prefix) error) error {
 	recorder := events.New(ctx, c, "kubelet", p.cfg.NodeName, p.log)
 	name := p.cfg.NodeName
 	k, err := routes.New(routes.Config{
-		Source: nodes, Node: name, File: p.dirs.routes(), Ignore: runtime.LayoutFor(p.dirs.Root).Bridge, Network: network,
+		Source: nodes, Node: name, File: p.dir.Routes(), Ignore: runtime.LayoutFor(p.dir.Root).Bridge, Network: network,
 		Far: func(_, message string) {
 			ref := &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 			recorder.Event(ref, v1.EventTypeWarning, "NodeNotOnLink", message)
@@ -45,15 +44,35 @@ func (p *process) setNetwork(ctx context.Context, n runtime.Network) error {
 func (s *server) keepRoutes(ctx context.Context, ready func()) error {
 	ready()
 	alone := true
-	return s.runRoutes(ctx, routes.InView{View: s.control.view}, s.ownClient(), func(ctx context.Context, own, all []netip.Prefix) error {
+	c := s.control.Cluster()
+	return s.runRoutes(ctx, routes.InView{View: c.View}, c.Client, func(ctx context.Context, own, all []netip.Prefix) error {
 		if alone = alone && len(all) == len(own); alone {
 			return nil // that is what there is from the start
 		}
-		n, err := s.cfg.network()
-		if err != nil {
-			return err
-		}
+		n := s.network()
 		n.Cluster = all
 		return s.setNetwork(ctx, n)
 	})
+}
+
+// network is the pod network of a server's own node before it knows another: the API server is reached at the address of the Service
+// "kubernetes", until services are proxied.
+func (s *server) network() runtime.Network {
+	return runtime.Network{Pods: []netip.Prefix{s.cfg.Pods()}, Redirects: []runtime.Redirect{toAPI(s.cfg.APIService(), s.cfg.API())}}
+}
+
+// agentNetwork is an agent's, as it was told last, where the API server is found.
+func agentNetwork(c *joined.Cluster, server netip.AddrPort) (n runtime.Network) {
+	var service netip.Addr
+	n.Pods, n.Cluster, service = c.Network()
+	if service.IsValid() && server.IsValid() && service.Is4() == server.Addr().Is4() {
+		n.Redirects = []runtime.Redirect{toAPI(service, server)}
+	}
+	return n
+}
+
+// toAPI leads from the address of the Service "kubernetes" to the API server.
+func toAPI(service netip.Addr, server netip.AddrPort) runtime.Redirect {
+	const port = 443
+	return runtime.Redirect{From: netip.AddrPortFrom(service, port), To: server}
 }

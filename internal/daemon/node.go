@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/netip"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -15,14 +15,15 @@ import (
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/cri/containerd"
+	"podo.dev/podo/internal/daemon/datadir"
 	"podo.dev/podo/internal/daemon/node"
+	"podo.dev/podo/internal/daemon/preflight"
 	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet/cm"
-	"podo.dev/podo/internal/kubelet/config"
+	kubeletconfig "podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/runtime"
-	"podo.dev/podo/internal/runtime/payload"
 )
 
 // kubernetesVersion is what the node says it runs.
@@ -54,7 +55,7 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	}
 	endpoint := cmp.Or(p.cfg.ContainerRuntimeEndpoint, n.config.ContainerRuntimeEndpoint)
 	if endpoint == "" {
-		if n.embedded, err = newRuntime(p.cfg.DataDir, n.systemd, network, p.log.With("component", "containerd")); err != nil {
+		if n.embedded, err = node.Containerd(p.cfg.DataDir, n.systemd, network, p.log.With("component", "containerd")); err != nil {
 			return err
 		}
 		if err := n.embedded.Check(ctx); err != nil {
@@ -65,21 +66,17 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	if n.runtime, err = containerd.New(endpoint); err != nil {
 		return fmt.Errorf("--container-runtime-endpoint: %w", err)
 	}
-	return writeRun(p.dirs, run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: p.cfg.NodeName})
+	return p.dir.Began(datadir.Run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: p.cfg.NodeName})
 }
 
 // runKubelet runs the kubelet of this machine in a cluster.
 func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready func() error) error {
 	n := &p.node
-	ip, err := netip.ParseAddr(p.cfg.NodeIP)
-	if err != nil {
-		return err
-	}
 	c := node.Config{
-		Name: p.cfg.NodeName, IP: ip, Port: p.cfg.KubeletPort, Version: kubernetesVersion,
-		DataDir: p.cfg.DataDir, Dir: p.dirs.Kubelet(), CgroupRoot: cgroupRoot(p.dirs), Systemd: n.systemd, Kubelet: n.config,
+		Name: p.cfg.NodeName, IP: p.cfg.IP(), Port: p.cfg.KubeletPort, Version: kubernetesVersion,
+		DataDir: p.cfg.DataDir, Dir: p.dir.Kubelet(), CgroupRoot: p.dir.CgroupRoot(), Systemd: n.systemd, Kubelet: n.config,
 		CredentialProviders: node.CredentialProviders{Config: p.cfg.CredentialProviderConfig, BinDir: p.cfg.CredentialProviderBinDir},
-		OwnLogs:             n.config.PodLogsDir == p.dirs.PodLogs(),
+		OwnLogs:             n.config.PodLogsDir == p.dir.PodLogs(),
 		Host:                n.host, Runtime: n.runtime,
 		Stats:    &n.stats,
 		Timeline: p.timeline, Log: p.log, Flags: p.cfg.Flags, SetVerbosity: p.setVerbosity,
@@ -87,7 +84,7 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 	if n.embedded != nil { // another runtime has another first process
 		c.SandboxSeccomp = n.embedded.SandboxSeccomp()
 	}
-	if n.config.StaticPodPath == p.dirs.Manifests() {
+	if n.config.StaticPodPath == p.dir.Manifests() {
 		if err := os.MkdirAll(n.config.StaticPodPath, 0o700); err != nil {
 			return err
 		}
@@ -95,71 +92,53 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 	return node.Run(ctx, c, cluster, ready)
 }
 
-// newRuntime is the embedded containerd of a data directory.
-func newRuntime(dataDir string, systemd bool, network runtime.Network, log *slog.Logger) (*runtime.Runtime, error) {
-	carried, err := payload.Embedded()
-	if err != nil {
-		return nil, err
+// ports are those of a node's kubelet.
+func (p *process) ports() []preflight.Port {
+	c, from := p.node.config, "address in the kubelet configuration:"
+	if c.Address == p.cfg.NodeIP {
+		from = "--node-ip"
 	}
-	return runtime.New(runtime.Config{
-		DataDir:  dataDir,
-		PodCIDRs: network.Pods, ClusterCIDRs: network.Cluster, Redirects: network.Redirects,
-		SystemdCgroup: systemd,
-		Payload:       carried,
-		Connect:       func(socket string) (runtime.Client, error) { return containerd.New("unix://" + socket) },
-		Log:           log,
-	})
+	all := []preflight.Port{{What: "--kubelet-port", Port: p.cfg.KubeletPort, From: from, IPs: []string{c.Address}}}
+	if *c.HealthzPort > 0 {
+		all = append(all, preflight.Port{
+			What: "the kubelet's health port (--kubelet-port minus 2)", Port: int(*c.HealthzPort),
+			From: "healthzBindAddress in the kubelet configuration:", IPs: []string{c.HealthzBindAddress},
+		})
+	}
+	if c.ReadOnlyPort > 0 {
+		all = append(all, preflight.Port{What: "readOnlyPort in the kubelet configuration", Port: int(c.ReadOnlyPort), From: from, IPs: []string{c.Address}})
+	}
+	return all
 }
 
-// network is the pod network of a server's own node before it knows another.
-func (c *Config) network() (n runtime.Network, err error) {
-	pods, err := netip.ParsePrefix(c.PodCIDR)
-	if err != nil {
-		return n, err
+// healthAt is where the kubelet tells its health.
+func (p *process) healthAt() string {
+	c := p.node.config
+	if *c.HealthzPort <= 0 {
+		return ""
 	}
-	n.Pods = []netip.Prefix{pods}
-	n.Redirects, err = c.apiRedirect()
-	return n, err
-}
-
-// apiRedirect makes the API server reachable at the address of the Service "kubernetes", until services are proxied.
-func (c *Config) apiRedirect() ([]runtime.Redirect, error) {
-	node, err := netip.ParseAddr(c.NodeIP)
-	if err != nil {
-		return nil, err
-	}
-	services, err := netip.ParsePrefix(c.ServiceCIDR)
-	if err != nil || services.Addr().Is4() != node.Is4() {
-		return nil, err
-	}
-	return []runtime.Redirect{toAPI(services.Addr().Next(), netip.AddrPortFrom(node, uint16(c.HTTPSPort)))}, nil
-}
-
-// toAPI leads from the address of the Service "kubernetes" to the API server.
-func toAPI(service netip.Addr, server netip.AddrPort) runtime.Redirect {
-	const port = 443
-	return runtime.Redirect{From: netip.AddrPortFrom(service, port), To: server}
+	return net.JoinHostPort(c.HealthzBindAddress, strconv.Itoa(int(*c.HealthzPort)))
 }
 
 // kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.
 func (p *process) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
-	text, err := config.Read(p.cfg.KubeletConfig, p.cfg.KubeletConfigDir)
+	text, err := kubeletconfig.Read(p.cfg.KubeletConfig, p.cfg.KubeletConfigDir)
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Parse(text)
+	c, err := kubeletconfig.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-config %s: %w", p.cfg.KubeletConfig, err)
 	}
-	said := config.Names(text)
+	said := kubeletconfig.Names(text)
 	if !said["podLogsDir"] {
-		c.PodLogsDir = p.dirs.PodLogs()
+		c.PodLogsDir = p.dir.PodLogs()
 	}
 	if c.StaticPodPath == "" {
-		c.StaticPodPath = p.dirs.Manifests()
+		c.StaticPodPath = p.dir.Manifests()
 	}
 	if !said["healthzPort"] {
-		port := int32(p.cfg.healthzPort())
+		port := int32(p.cfg.HealthzPort())
 		c.HealthzPort = &port
 	}
 	if !said["address"] {
@@ -183,21 +162,5 @@ func (p *process) checkMachine() error {
 		return err
 	}
 	swapOn := strings.Count(strings.TrimSpace(string(swaps)), "\n") > 0 // the first line is the heading
-	return config.Unfit(p.node.config, swapOn, !layout.V2)
+	return kubeletconfig.Unfit(p.node.config, swapOn, !layout.V2)
 }
-
-// removeCgroups removes the cgroups of a stopped node's pods.
-func removeCgroups(ctx context.Context, d Dirs) error {
-	driver := cm.Cgroupfs
-	if runtime.UseSystemd() {
-		driver = cm.Systemd
-	}
-	m, err := cm.New(cm.Config{Host: linux.New(), Root: cgroupRoot(d), Driver: driver, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	return m.Teardown(ctx)
-}
-
-// cgroupRoot keeps the pods of several servers apart.
-func cgroupRoot(d Dirs) string { return "/podo-" + runtime.LayoutFor(d.Root).ID }

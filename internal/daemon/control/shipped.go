@@ -1,0 +1,42 @@
+package control
+
+import (
+	"net/http"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podo.dev/podo/internal/apiserver/authz"
+	"podo.dev/podo/internal/apiserver/wire"
+	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/timeline/ship"
+)
+
+// shippedTimelines takes what agents' kubelets record (docs/decisions/0005).
+func (p *Plane) shippedTimelines() (wire.Handler, error) {
+	v, err := ship.NewReceiver(ship.ReceiverConfig{
+		Recorder: p.cfg.Timeline,
+		Node: func(r *http.Request) (string, bool) {
+			u, known, err := p.identity.authn.Known(r)
+			if err != nil || !known {
+				return "", false
+			}
+			return authz.NodeName(u)
+		},
+		Bound: p.nodeOf,
+	})
+	return wire.Handler{Path: ship.Path, Handler: v}, err
+}
+
+// nodeOf is where a pod runs. A static pod is known by its mirror, which has a UID of its own and names that of the pod.
+func (p *Plane) nodeOf(ref timeline.PodRef) string {
+	e := p.view.Snapshot().Get(client.Pods.At("", "").Resource, ref.Namespace, ref.Name)
+	if e == nil {
+		return ""
+	}
+	pod, ok := e.Object.(*v1.Pod)
+	if !ok || string(pod.UID) != ref.UID && pod.Annotations[v1.MirrorPodAnnotationKey] != ref.UID {
+		return ""
+	}
+	return pod.Spec.NodeName
+}

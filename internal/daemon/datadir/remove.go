@@ -1,0 +1,35 @@
+package datadir
+
+import (
+	"os"
+
+	"podo.dev/podo/internal/host/tree"
+)
+
+// Remove removes a data directory in which nobody works, unless check says what speaks against it.
+func (d Dir) Remove(check func() error) error {
+	lock, err := d.take()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := check(); err != nil {
+		return err
+	}
+	// From here on it is no data directory any more, and still one that can be removed: should this end early, nobody starts on what is left.
+	if err := os.Truncate(d.version(), 0); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(d.Root)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if path := d.path(e.Name()); path != d.version() {
+			if err := tree.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return tree.Remove(d.Root)
+}

@@ -1,0 +1,28 @@
+package datadir
+
+import "os"
+
+// unfinished is the end of the name of a file that is being written: a crash may leave one.
+const unfinished = ".new"
+
+// WriteFile replaces a file so that a crash leaves the old or the new content, never a part.
+func WriteFile(path string, content []byte, mode os.FileMode) error {
+	tmp := path + unfinished
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		os.Remove(tmp)
+	}
+	return err
+}
