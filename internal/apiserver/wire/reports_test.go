@@ -147,7 +147,7 @@ func TestWhatOthersReported(t *testing.T) {
 			{everything, "GET /apis/apps/v1", "Accept: application/yaml", "", 200, []string{"kind: APIResourceList\n", "  kind: Deployment\n"}},
 			{everything, "GET /apis", "Accept: application/vnd.kubernetes.protobuf", "", 200, []string{"k8s\x00", "APIGroupList"}},
 			{everything, "GET /apis/apps?pretty=1", "", "", 200, []string{"{\n  \"kind\": \"APIGroup\",\n"}},
-			{everything, "GET /api/v1", "Accept: text/html", "", 406, []string{"only the following media types are accepted"}},
+			{everything, "GET /api/v1", "Accept: text/html", "", 406, []string{`"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"`}},
 			{everything, "GET /version", "", "", 200, []string{`"emulationMinor": "37"`, `"minCompatibilityMinor": "36"`}},
 		},
 		"there are no custom resources": {

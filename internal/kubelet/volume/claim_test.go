@@ -364,6 +364,7 @@ func TestSlowOwnershipIsTold(t *testing.T) {
 		time.Sleep(time.Minute)
 		end()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		want := []string{
 			"Warning VolumePermissionChangeInProgress Setting volume ownership for u1/volumes/v is taking longer than expected, consider using OnRootMismatch - " +
 				"https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods",

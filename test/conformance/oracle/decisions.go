@@ -34,6 +34,11 @@ var decisions = []struct{ contains, reason string }{
 	{"stored as extensions/v1beta1 deployments.apps | JSON.metadata.annotations.deprecated.deployment.rollback.to | ", "the same"},
 	{"stored as extensions/v1beta1 daemonsets.apps | protobuf.metadata.annotations.deprecated.daemonset.template.generation | ", "how often a template was changed before 1.9 nobody reads"},
 	{"stored as extensions/v1beta1 daemonsets.apps | JSON.metadata.annotations.deprecated.daemonset.template.generation | ", "the same"},
+	{"selectable fields of podcertificaterequests.certificates.k8s.io | .metadata.namespace | upstream: ", "upstream keeps it beside the object and refuses who asks for it"},
+	{"selectable fields of replicasets.apps | .status.replicas | upstream: ", "the same"},
+	{"selectable fields of persistentvolumes | .name | upstream: ", "the same"},
+	{"selectable fields of persistentvolumeclaims | .name | upstream: ", "the same"},
+	{"selectable fields of pods | .status.podIPs | upstream: ", "upstream takes who asks for it, and has it of no pod"},
 }
 
 func decided(signature string) string {
