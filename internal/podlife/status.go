@@ -168,7 +168,8 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 // take it that it runs again, unless the policy says so.
 func (s *State) awaited(c *Container, in *Instance) bool {
 	if s.Stage > Running { // there will be none, but only of a pod that is deleted upstream forgets what its containers waited for
-		return c.Reason != "" && c.Stage != Exited && s.Pod.DeletionTimestamp == nil
+		waits := c.Reason != "" && c.Stage != Exited && s.Pod.DeletionTimestamp == nil
+		return waits && (c.Kind == Sidecar || s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0))
 	}
 	return (c.Reason != "" || c.Again || s.lasts(c, in)) && (c.Stage != Exited || s.restarts(c))
 }
