@@ -79,7 +79,7 @@ func percent(live, room uint64) int {
 var answers tally
 
 // Answered tells that a client has its answer.
-func Answered() { answers.add(time.Now) }
+func Answered() { answers.add() }
 
 // tally counts answers, and knows when the last few of them came.
 type tally struct {
@@ -90,14 +90,14 @@ type tally struct {
 // every so many answers the time is looked at.
 const every = 10
 
-func (t *tally) add(now func() time.Time) {
+func (t *tally) add() {
 	if n := t.count.Add(1); n%every == 0 {
-		t.at[n/every%uint64(len(t.at))].Store(now().UnixNano())
+		t.at[n/every%uint64(len(t.at))].Store(time.Now().UnixNano())
 	}
 }
 
-// brisk says whether the last few answers came within a second: what went before, however calm, does not count.
-func (t *tally) brisk(now time.Time) bool {
+// quick says whether the last few answers came within a second: what went before, however calm, does not count.
+func (t *tally) quick(now time.Time) bool {
 	oldest := t.at[(t.count.Load()/every+1)%uint64(len(t.at))].Load()
 	return oldest != 0 && now.Sub(time.Unix(0, oldest)) <= time.Second+time.Second/few*every
 }
@@ -150,7 +150,7 @@ func (k *keeper) collected() {
 	answered := k.answers.count.Load() - k.answered
 	k.answered += answered
 	rate := float64(made) / since.Seconds()
-	waits := float64(answered)/since.Seconds() >= few || !k.busy && k.answers.brisk(now)
+	waits := float64(answered)/since.Seconds() >= few || !k.busy && k.answers.quick(now)
 	asked := made < live*brisk/100/2 // by who gives memory back, for one: nothing has filled the room
 	switch {
 	case k.busy:

@@ -228,7 +228,7 @@ func TestWhoWaits(t *testing.T) {
 			time.Sleep(busyWithin / 2)
 			allocated += c.made << 20 / 2
 			for range c.answers / 2 {
-				k.answers.add(time.Now)
+				k.answers.add()
 			}
 			k.collected()
 		}
@@ -259,7 +259,7 @@ func TestLargeHeapIsBusyAtOnceForWhoWaits(t *testing.T) {
 			time.Sleep(time.Minute)
 			for range few + every {
 				time.Sleep(c.every)
-				k.answers.add(time.Now)
+				k.answers.add()
 			}
 			k.collected()
 			k.mu.Lock()

@@ -142,17 +142,29 @@ func document(obj runtime.Object) (http.Handler, error) {
 			writeError(w, r, err, nil)
 			return
 		}
-		if f.media == jsonType && !f.pretty {
-			plain.ServeHTTP(w, r)
-			return
-		}
-		b, err := objectBody(f, gvk, obj, nil)
-		if err != nil {
-			writeError(w, r, err, nil)
-			return
-		}
-		writeBody(w, r, http.StatusOK, f.contentType(), b)
+		served{plain, gvk, obj, ""}.send(w, r, f)
 	}), nil
+}
+
+// served is what is answered in the form that is asked for: plain is the usual one, made before; as is what its content type says besides.
+type served struct {
+	plain http.Handler
+	gvk   schema.GroupVersionKind
+	obj   runtime.Object
+	as    string
+}
+
+func (d served) send(w http.ResponseWriter, r *http.Request, f form) {
+	if f.media == jsonType && !f.pretty {
+		d.plain.ServeHTTP(w, r)
+		return
+	}
+	b, err := objectBody(f, d.gvk, d.obj, nil)
+	if err != nil {
+		writeError(w, r, err, nil)
+		return
+	}
+	writeBody(w, r, http.StatusOK, f.contentType()+d.as, b)
 }
 
 const aggregatedAs = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -183,16 +195,7 @@ func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		if f.media == jsonType && !f.pretty {
-			plain.ServeHTTP(w, r)
-			return
-		}
-		b, err := objectBody(f, gvk, list, nil)
-		if err != nil {
-			writeError(w, r, err, nil)
-			return
-		}
-		writeBody(w, r, http.StatusOK, f.contentType()+aggregatedAs, b)
+		served{plain, gvk, list, aggregatedAs}.send(w, r, f)
 	}), nil
 }
 
