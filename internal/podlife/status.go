@@ -168,6 +168,9 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 // take it that it runs again, unless the policy says so.
 func (s *State) awaited(c *Container, in *Instance) bool {
 	if s.Stage > Running { // there will be none, but only of a pod that is deleted upstream forgets what its containers waited for
+		if c.Again && c.busy() {
+			return true // but for this one, which may be found to run, which is as little taken of one that was told as ended
+		}
 		waits := c.Reason != "" && c.Stage != Exited && s.Pod.DeletionTimestamp == nil
 		return waits && (c.Kind == Sidecar || s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0))
 	}

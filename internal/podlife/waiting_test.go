@@ -146,3 +146,33 @@ func TestAContainerThatIsNotStartedHasNotRestarted(t *testing.T) {
 		t.Errorf("%s %+v\n%s", w.state.Stage, st, w.tail())
 	}
 }
+
+// One that is being started anew with another image while the node ends its pod is not told as ended meanwhile: it may be found to run, and under
+// Never the API does not take that of one that had ended.
+func TestAContainerThatIsStartedAnewAtItsPodsEnd(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, "m")
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{d: time.Hour} }
+	w.delay = func(e Effect) time.Duration {
+		if s, ok := e.(StartContainer); ok && s.ID == "m-1" {
+			return 10 * time.Second
+		}
+		return 0
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	p = p.DeepCopy()
+	p.Spec.Containers[0].Image = "other"
+	w.step(Desired{Pod: p})
+	w.until(5 * time.Second)
+	grace := 10 * time.Second
+	w.step(StopAsked{Why: Evicted, Reason: "Evicted", Grace: &grace})
+	w.until(8 * time.Second)
+	if st := w.cstatus("m").State; st.Waiting == nil {
+		t.Fatalf("while its start is under way: %+v\n%s", st, w.tail())
+	}
+	w.until(time.Minute)
+	if st := w.cstatus("m"); st.State.Terminated == nil || w.status().Phase != v1.PodFailed {
+		t.Fatalf("%+v\n%s", st, w.tail())
+	}
+}
