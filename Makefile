@@ -26,7 +26,8 @@ E2E_SIDE ?= 4
 # On CI nothing is compiled for debuggers, which takes an eighth of a compiler's time. Elsewhere what editors have compiled is shared.
 LEAN     := $(if $(CI),-gcflags=all=-dwarf=false)
 
-# `make check` vets all that these lanes test. For a test go would vet all that it depends on too, for the race detector once more.
+# `make check` vets all of this module. For a test go would vet all that it depends on too, for the race detector once more, and for the
+# modules with tests of their own all of upstream.
 VETTED := -vet=off
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2

@@ -61,8 +61,8 @@ conformance-diff: $(CONFORMANCE)/conformance ## name every test whose result dif
 
 .PHONY: oracle
 oracle: build ## compare the registry, the scheduler and what a live server shows with upstream's own code: ORACLE="-short" for a minute of it, "-seed 7 -spend 5m" for more
-	cd test/conformance && go test -mod=mod -count=1 ./policy
-	cd test/conformance && go test -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
+	cd test/conformance && go test $(VETTED) -mod=mod -count=1 ./policy
+	cd test/conformance && go test $(VETTED) -mod=mod -count=1 -timeout 2h ./oracle $(ORACLE) 2>&1 | grep -v 'validate.go:'
 
 # Upstream's own components, for `make bench PEER=upstream`. Dependencies are this module's: some are a little newer than upstream's.
 # They are compiled as e2e.test is, so that what both need is compiled once.
