@@ -176,3 +176,33 @@ func TestAContainerThatIsStartedAnewAtItsPodsEnd(t *testing.T) {
 		t.Fatalf("%+v\n%s", st, w.tail())
 	}
 }
+
+// An ephemeral container that cannot be started never runs again. It is told to wait all the same where its pod's policy would have others run
+// again, with what kept it from its start and that end beside it, until the pod is deleted; and as ended under Never. As upstream has it.
+func TestAnEphemeralContainerThatCannotStart(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever} {
+		p := newPod(policy, "m", "e")
+		w := newWorld(t, p)
+		w.run = func(name string, _ uint32) behaviour { return behaviour{noStart: name == "e"} }
+		w.step(Tick{})
+		check := func(waits bool) {
+			t.Helper()
+			st := w.cstatus("e")
+			end, is := st.State.Terminated, st.State.Waiting
+			if waits {
+				end = st.LastTerminationState.Terminated
+			}
+			if waits != (is != nil && is.Reason == "RunContainerError") || end == nil || end.Reason != "StartError" || st.RestartCount != 0 || st.ContainerID == "" {
+				t.Errorf("%s, %s: %+v, want it to wait: %v", policy, w.rel(), st, waits)
+			}
+		}
+		w.until(time.Minute)
+		waits := policy != v1.RestartPolicyNever
+		check(waits)
+		w.restart(nil)
+		check(waits)
+		w.step(Desired{Pod: deleting(p, w.now, 10)})
+		w.until(2 * time.Minute)
+		check(false)
+	}
+}

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,6 +162,26 @@ func TestSubPathStaysInside(t *testing.T) {
 		t.Errorf("made with mode %v, %v; want the volume's", info.Mode(), err)
 	}
 	if err := n.Unmount(context.Background(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The folders that a subPath makes have all of the volume's mode: in memory nobody deletes what is another's, also below it.
+func TestASubPathIsMadeLikeItsVolume(t *testing.T) {
+	n := newReal(t)
+	p := pod("u1", vol("mem", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(4000))}
+	n.mount(t, p)
+	dir, _, _ := n.Path(p, "mem")
+	if _, err := n.SubPath(p, "a", 0, "mem", "made/deep"); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"", "made", "made/deep"} {
+		if info, err := os.Stat(filepath.Join(dir, at)); err != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|fs.ModeSticky|0o777 {
+			t.Errorf("%q: %v %v", at, info.Mode(), err)
+		}
+	}
+	if err := n.Unmount(context.Background(), p.UID); err != nil {
 		t.Fatal(err)
 	}
 }

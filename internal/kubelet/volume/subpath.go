@@ -112,8 +112,10 @@ func makeAt(parent int, name string, mode fs.FileMode) error {
 		return err
 	}
 	bits := uint32(mode.Perm())
-	if mode&fs.ModeSetgid != 0 {
-		bits |= unix.S_ISGID
+	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: unix.S_ISUID, fs.ModeSetgid: unix.S_ISGID, fs.ModeSticky: unix.S_ISVTX} {
+		if mode&flag != 0 {
+			bits |= bit
+		}
 	}
 	return errors.Join(unix.Fchmod(fd, bits), unix.Close(fd)) // whatever the umask is
 }
