@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"podo.dev/podo/internal/view"
 )
@@ -149,10 +150,21 @@ func (l *Loop) Run(ctx context.Context, ready func()) error {
 
 func (l *Loop) newQueue() workqueue.TypedRateLimitingInterface[view.Key] {
 	limits, config := workqueue.NewTypedItemExponentialFailureRateLimiter[view.Key](firstRetry, lastRetry), workqueue.TypedRateLimitingQueueConfig[view.Key]{}
+	config.Clock = unhurried{}
 	if l.metrics != nil {
 		config.Name, config.MetricsProvider = cmp.Or(queues[l.c.Name], l.c.Name), l.metrics
 	}
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limits, config)
+}
+
+// unhurried is the real clock, but for how often it ticks. A queue that is measured looks twice a second at how long its work has been going on,
+// which would wake a quiet process for each of its controllers; whoever reads metrics does it less often than this.
+type unhurried struct{ clock.RealClock }
+
+const gaugesEvery = 10 * time.Second
+
+func (c unhurried) NewTicker(d time.Duration) clock.Ticker {
+	return c.RealClock.NewTicker(max(d, gaugesEvery))
 }
 
 // guard makes an error of a panic, so that the supervisor hears of it whatever goroutine it was in.
