@@ -491,3 +491,32 @@ func TestResetButNotRemoved(t *testing.T) {
 		t.Fatalf("%+v\n%s", c, w.tail())
 	}
 }
+
+// After containers were reset no status names one. When nothing is left of the pod and nothing was saved, they stay counted as they were told.
+func TestResetAndNothingLeft(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		p := restartsAll()
+		w := newWorld(t, p)
+		w.run = func(n string, attempt uint32) behaviour {
+			return either(n == "m0", behaviour{d: 10 * time.Second, code: 1}, behaviour{})
+		}
+		w.fail = func(e Effect) *Failure {
+			x, ok := e.(RemoveContainer)
+			return either(ok && left && x.ID == "m1-0", &Failure{Reason: "X", Message: "no"}, nil)
+		}
+		w.delay = func(e Effect) time.Duration {
+			x, ok := e.(CreateContainer)
+			return either(ok && x.Attempt > 0, time.Minute, 0)
+		}
+		w.step(Tick{})
+		w.until(10500 * time.Millisecond)
+		told := p.DeepCopy()
+		told.Status = w.status()
+		w.state = Restore(w.cfg, told, nil, either(left, w.observe(), Observed{}), w.now)
+		for _, name := range []string{"m0", "m1"} {
+			if c := w.cstatus(name); c.RestartCount != 1 {
+				t.Errorf("left %v: %+v\n%s", left, c, w.tail())
+			}
+		}
+	}
+}

@@ -152,7 +152,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 // Ran tells whether the API says that a kubelet already ran something of the pod: it is restored then, even if nothing of it
 // is left and nothing was saved.
 func Ran(p *v1.Pod) bool {
-	has := func(c v1.ContainerStatus) bool { return c.ContainerID != "" }
+	has := func(c v1.ContainerStatus) bool { return c.ContainerID != "" || c.RestartCount > 0 }
 	st := &p.Status
 	return st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed || slices.ContainsFunc(st.ContainerStatuses, has) ||
 		slices.ContainsFunc(st.InitContainerStatuses, has)
@@ -239,18 +239,19 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 			mine = append(mine, in)
 		}
 	}
-	if c.Prev.isReset() { // what has been reset may still be there, when it could not be removed
-		mine = slices.DeleteFunc(mine, func(in Instance) bool { return in.Attempt <= c.Prev.Attempt })
-	}
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
 	var told *Instance
 	if st := s.toldStatus(c); st != nil {
 		told, c.Attempt = c.told(st), max(c.Attempt, uint32(st.RestartCount)) // one that never ran is counted too
 	}
+	if told.isReset() && c.Prev == nil {
+		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
+	}
+	if c.Prev.isReset() { // what has been reset may still be there, when it could not be removed
+		mine = slices.DeleteFunc(mine, func(in Instance) bool { return in.Attempt <= c.Prev.Attempt })
+	}
 	switch {
 	case told == nil:
-	case told.isReset() && c.Prev == nil:
-		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
 	case !told.isReset() && len(mine) == 0:
 		mine = append(mine, *told)
 	case !told.isReset() && told.Attempt > mine[0].Attempt && mine[0].State == InstanceExited: // somebody may have removed the newest only
