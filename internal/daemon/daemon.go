@@ -7,7 +7,8 @@
 //	                                       └─► node: containerd ─► (control plane ready) ─► kubelet ─► node Ready
 //
 // Its pieces are packages below it: what it is told (config), its folder (datadir), whether the host will do (preflight), how far it is (boot),
-// the control plane (control, controllers), the kubelet (node), what an agent remembers (joined), and what root does without it (upkeep).
+// the control plane (control, controllers), the kubelet (node), what an agent remembers (joined), what may be another at a later start (moved),
+// and what root does without it (upkeep).
 package daemon
 
 import (
@@ -28,6 +29,7 @@ import (
 	"podo.dev/podo/internal/daemon/config"
 	"podo.dev/podo/internal/daemon/control"
 	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/moved"
 	"podo.dev/podo/internal/daemon/preflight"
 	"podo.dev/podo/internal/pki"
 )
@@ -55,6 +57,9 @@ func serve(ctx context.Context, cfg config.Server, version string, report *boot.
 	}
 	defer lock.Close()
 	cfg.Node = p.cfg
+	if p.before, err = moved.Read(p.dir, cfg.NodeName); err != nil {
+		return err
+	}
 	s := &server{process: p, cfg: cfg, hangup: hangup}
 	checked := report.Begin("host checked")
 	if err := preflight.Check("server", p.dir, s.ports(), exec.LookPath); err != nil {
@@ -103,7 +108,7 @@ func (s *server) build(ctx context.Context) (err error) {
 	}
 	s.control, err = control.New(control.Config{
 		Server: &s.cfg, Dir: s.dir, Certs: s.certs, Timeline: s.timeline, Report: s.report, Logger: s.log,
-		Version: kubernetesVersion, Hangup: s.hangup, NodeStats: &s.node.stats, NodeHealth: s.node.supervisor.Health,
+		Before: &s.before, Version: kubernetesVersion, Hangup: s.hangup, NodeStats: &s.node.stats, NodeHealth: s.node.supervisor.Health,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ type nodeParts struct {
 	config     *v1beta1.KubeletConfiguration
 	embedded   *runtime.Runtime // nil with --container-runtime-endpoint
 	runtime    *containerd.Client
+	endpoint   string                       // of it
 	stats      atomic.Pointer[stats.Source] // nil until the kubelet runs
 	systemd    bool                         // the cgroup driver
 }
@@ -66,7 +67,8 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	if n.runtime, err = containerd.New(endpoint); err != nil {
 		return fmt.Errorf("--container-runtime-endpoint: %w", err)
 	}
-	return p.dir.Began(datadir.Run{Endpoint: endpoint, Embedded: n.embedded != nil, NodeName: p.cfg.NodeName})
+	n.endpoint = endpoint
+	return p.noteRun()
 }
 
 // runKubelet runs the kubelet of this machine in a cluster.
@@ -84,12 +86,31 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 	if n.embedded != nil { // another runtime has another first process
 		c.SandboxSeccomp = n.embedded.SandboxSeccomp()
 	}
+	if err := p.podsBegin(); err != nil {
+		return err
+	}
 	if n.config.StaticPodPath == p.dir.Manifests() {
 		if err := os.MkdirAll(n.config.StaticPodPath, 0o700); err != nil {
 			return err
 		}
 	}
 	return node.Run(ctx, c, cluster, ready)
+}
+
+// noteRun writes down what a later start, `down` or `image` must know of this one.
+func (p *process) noteRun() error {
+	return p.dir.Began(datadir.Run{
+		Endpoint: p.node.endpoint, Embedded: p.node.embedded != nil, NodeName: p.cfg.NodeName, Down: p.before.Down, Formers: p.before.Formers,
+	})
+}
+
+// podsBegin notes that pods may run from now on.
+func (p *process) podsBegin() error {
+	if !p.before.Down {
+		return nil
+	}
+	p.before.Down = false
+	return p.noteRun()
 }
 
 // ports are those of a node's kubelet.

@@ -2,13 +2,16 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	v1 "k8s.io/api/core/v1"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/component"
 	"podo.dev/podo/internal/daemon/node"
+	"podo.dev/podo/internal/kubelet/labels"
 )
 
 // A server is a node too: its kubelet calls the API's verbs and reads the view in the same process.
@@ -24,6 +27,9 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 		case <-ctx.Done():
 			return nil
 		}
+		if err := s.forgetFormers(ctx); err != nil {
+			return err
+		}
 		c := s.control.Cluster()
 		if err := samePods(node.In(c.View, s.cfg.NodeName), c.PodCIDR); err != nil {
 			return err
@@ -37,6 +43,30 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 		})
 	})
 	return append(all, kubelet, component.Func("routes", s.keepRoutes))
+}
+
+// forgetFormers removes the nodes that this one was: what is left of their pods in the runtime, and their Nodes, with which their pods go.
+func (s *server) forgetFormers(ctx context.Context) error {
+	for _, former := range s.before.Formers {
+		boxes, err := s.node.runtime.ListPodSandbox(ctx, &runtimev1.PodSandboxFilter{LabelSelector: map[string]string{labels.Node: former}})
+		if err != nil {
+			return err
+		}
+		for _, box := range boxes {
+			if err := errors.Join(s.node.runtime.StopPodSandbox(ctx, box.Id), s.node.runtime.RemovePodSandbox(ctx, box.Id)); err != nil {
+				return fmt.Errorf("what is left of the node %s: %w", former, err)
+			}
+		}
+		s.log.Info("the node has another name: what it was before is removed", "node", former, "pods", len(boxes))
+		if err := s.control.ForgetNode(ctx, former); err != nil {
+			return err
+		}
+	}
+	if s.before.Formers == nil {
+		return nil
+	}
+	s.before.Formers = nil
+	return s.noteRun()
 }
 
 // samePods refuses another range of pods than the one that the node has: a Node keeps it, and others find its pods by it.

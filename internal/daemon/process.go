@@ -10,6 +10,7 @@ import (
 	"podo.dev/podo/internal/daemon/boot"
 	"podo.dev/podo/internal/daemon/config"
 	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/moved"
 	"podo.dev/podo/internal/timeline/recorder"
 )
 
@@ -22,6 +23,7 @@ type process struct {
 	level  *slog.LevelVar // of log
 
 	timeline *recorder.Recorder
+	before   moved.Before // nothing, on an agent
 	node     nodeParts
 }
 

@@ -26,6 +26,7 @@ import (
 	"podo.dev/podo/internal/daemon/config"
 	"podo.dev/podo/internal/daemon/controllers"
 	"podo.dev/podo/internal/daemon/datadir"
+	"podo.dev/podo/internal/daemon/moved"
 	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/pki"
 	"podo.dev/podo/internal/registry"
@@ -46,6 +47,7 @@ type Config struct {
 	Report   *boot.Report
 	Logger   *slog.Logger
 
+	Before     *moved.Before                 // the start before this one
 	Version    string                        // of Kubernetes, as clients hear it
 	Hangup     <-chan os.Signal              // the keys of tokens have changed
 	NodeStats  *atomic.Pointer[stats.Source] // of the server's own node; nil in it until its kubelet runs
@@ -148,6 +150,7 @@ func (p *Plane) components(ctx context.Context) []component.Component {
 		component.Func("timeline", p.cfg.Timeline.Run),
 		p.store,
 		component.Func("view", p.view.Run),
+		component.Func("data-directory", p.checkMoves),
 		component.Func("default-policy", p.ensurePolicy),
 		p.election,
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -53,5 +54,14 @@ func (p *Plane) MarkNode(ctx context.Context) error {
 		metav1.SetMetaDataLabel(&n.ObjectMeta, controlPlaneLabel, "")
 		return true, nil
 	})
+	return err
+}
+
+// ForgetNode removes the Node that the own one was by another name; its pods go with it.
+func (p *Plane) ForgetNode(ctx context.Context, name string) error {
+	err := local.Admin(p.verbs).Delete(ctx, client.Nodes.At("", name), metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	return err
 }

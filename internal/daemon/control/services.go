@@ -17,6 +17,9 @@ func (p *Plane) serviceAddresses() *admit.ServiceAddresses {
 
 // runKubernetesService acts as the server itself, as upstream's does. Only an etcd of somebody else's can have other servers on it.
 func (p *Plane) runKubernetesService(ctx context.Context, ready func()) error {
+	if err := p.moveServices(ctx); err != nil {
+		return err
+	}
 	var leases *kubernetesservice.Leases
 	if len(p.cfg.Server.EtcdEndpoints) > 0 {
 		leases = &kubernetesservice.Leases{Store: p.store}

@@ -15,6 +15,9 @@ type Run struct {
 	Endpoint string `json:"endpoint"` // of the runtime
 	Embedded bool   `json:"embedded"` // the runtime is ours
 	NodeName string `json:"nodeName"`
+
+	Down    bool     `json:"down,omitempty"`    // `podo down` has ended what ran
+	Formers []string `json:"formers,omitempty"` // the nodes that it was, by name, and that are still there
 }
 
 // Began remembers a run.

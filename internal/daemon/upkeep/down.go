@@ -68,7 +68,11 @@ func Down(ctx context.Context, dataDir string, grace time.Duration, say func(str
 		}
 		say("Stopped containerd.")
 	}
-	return errors.Join(unmountPods(dir), removeCgroups(ctx, dir), routes.Remove(dir.Routes()))
+	left := errors.Join(unmountPods(dir), removeCgroups(ctx, dir), routes.Remove(dir.Routes()))
+	if ran.Down = left == nil && (err == nil || ran.Embedded) && ran.NodeName != ""; !ran.Down {
+		return left
+	}
+	return dir.Began(ran)
 }
 
 // endProcess asks for an orderly stop and waits for the end.
