@@ -3,6 +3,7 @@
 package upkeep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,13 +116,25 @@ func stopPods(ctx context.Context, ran datadir.Run, grace time.Duration) (int, e
 		return 0, err
 	}
 	defer rt.Close()
-	ctx, cancel := context.WithTimeout(ctx, grace+time.Minute)
-	defer cancel()
 	filter := map[string]string{labels.Node: ran.NodeName}
 	if ran.Embedded {
 		filter = nil // everything in it is ours
 	}
-	sandboxes, err := rt.ListPodSandbox(ctx, &runtimev1.PodSandboxFilter{LabelSelector: filter})
+	return endPods(ctx, rt, filter, grace)
+}
+
+// patience is how long nothing may end, beyond the grace, until what is left of the pods is taken for hung. Hundreds of pods on a slow machine
+// take minutes altogether.
+const patience = time.Minute
+
+// networksAtOnce is how many sandboxes are stopped at the same time: each has programs run for its network. Containers wait for their grace side
+// by side.
+const networksAtOnce = 16
+
+func endPods(ctx context.Context, rt cri.Runtime, filter map[string]string, grace time.Duration) (int, error) {
+	listing, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	sandboxes, err := rt.ListPodSandbox(listing, &runtimev1.PodSandboxFilter{LabelSelector: filter})
 	if err != nil {
 		if cri.IsUnavailable(err) {
 			return 0, errors.New("the runtime does not run")
@@ -129,16 +142,30 @@ func stopPods(ctx context.Context, ran datadir.Run, grace time.Duration) (int, e
 		return 0, err
 	}
 	sandboxes = slices.DeleteFunc(sandboxes, func(s *runtimev1.PodSandbox) bool { return s.State != runtimev1.PodSandboxState_SANDBOX_READY })
+	ctx, hung := context.WithCancelCause(ctx)
+	defer hung(nil)
+	idle := time.AfterFunc(grace+patience, func() { hung(fmt.Errorf("none has ended for %s", grace+patience)) })
+	defer idle.Stop()
+	turns := make(chan struct{}, networksAtOnce)
 	errs := make([]error, len(sandboxes))
 	var all sync.WaitGroup
 	for i, s := range sandboxes {
-		all.Go(func() { errs[i] = stopPod(ctx, rt, s.Id, grace) })
+		all.Go(func() {
+			errs[i] = stopPod(ctx, rt, s.Id, grace, turns)
+			if ctx.Err() == nil {
+				idle.Reset(grace + patience)
+			}
+		})
 	}
 	all.Wait()
-	return len(sandboxes), errors.Join(errs...)
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) > 0 {
+		return 0, fmt.Errorf("%d of %d: %w", len(errs), len(sandboxes), cmp.Or(context.Cause(ctx), errs[0]))
+	}
+	return len(sandboxes), nil
 }
 
-func stopPod(ctx context.Context, rt cri.Runtime, sandbox string, grace time.Duration) error {
+func stopPod(ctx context.Context, rt cri.Runtime, sandbox string, grace time.Duration, turns chan struct{}) error {
 	containers, err := rt.ListContainers(ctx, &runtimev1.ContainerFilter{
 		PodSandboxId: sandbox,
 		State:        &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
@@ -152,7 +179,13 @@ func stopPod(ctx context.Context, rt cri.Runtime, sandbox string, grace time.Dur
 		all.Go(func() { errs[i] = rt.StopContainer(ctx, c.Id, grace) })
 	}
 	all.Wait()
-	return errors.Join(errors.Join(errs...), rt.StopPodSandbox(ctx, sandbox))
+	select {
+	case turns <- struct{}{}:
+		defer func() { <-turns }()
+		return errors.Join(errors.Join(errs...), rt.StopPodSandbox(ctx, sandbox))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func cleanRuntime(ctx context.Context, d datadir.Dir) error {
