@@ -406,7 +406,7 @@ func (m *mover) wait(c *Container) {
 	}
 	if !c.notice.IsZero() && !m.now.Before(c.notice) {
 		c.notice = time.Time{}
-		back := `Back-off pulling image "` + c.spec.Image + `"`
+		back := `Back-off pulling image "` + either(c.mounts != "", c.mounts, c.spec.Image) + `"`
 		m.tell(c.Name, v1.EventTypeNormal, "BackOff", back)
 		m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 		c.Message = back + ": " + c.Reason + ": " + c.Message

@@ -138,6 +138,7 @@ type Container struct {
 	notice     time.Time     // when ErrImagePull becomes ImagePullBackOff
 	restart    backoff       // of restarts
 	pull       backoff       // of pulls
+	mounts     string        // the image of a volume that could not be had, until there is an instance; what is told and waited for is of that one
 	knownAt    time.Time     // when Cur became known
 	deadline   time.Time     // while stopping: when it is killed
 	asked      time.Time     // while TermSent: the deadline that the runtime was last asked to keep; zero when it must be asked
@@ -264,7 +265,7 @@ func (s *State) syncContainers() {
 
 // forgetImage makes void whatever was said about an image that is no longer the container's: the new one is tried at once.
 func (c *Container) forgetImage() {
-	c.pull, c.retry, c.restart = backoff{}, retry{}, backoff{}
+	c.pull, c.retry, c.restart, c.mounts = backoff{}, retry{}, backoff{}, ""
 	switch {
 	case c.Stage == Pulling:
 		c.stale = true

@@ -10,6 +10,8 @@ type Failure struct {
 	// Unsure says that the effect may have happened all the same: a deadline passed, the connection broke, or the runtime
 	// said that the thing exists already. Step looks at the runtime before it tries again.
 	Unsure bool
+	// Image is the image that could not be had, where it is one that a container mounts, not its own.
+	Image string
 }
 
 func (f *Failure) Error() string { return f.Message }

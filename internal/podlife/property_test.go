@@ -218,6 +218,9 @@ func TestRestartChangesNothing(t *testing.T) {
 			if p, ok := e.(PullImage); ok && failImage == 0 && p.Container == "m0" {
 				return &Failure{Reason: "ErrImagePull", Message: "not found"}
 			}
+			if c, ok := e.(CreateContainer); ok && failImage == 1 && c.Container == "m0" {
+				return &Failure{Reason: "ErrImagePull", Message: "not found", Image: "mounted"}
+			}
 			return nil
 		}
 		type plan struct {

@@ -43,6 +43,7 @@ type SavedContainer struct {
 	Notice  time.Time `json:"notice,omitzero"`
 	Restart backoff   `json:"restart,omitzero"`
 	Pull    backoff   `json:"pull,omitzero"`
+	Mounts  string    `json:"mounts,omitempty"` // the image of a volume of which that is
 	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop that its hook had not ended, Sent when it
 	// was sent TERM: it is given the least grace since then. Of one that has ended for a resize it is kept that this was no crash.
 	StopWhy  string    `json:"stopWhy,omitempty"`
@@ -67,7 +68,7 @@ func (s *State) Saved() Saved {
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		sc := SavedContainer{Name: c.Name, Attempt: c.Attempt, Reason: c.Reason, Message: c.Message, Restart: c.restart, Pull: c.pull}
+		sc := SavedContainer{Name: c.Name, Attempt: c.Attempt, Reason: c.Reason, Message: c.Message, Restart: c.restart, Pull: c.pull, Mounts: c.mounts}
 		if sc.BackOff = c.Stage == BackOff; sc.BackOff {
 			sc.Until, sc.Notice = c.until, c.notice
 		}
@@ -196,7 +197,7 @@ func (s *State) restoreWaits(saved *Saved, now time.Time) {
 			continue
 		}
 		c.Attempt, c.Reason, c.Message, c.restart, c.pull, c.Again = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull, sc.Again
-		c.hooked = sc.Hooked
+		c.hooked, c.mounts = sc.Hooked, sc.Mounts
 		c.restart.Wait, c.pull.Wait = min(c.restart.Wait, s.cfg.BackoffMax), min(c.pull.Wait, s.cfg.PullMax) // the ceilings may be lower by now
 		if sc.Reset {
 			c.Prev = resetInstance(c.Name, c.Attempt-1)

@@ -277,6 +277,53 @@ func TestImagePullBackOff(t *testing.T) {
 	}
 }
 
+// So does the image of a volume: its waits are its own, and those of a container whose image is there.
+func TestBackOffOfAMountedImage(t *testing.T) {
+	w := newWorld(t, newPod(v1.RestartPolicyAlways, "m"))
+	bad := true
+	w.fail = func(e Effect) *Failure {
+		if _, ok := e.(CreateContainer); ok && bad {
+			return &Failure{Reason: "ErrImagePull", Message: "not found", Image: "files"}
+		}
+		return nil
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	is := func(reason, message string) {
+		t.Helper()
+		if got := w.cstatus("m").State.Waiting; got == nil || got.Reason != reason || got.Message != message {
+			t.Fatalf("%s: %+v\n%s", w.rel(), got, w.tail())
+		}
+	}
+	is("ErrImagePull", "not found")
+	w.until(5 * time.Second)
+	const waits = `Back-off pulling image "files": ErrImagePull: not found`
+	is("ImagePullBackOff", waits)
+	w.restart(nil)
+	is("ImagePullBackOff", waits)
+	if !told(w, "BackOff", `Back-off pulling image "files"`) {
+		t.Error("no event")
+	}
+	w.until(40 * time.Second)
+	bad = false
+	w.until(71 * time.Second)
+	var tries []string
+	for _, l := range w.trace {
+		if strings.Contains(l, "Attempt:0 ImageRef") {
+			tries = append(tries, strings.Fields(l)[0])
+		}
+	}
+	if !slices.Equal(tries, []string{"+0.000s", "+10.000s", "+30.000s", "+70.000s"}) || w.cstatus("m").State.Running == nil {
+		t.Fatal(tries, w.cstatus("m"))
+	}
+	w.exit("m-0", 1, "")
+	w.step(Observation{Observed: w.observe()})
+	w.until(80 * time.Second)
+	if st := w.cstatus("m"); st.State.Running == nil || st.RestartCount != 1 {
+		t.Errorf("its next start waits for an image that is there: %+v", st)
+	}
+}
+
 // Conditions and their words on the way of a pod with an init container.
 func TestConditions(t *testing.T) {
 	w := newWorld(t, newPod(v1.RestartPolicyNever, "i", "m"))

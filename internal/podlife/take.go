@@ -70,7 +70,11 @@ func (m *mover) takeImage(e ImageReady) {
 	if e.Fail == nil {
 		// retry stays: an image that is there says nothing about why the container could not be created, and every new try of that
 		// comes by here. So does what is shown of such a failure, and CrashLoopBackOff: until the container runs.
-		c.Stage, c.ImageRef, c.pull = Pulled, e.Ref, backoff{}
+		c.Stage, c.ImageRef = Pulled, e.Ref
+		if c.mounts != "" {
+			return
+		}
+		c.pull = backoff{}
 		switch c.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable":
 			c.Reason, c.Message = "", ""
@@ -86,12 +90,17 @@ func (m *mover) takeImage(e ImageReady) {
 		c.retry.failed(m.cfg, e.Fail, m.now)
 		return
 	}
-	c.Reason, c.Message = e.Fail.Reason, e.Fail.Message
+	m.noImage(c, e.Fail)
+}
+
+// noImage takes in that an image could not be had, a container's own or one that it mounts.
+func (m *mover) noImage(c *Container, f *Failure) {
+	c.Reason, c.Message, c.mounts = f.Reason, f.Message, f.Image
 	m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+c.Reason)
-	switch e.Fail.Reason {
+	switch f.Reason {
 	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError":
 		c.Stage = Waiting
-		c.retry.failed(m.cfg, e.Fail, m.now)
+		c.retry.failed(m.cfg, f, m.now)
 	default:
 		c.pull.next(m.cfg, m.cfg.PullMax, m.now, m.now)
 		c.Stage, c.until, c.notice = BackOff, m.now.Add(c.pull.Wait), m.now.Add(m.cfg.PullNotice)
@@ -106,7 +115,14 @@ func (m *mover) takeCreated(e ContainerCreated) {
 	if e.Fail == nil {
 		m.adopt(c, e.Instance)
 		c.Stage, c.retry = Created, retry{}
+		if c.mounts != "" {
+			c.mounts, c.pull = "", backoff{}
+		}
 		m.tell(c.Name, v1.EventTypeNormal, "Created", "Container created")
+		return
+	}
+	if e.Fail.Image != "" && m.Stage <= Running {
+		m.noImage(c, e.Fail)
 		return
 	}
 	reason := either(e.Fail.Reason != "", e.Fail.Reason, "CreateContainerError")

@@ -168,6 +168,10 @@ func (m *Manager) mustPull(image string, have *runtimev1.Image, mine func() ([]k
 // were imported by their names only, where a volume is concerned.
 func (m *Manager) EnsureVolume(ctx context.Context, pod *v1.Pod, as *v1.Container, sandbox *runtimev1.PodSandboxConfig) (string, error) {
 	if _, err := m.Ensure(ctx, pod, as, sandbox); err != nil {
+		var f *podlife.Failure
+		if errors.As(err, &f) && f.Reason != "" {
+			f.Image = as.Image
+		}
 		return "", err
 	}
 	return WholeName(as.Image), nil

@@ -251,6 +251,12 @@ func TestFailures(t *testing.T) {
 			if last, want := n.events[len(n.events)-1], "a|Warning|"+tc.event; last != want {
 				t.Errorf("event %q\nwant %q", last, want)
 			}
+			// Of an image that is mounted it is said which one it is: the container waits for it as for its own.
+			_, err = n.EnsureVolume(context.Background(), &v1.Pod{}, wants(tc.image, v1.PullIfNotPresent), nil)
+			same(t, err, tc.reason, tc.message)
+			if f, ok := errors.AsType[*podlife.Failure](err); !ok || f.Image != tc.image {
+				t.Errorf("%+v is not told to be of %s", f, tc.image)
+			}
 		}
 	})
 }

@@ -66,31 +66,49 @@ func (f File) Run(ctx context.Context, out chan<- Change) error {
 			return nil
 		case <-every.C:
 		case <-w.missed():
-		case <-w.events():
-			if !f.quiet(ctx, w.events()) {
+		case e := <-w.events():
+			gone, ok := f.quiet(ctx, e, w.events())
+			if !ok || !s.without(ctx, forget(files, gone)) {
 				return nil
 			}
 		}
 	}
 }
 
-// quiet returns once nothing has happened for a moment; false when ctx has ended.
-func (f File) quiet(ctx context.Context, events <-chan fsnotify.Event) bool {
+// quiet returns once nothing has happened for a moment, with the files that were removed or moved away since the event e, also those that
+// are there again; false when ctx has ended.
+func (f File) quiet(ctx context.Context, e fsnotify.Event, events <-chan fsnotify.Event) (gone []string, ok bool) {
 	t := time.NewTimer(settle)
 	defer t.Stop()
 	for {
+		if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+			gone = append(gone, e.Name)
+		}
 		select {
 		case <-ctx.Done():
-			return false
-		case _, ok := <-events:
+			return nil, false
+		case e, ok = <-events:
 			if !ok {
 				events = nil
 			}
 			t.Reset(settle)
 		case <-t.C:
-			return true
+			return gone, true
 		}
 	}
+}
+
+// forget drops files that were gone, and returns their pods: these have ended, and one whose file is there again begins anew, though it reads
+// as before. That is how people restart a static pod.
+func forget(files map[string]*written, gone []string) []*v1.Pod {
+	var pods []*v1.Pod
+	for _, path := range gone {
+		if w := files[path]; w != nil && w.pod != nil {
+			pods = append(pods, w.pod)
+		}
+		delete(files, path)
+	}
+	return pods
 }
 
 // read is the pods of all files, in the order of their paths. Files that did not change are not read again.

@@ -53,6 +53,20 @@ func (s *set) become(ctx context.Context, pods []*v1.Pod) bool {
 	return true
 }
 
+// without tells that pods have gone, whatever there will be next; false when ctx has ended.
+func (s *set) without(ctx context.Context, pods []*v1.Pod) bool {
+	for _, p := range pods {
+		if s.pods[p.UID] != p {
+			continue
+		}
+		delete(s.pods, p.UID)
+		if !s.send(ctx, Remove, p) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *set) send(ctx context.Context, op Op, p *v1.Pod) bool {
 	select {
 	case s.out <- Change{Source: s.source, Op: op, Pod: p}:

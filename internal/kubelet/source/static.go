@@ -134,6 +134,7 @@ func (m manifest) finish(pod *v1.Pod) error {
 	kind := registry.Lookup(schema.GroupResource{Resource: "pods"})
 	kind.Default(pod)
 	kind.PrepareForCreate(pod)
+	pod.Generation = 0 // it is the API server that counts them, for the mirror
 	if errs := kind.CheckCreate(pod); len(errs) > 0 {
 		return fmt.Errorf("invalid pod: %w", errs.ToAggregate())
 	}

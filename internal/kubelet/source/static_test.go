@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -142,6 +143,24 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expect("REMOVE web-n1")
+	if p.Generation != 0 {
+		t.Errorf("a static pod has generation %d: its mirror's status would have it for the mirror's own", p.Generation)
+	}
+
+	// A file that is moved away and back ends its pod and begins it anew, however little time there is between the two.
+	at, aside := filepath.Join(dir, "db.yaml"), filepath.Join(t.TempDir(), "db.yaml")
+	db := s.pods["db-n1"].UID
+	if err := errors.Join(os.Rename(at, aside), os.Rename(aside, at)); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("REMOVE db-n1", "ADD db-n1")
+	if s.pods["db-n1"].UID != db {
+		t.Error("it is another pod")
+	}
+	if err := os.Rename(at, aside); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("REMOVE db-n1")
 }
 
 // Of two manifests of one name the later one is passed over, and its pod is told of.

@@ -25,7 +25,6 @@ var (
 	podCPU         = prometheus.NewDesc("pod_cpu_usage_seconds_total", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds", podLabel, nil)
 	podMemory      = prometheus.NewDesc("pod_memory_working_set_bytes", "[STABLE] Current working set of the pod in bytes", podLabel, nil)
 	podSwap        = prometheus.NewDesc("pod_swap_usage_bytes", "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems", podLabel, nil)
-	oldScrapeError = prometheus.NewDesc("scrape_error", "[ALPHA] (Deprecated since 1.29.0) 1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
 	scrapeError    = prometheus.NewDesc("resource_scrape_error", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise", nil, nil)
 )
 
@@ -60,7 +59,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		failed = 1
 	}
-	out <- prometheus.MustNewConstMetric(oldScrapeError, prometheus.GaugeValue, failed)
 	out <- prometheus.MustNewConstMetric(scrapeError, prometheus.GaugeValue, failed)
 	if err != nil {
 		return
