@@ -40,14 +40,18 @@ func protobuf3(text []byte) ([]byte, error) { return convert(document3, text) }
 
 // ServeHTTP serves /openapi/v2, /openapi/v3 and the documents below it.
 func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch path := strings.TrimSuffix(r.URL.Path, "/"); path {
-	case "/openapi/v2":
-		serve(w, r, d.v2.hashed, d.v2.in, encodings2)
-	case "/openapi/v3":
+	w.Header().Set("Cache-Control", "no-cache, private")
+	path, below := strings.CutPrefix(r.URL.Path, "/openapi/v3/")
+	switch {
+	case below:
+		d.serveV3(w, r, path)
+	case path == "/openapi/v2":
+		serve(w, r, d.v2.hashed, d.v2.in, choose(r.Header.Get("Accept"), encodings2))
+	case path == "/openapi/v3": // there is one form of it, whatever is asked for
 		text, hash, err := d.V3Index()
-		serve(w, r, func() (string, error) { return hash, err }, func(*encoding) ([]byte, error) { return pack(text), nil }, encodings3[:1])
+		serve(w, r, func() (string, error) { return hash, err }, func(*encoding) ([]byte, error) { return pack(text), nil }, asJSON)
 	default:
-		d.serveV3(w, r, strings.TrimPrefix(path, "/openapi/v3/"))
+		http.NotFound(w, r)
 	}
 }
 
@@ -55,7 +59,7 @@ func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (d *Docs) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 	doc := d.v3[path]
 	if doc == nil {
-		http.NotFound(w, r)
+		w.WriteHeader(http.StatusNotFound) // without a word, as upstream's server
 		return
 	}
 	hash, err := doc.hashed()
@@ -72,18 +76,17 @@ func (d *Docs) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
-	serve(w, r, doc.hashed, doc.in, encodings3)
+	serve(w, r, doc.hashed, doc.in, choose(r.Header.Get("Accept"), encodings3))
 }
 
 func fail(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// serve writes the document in the form that the client likes best; the hash is its entity tag in every form, and a client that has it
+// serve writes the document in a form, the one that the client likes best, nil when it likes none; the hash is its entity tag in every form, and a client that has it
 // already makes nobody build anything. in is what is written, compressed: as it is where the client takes that.
-func serve(w http.ResponseWriter, r *http.Request, hashed func() (string, error), in func(*encoding) ([]byte, error), encodings []*encoding) {
+func serve(w http.ResponseWriter, r *http.Request, hashed func() (string, error), in func(*encoding) ([]byte, error), e *encoding) {
 	w.Header().Set("Vary", "Accept, Accept-Encoding")
-	e := choose(r.Header.Get("Accept"), encodings)
 	if e == nil {
 		w.WriteHeader(http.StatusNotAcceptable)
 		return

@@ -276,10 +276,13 @@ func TestHandler(t *testing.T) {
 		{"/openapi/v2", "application/json;q=0.5, " + pb2, 200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
 		{"/openapi/v2", "text/html", 406, ""},
 		{"/openapi/v3", "", 200, "application/json"},
+		{"/openapi/v3", "text/html", 200, "application/json"},
+		{"/openapi/v2/", "", 404, "text/plain; charset=utf-8"},
+		{"/openapi/v3/", "", 404, ""},
 		{"/openapi/v3/api/v1", "", 200, "application/json"},
 		{"/openapi/v3/api/v1", pb3, 200, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
 		{"/openapi/v3/apis/coordination.k8s.io/v1", "application/*", 200, "application/json"},
-		{"/openapi/v3/apis/nothing/v1", "", 404, "text/plain; charset=utf-8"},
+		{"/openapi/v3/apis/nothing/v1", "", 404, ""},
 		{"/openapi/v3/api/v1?hash=old", "", 301, "text/html; charset=utf-8"},
 	} {
 		res := do(c.url, "Accept", c.accept)

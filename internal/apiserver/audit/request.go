@@ -45,17 +45,26 @@ type Request struct {
 // Prepare lets what authenticates a request annotate it (audit.AddAuditAnnotation), before Begin knows who it is from.
 func Prepare(ctx context.Context) context.Context { return audit.WithAuditContext(ctx) }
 
+// Identify answers with the request's ID, its client's or a new one, whether or not anybody notes what becomes of it.
+func Identify(w http.ResponseWriter, r *http.Request) string {
+	id := w.Header().Get(auditinternal.HeaderAuditID)
+	if id != "" {
+		return id
+	}
+	if id = r.Header.Get(auditinternal.HeaderAuditID); id == "" {
+		id = string(uuid.NewUUID())
+	}
+	w.Header().Set(auditinternal.HeaderAuditID, id)
+	return id
+}
+
 // Begin notes that a request has come, and answers with its ID. What it returns is nil when the policy does not want to know of the
 // request. a.User is nil when it could not be told who it is from. long says that the answer lasts.
 func (l *Log) Begin(w http.ResponseWriter, r *http.Request, a *authz.Attributes, version string, received time.Time, long bool) *Request {
 	if l == nil {
 		return nil
 	}
-	id := r.Header.Get(auditinternal.HeaderAuditID)
-	if id == "" {
-		id = string(uuid.NewUUID())
-	}
-	w.Header().Set(auditinternal.HeaderAuditID, id)
+	id := Identify(w, r)
 	record := recordOf(a, version, r.URL.Path)
 	config, wanted := l.wants(a, record)
 	if !wanted {

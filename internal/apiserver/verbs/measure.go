@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podo.dev/podo/internal/about"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
@@ -37,11 +38,11 @@ func newMeasured(s store.Store, v *view.View, kinds []*registry.Kind) *measured 
 	labels := []string{"operation", "group", "resource"}
 	m := &measured{
 		Store: s,
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 			Name:    "etcd_request_duration_seconds",
 			Help:    "How long requests to the store took, by operation and resource.",
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-		}, labels),
+		}), labels),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "etcd_requests_total", Help: "Requests to the store, by operation and resource.",
 		}, labels),

@@ -59,11 +59,11 @@ func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handle
 		}
 		d := apidiscovery.APIVersionDiscovery{Version: gv.Version, Resources: aggregated(kinds), Freshness: apidiscovery.DiscoveryFreshnessCurrent}
 		if gv.Group == "" {
-			routes["/api/"+gv.Version] = h
+			routes["/api/"+gv.Version] = got(documents, h)
 			core = append(core, apidiscovery.APIGroupDiscovery{Versions: []apidiscovery.APIVersionDiscovery{d}})
 			continue
 		}
-		routes["/apis/"+gv.String()] = h
+		routes["/apis/"+gv.String()] = got(documents, h)
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
 		last := len(groups) - 1
 		if last < 0 || groups[last].Name != gv.Group {
@@ -88,8 +88,12 @@ func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handle
 	if routes["/apis"], err = bothForms(old, named); err != nil {
 		return nil, err
 	}
-	routes["/api"], err = bothForms(apiVersions(advertise), core)
-	return routes, err
+	api, err := bothForms(apiVersions(advertise), core)
+	if err != nil {
+		return nil, err
+	}
+	routes["/api"] = got(documents, api)
+	return routes, nil
 }
 
 // groupOrder is upstream's order of the groups; others follow by name.
@@ -122,18 +126,19 @@ func apiVersions(advertise string) http.Handler {
 	})
 }
 
-// documents are the media types in which they are made.
+// documents are the media types in which they are made. What there is of groups is told to every method, as upstream's aggregator tells it, which
+// looks at nothing but the form; the others are its router's (got).
 var documents = []string{jsonType, yamlType, protoType}
 
 // document answers with obj in the form that the client wants; as most want it, it is encoded once.
-func document(obj runtime.Object) (http.Handler, error) {
+func document(obj runtime.Object) (http.HandlerFunc, error) {
 	b, err := json.Marshal(obj)
 	if err != nil {
 		return nil, err
 	}
 	plain := static(jsonType, append(b, '\n'))
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: obj.GetObjectKind().GroupVersionKind().Kind}
-	return got(documents, func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := negotiate(r, false)
 		if err == nil && f.as != whole {
 			err = notAcceptable()
@@ -143,7 +148,7 @@ func document(obj runtime.Object) (http.Handler, error) {
 			return
 		}
 		served{plain, gvk, obj, ""}.send(w, r, f)
-	}), nil
+	}, nil
 }
 
 // served is what is answered in the form that is asked for: plain is the usual one, made before; as is what its content type says besides.
@@ -170,7 +175,7 @@ func (d served) send(w http.ResponseWriter, r *http.Request, f form) {
 const aggregatedAs = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // bothForms answers with the aggregated form to those who list it first among what they accept.
-func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.Handler, error) {
+func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.HandlerFunc, error) {
 	list := &apidiscovery.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()},
 		Items:    groups,
@@ -183,7 +188,7 @@ func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.
 	b = append(b, '\n')
 	etag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha256.Sum256(b)))
 	plain := static(jsonType+aggregatedAs, b)
-	return got(documents, func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		f, yes := wantsAggregated(r)
 		if !yes {
@@ -196,7 +201,7 @@ func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.
 			return
 		}
 		served{plain, gvk, list, aggregatedAs}.send(w, r, f)
-	}), nil
+	}, nil
 }
 
 // wantsAggregated says whether the first that can be served of what the client accepts is the aggregated form, and how it is to be written.

@@ -56,16 +56,16 @@ func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.
 			Name: "apiserver_request_total",
 			Help: "Requests served, by verb, group, version, resource, scope, component and HTTP code.",
 		}, append(slices.Clone(whatLabels), "code", "dry_run")),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 			Name:    "apiserver_request_duration_seconds",
 			Help:    "How long requests took, long-running ones excepted.",
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-		}, append(slices.Clone(whatLabels), "dry_run")),
-		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		}), append(slices.Clone(whatLabels), "dry_run")),
+		sizes: prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 			Name:    "apiserver_response_sizes",
 			Help:    "Bytes of answers to reads, before they are compressed.",
 			Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
-		}, whatLabels),
+		}), whatLabels),
 		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
 			Help: "Watches, streams and followed logs that are open.",
@@ -78,9 +78,9 @@ func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.
 			Name: "apiserver_watch_events_total",
 			Help: "Events sent to watches.",
 		}, []string{"group", "version", "resource"}),
-		watchSizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		watchSizes: prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 			Name: "apiserver_watch_events_sizes", Help: "Bytes of events sent to watches.", Buckets: prometheus.ExponentialBuckets(1024, 2, 8),
-		}, []string{"group", "version", "resource"}),
+		}), []string{"group", "version", "resource"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "podo_apiserver_request_panics_total",
 			Help: "Requests that panicked.",
@@ -99,11 +99,11 @@ func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.
 
 // further makes the metrics of requests that go wrong, of who they are from, and of how long those took that were served.
 func (m *metrics) further() []prometheus.Collector {
-	m.sli = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m.sli = prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 		Name:    "apiserver_request_sli_duration_seconds",
 		Help:    "How long requests took that were served, without waiting for others' webhooks; long-running ones excepted.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
-	}, whatLabels)
+	}), whatLabels)
 	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_request_terminations_total", Help: "Requests that the server ended to protect itself.",
 	}, append(slices.Clone(whatLabels), "code"))
@@ -122,10 +122,10 @@ func (m *metrics) further() []prometheus.Collector {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "authentication_attempts", Help: "Attempts to find out who a request is from, by their result.",
 	}, []string{"result"})
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	duration := prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 		Name: "authentication_duration_seconds", Help: "How long it took to find out who a request is from, by the result.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-	}, []string{"result"})
+	}), []string{"result"})
 	m.known = map[string]known{}
 	for _, result := range []string{"success", "failure", "error"} {
 		m.known[result] = known{attempts.WithLabelValues(result), duration.WithLabelValues(result)}

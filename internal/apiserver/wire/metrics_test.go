@@ -1,10 +1,14 @@
 package wire
 
 import (
+	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 )
 
@@ -57,5 +61,50 @@ func TestMetricsOfUpstream(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + number).MatchString(text) {
 			t.Errorf("there is no %s", want)
 		}
+	}
+}
+
+// Histograms are told in protobuf in buckets of their own and in those that everybody knows.
+func TestHistogramsAreNative(t *testing.T) {
+	l := newLocked(t, nil, town()...)
+	const root = "root|system:masters"
+	l.ask(root, "GET /api/v1/namespaces/team/pods", "", "")
+	w := l.ask(root, "GET /metrics", "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited", "")
+	families := map[string]*dto.MetricFamily{}
+	for d := expfmt.NewDecoder(w.Body, expfmt.NewFormat(expfmt.TypeProtoDelim)); ; {
+		var f dto.MetricFamily
+		if err := d.Decode(&f); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		families[f.GetName()] = &f
+	}
+	for _, name := range []string{
+		"apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds", "apiserver_response_sizes", "authentication_duration_seconds",
+		"authorization_duration_seconds", "etcd_request_duration_seconds",
+	} {
+		f := families[name]
+		if f == nil {
+			t.Errorf("there is no %s", name)
+			continue
+		}
+		if h := f.Metric[0].Histogram; h.GetSchema() == 0 || h.GetSampleCount() > 0 && len(h.PositiveSpan) == 0 || len(h.Bucket) == 0 {
+			t.Errorf("%s: %v", name, h)
+		}
+	}
+}
+
+// An answer has the ID that its client gave the request, or one of its own, whether or not there is an audit log.
+func TestAnswersHaveAnID(t *testing.T) {
+	l := newLocked(t, nil, town()...)
+	for _, line := range []string{"GET /api/v1/namespaces/team/pods", "GET /nowhere", "GET /healthz"} {
+		first, second := l.ask("jane", line, "", "").Header().Get("Audit-Id"), l.ask("jane", line, "", "").Header().Get("Audit-Id")
+		if first == "" || first == second {
+			t.Errorf("%s: %q, then %q", line, first, second)
+		}
+	}
+	if got := l.ask("jane", "GET /healthz", "Audit-Id: mine", "").Header().Get("Audit-Id"); got != "mine" {
+		t.Errorf("mine has become %q", got)
 	}
 }

@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +66,10 @@ func (c *call) resource(u user.Info) {
 		return
 	}
 	c.form = f
+	if err := c.nameless(u); err != nil {
+		c.fail(err)
+		return
+	}
 	switch c.info.Verb {
 	case "get":
 		err = c.get(u)
@@ -85,6 +91,21 @@ func (c *call) resource(u user.Info) {
 	if err != nil {
 		c.fail(err)
 	}
+}
+
+// nameless refuses, to who may ask for it at all, a name that no object can have since it would be another path in the store.
+func (c *call) nameless(u user.Info) error {
+	if c.info.Name == "" || c.info.Verb == "watch" || c.info.Verb == "list" {
+		return nil
+	}
+	faults := path.IsValidPathSegmentName(c.info.Name)
+	if len(faults) == 0 {
+		return nil
+	}
+	if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
+		return err
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(faults, ";")))
 }
 
 // misplaced says that the path names a namespace where the kind has none, or none where an object of the kind is in one, or that it is

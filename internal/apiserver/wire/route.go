@@ -57,6 +57,7 @@ func (s *Server) route() error {
 		return err
 	}
 	s.routes["/"] = static(jsonType, index)
+	s.routes["/index.html"] = s.routes["/"]
 	return nil
 }
 
@@ -75,7 +76,7 @@ func (s *Server) handler(path string) http.Handler {
 	if best != nil {
 		return best.Handler
 	}
-	if trimmed := strings.TrimSuffix(path, "/"); trimmed != path && trimmed != "" {
+	if trimmed := strings.TrimSuffix(path, "/"); trimmed != path && trimmed != "" && trimmed != "/" {
 		return s.routes[trimmed]
 	}
 	return nil
@@ -142,6 +143,10 @@ func (s *Server) health(name string) http.Handler {
 		unknown := slices.Clone(exclude)
 		var out strings.Builder
 		failed, found := false, false
+		if only == "" && strings.HasSuffix(r.URL.Path, "/") { // neither all checks nor one
+			notFound(w)
+			return
+		}
 		for _, c := range append([]Check{ping}, s.checks()...) {
 			if !c.Live && name != "readyz" || only != "" && c.Name != only {
 				continue

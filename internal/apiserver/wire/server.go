@@ -260,6 +260,7 @@ func (s *Server) Write(line []byte) (int, error) {
 
 // ServeHTTP is the path of every request: who, what, may they, then the answer. A panic ends its own request only.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	audit.Identify(rw, r)
 	w := &response{ResponseWriter: rw}
 	c := &call{s: s, w: w, r: r, info: parse(r)}
 	start := s.c.Now()

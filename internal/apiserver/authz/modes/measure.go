@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"podo.dev/podo/internal/about"
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
@@ -33,10 +34,10 @@ func newMeasures() *measures {
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "authorization_attempts_total", Help: "Decisions about what was asked, by their result.",
 		}, []string{"result"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 			Name: "authorization_duration_seconds", Help: "How long decisions took, by their result.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}, []string{"result"}),
+		}), []string{"result"}),
 	}
 	rbac := m.decisions.WithLabelValues("RBAC", "rbac", "allowed")
 	m.by = map[string]prometheus.Counter{nodeName: m.decisions.WithLabelValues("Node", "node", "allowed"), rbacName: rbac, defaultName: rbac}
