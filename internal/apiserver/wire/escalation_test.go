@@ -55,7 +55,8 @@ func TestPrivilegeEscalation(t *testing.T) {
 		// Bindings.
 		{"bind a role that I do not hold", "jane", "POST " + rbacPath + "/namespaces/team/rolebindings", "", binding("RoleBinding", "Role", "strong", "jane"), 403, `not currently held`},
 		{"bind cluster-admin in my namespace", "jane", "POST " + rbacPath + "/namespaces/team/rolebindings", "", binding("RoleBinding", "ClusterRole", "cluster-admin", "jane"), 403, `not currently held`},
-		{"bind a role that does not exist yet", "jane", "POST " + rbacPath + "/namespaces/team/rolebindings", "", binding("RoleBinding", "Role", "later", "jane"), 404, `roles.rbac.authorization.k8s.io \"later\" not found`},
+		{"bind a role that does not exist yet", "jane", "POST " + rbacPath + "/namespaces/team/rolebindings", "", binding("RoleBinding", "Role", "later", "jane"), 404, `"rolebindings.rbac.authorization.k8s.io \"later\" not found`},
+		{"bind a cluster role that does not exist yet", "max", "POST " + rbacPath + "/clusterrolebindings", "", binding("ClusterRoleBinding", "ClusterRole", "later", "max"), 404, `clusterrolebindings.rbac.authorization.k8s.io \"later\" not found`},
 		{"a binding gets another role", "jane", "PATCH " + rbacPath + "/namespaces/team/rolebindings/workers", "Content-Type: application/merge-patch+json", `{"roleRef":{"name":"strong"}}`, 403, `not currently held`},
 		{"bind in the whole cluster", "jane", "POST " + rbacPath + "/clusterrolebindings", "", binding("ClusterRoleBinding", "ClusterRole", "cluster-admin", "jane"), 403, `at the cluster scope`},
 		{"a manager binds cluster-admin", "max", "POST " + rbacPath + "/clusterrolebindings", "", binding("ClusterRoleBinding", "ClusterRole", "cluster-admin", "max"), 403, `not currently held`},

@@ -64,15 +64,16 @@ func (z *Authorizer) RulesFor(u user.Info, namespace string) ([]rbacv1.PolicyRul
 	return rules, utilerrors.NewAggregate(errs)
 }
 
-// RulesOf are the rules of the role that a binding refers to; namespace is the binding's, empty for the cluster's.
+// RulesOf are the rules of the role that a binding refers to; namespace is the binding's, empty for the cluster's. That there is no such role is said,
+// as upstream says it, of the resource that is written.
 func (z *Authorizer) RulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	rules, err := rulesOf(z.source(), ref, namespace)
 	if errors.Is(err, errNone) {
-		resource := rbacv1.Resource("clusterroles")
-		if ref.Kind == "Role" {
-			resource = rbacv1.Resource("roles")
+		bindings := rbacv1.Resource("rolebindings")
+		if namespace == "" {
+			bindings = rbacv1.Resource("clusterrolebindings")
 		}
-		return nil, apierrors.NewNotFound(resource, ref.Name)
+		return nil, apierrors.NewNotFound(bindings, ref.Name)
 	}
 	return rules, err
 }
