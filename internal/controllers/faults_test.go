@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
@@ -699,6 +700,63 @@ func TestAFightOverPods(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := w.held(); got != "ReplicationController/rc=1" {
 			t.Error(got)
+		}
+	})
+}
+
+// A pod that somebody else takes between a Job's look at it and its word is not waited for: the Job looks again by itself, and has pods of its own.
+func TestWhatIsTakenByAnotherIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		stray := pod("stray", "")
+		stray.Labels = map[string]string{"app": "same"}
+		w.must(w.admin.Create(context.Background(), client.Pods.At("default", ""), stray))
+		m := &meddled{Client: w.controllers}
+		m.let(sync.OnceFunc(func() {
+			w.must(w.admin.Mutate(context.Background(), client.Pods.At("default", "stray"), func(o runtime.Object) (bool, error) {
+				o.(*v1.Pod).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ReplicationController", Name: "rc", UID: "rc", Controller: new(true)}}
+				return true, nil
+			}))
+		}))
+		w.run(job.New(loop.Parts{View: w.view, Client: m, Events: &record.FakeRecorder{}}))
+		w.must(w.admin.Create(context.Background(), job.Jobs.At("default", ""), newJob("work", func(s *batchv1.JobSpec) {
+			s.ManualSelector, s.Selector, s.Template.Labels = new(true), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "same"}}, map[string]string{"app": "same"}
+		})))
+		time.Sleep(5 * time.Second)
+		if got := w.held(); got != "Job/work=1 ReplicationController/rc=1" {
+			t.Error(got)
+		}
+	})
+}
+
+// What a workload owns without controlling it is taken by the reference that there is: nobody stands among the owners of an object twice.
+func TestWhatIsOwnedIsNotOwnedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		w.workloads(&meddled{Client: w.controllers})
+		w.deploy("web", "v1", 1, nil)
+		w.statefulSet("db", "db", 1)
+		w.settle()
+		checked := map[string]int{}
+		for _, kind := range []client.Resource{client.Pods, replicaSets, {Group: "apps", Resource: "controllerrevisions"}} {
+			for e := range w.view.Snapshot().All(schema.GroupResource(kind), "", view.Key{}) {
+				was := metav1.GetControllerOf(e.Meta)
+				ref := kind.At(e.Key.Namespace, e.Key.Name)
+				w.must(w.admin.Mutate(context.Background(), ref, func(o runtime.Object) (bool, error) {
+					o.(metav1.Object).SetOwnerReferences([]metav1.OwnerReference{{APIVersion: was.APIVersion, Kind: was.Kind, Name: was.Name, UID: was.UID}})
+					return true, nil
+				}))
+				w.settle()
+				if refs := w.get(ref).(metav1.Object).GetOwnerReferences(); len(refs) != 1 || refs[0].Controller == nil || !*refs[0].Controller {
+					t.Errorf("%s %s is owned by %v", kind.Resource, e.Key.Name, refs)
+				}
+				checked[kind.Resource]++
+			}
+		}
+		if len(checked) != 3 {
+			t.Errorf("looked at %v", checked)
 		}
 	})
 }

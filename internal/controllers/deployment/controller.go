@@ -19,6 +19,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/owning"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 )
@@ -210,22 +211,10 @@ func (w *work) own(rs *appsv1.ReplicaSet, change func(*appsv1.ReplicaSet) bool) 
 }
 
 func (w *work) adopt(rs *appsv1.ReplicaSet) bool {
-	if metav1.GetControllerOfNoCopy(rs) != nil || rs.DeletionTimestamp != nil {
-		return false
-	}
-	rs.OwnerReferences = append(rs.OwnerReferences, *metav1.NewControllerRef(w.d, kind))
-	return true
+	return rs.DeletionTimestamp == nil && owning.Take(rs, w.d, kind)
 }
 
-func (w *work) release(rs *appsv1.ReplicaSet) bool {
-	for i, ref := range rs.OwnerReferences {
-		if ref.UID == w.d.UID {
-			rs.OwnerReferences = append(rs.OwnerReferences[:i:i], rs.OwnerReferences[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
+func (w *work) release(rs *appsv1.ReplicaSet) bool { return owning.Drop(rs, w.d.UID) }
 
 // stale is returned when an object is not what the plan was made of: another one is made.
 func stale(r client.Resource, name string) error {

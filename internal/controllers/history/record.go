@@ -13,6 +13,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/owning"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 )
@@ -55,18 +56,12 @@ func Watch(gvk schema.GroupVersionKind) loop.Watch {
 func Keep(ctx context.Context, c client.Client, o Owner, p Plan) (Record, error) {
 	r := Record{Current: p.Current, Kept: p.Kept, Collisions: o.Collisions}
 	for _, rev := range p.Release {
-		if err := r.change(ctx, c, rev, func(m *appsv1.ControllerRevision) bool { return disown(m, o.Meta) }); err != nil {
+		if err := r.change(ctx, c, rev, func(m *appsv1.ControllerRevision) bool { return owning.Drop(m, o.Meta.GetUID()) }); err != nil {
 			return r, err
 		}
 	}
 	for _, rev := range p.Adopt {
-		if err := r.change(ctx, c, rev, func(m *appsv1.ControllerRevision) bool {
-			if metav1.GetControllerOf(m) != nil {
-				return false
-			}
-			m.OwnerReferences = append(m.OwnerReferences, *metav1.NewControllerRef(o.Meta, o.GVK))
-			return true
-		}); err != nil {
+		if err := r.change(ctx, c, rev, func(m *appsv1.ControllerRevision) bool { return owning.Take(m, o.Meta, o.GVK) }); err != nil {
 			return r, err
 		}
 	}
@@ -81,16 +76,6 @@ func Keep(ctx context.Context, c client.Client, o Owner, p Plan) (Record, error)
 		})
 	}
 	return r, nil
-}
-
-func disown(r *appsv1.ControllerRevision, owner metav1.Object) bool {
-	for i, ref := range r.OwnerReferences {
-		if ref.UID == owner.GetUID() {
-			r.OwnerReferences = append(r.OwnerReferences[:i:i], r.OwnerReferences[i+1:]...)
-			return true
-		}
-	}
-	return false
 }
 
 // create makes the template's revision. A name that another template has is counted, and the next one is tried.

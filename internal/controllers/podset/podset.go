@@ -5,6 +5,7 @@ package podset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/loop"
+	"podo.dev/podo/internal/controllers/owning"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 )
@@ -118,13 +120,20 @@ func Claim(m metav1.Object, matches func(*v1.Pod) bool, candidates []*v1.Pod) (m
 	return mine, adopt, release
 }
 
-// Settle takes and lets go of pods, and returns the revision of the last write.
+// Settle takes and lets go of pods, and returns the revision of the last write. It is a conflict when somebody was faster with one of them: whose the
+// pod is by then is known to the view after that revision, and nothing else need happen that would have the object looked at again.
 func (k Kind) Settle(ctx context.Context, c client.Client, m metav1.Object, adopt, release []*v1.Pod) (rev int64, err error) {
+	var late error
 	own := func(pod *v1.Pod, change func(*v1.Pod) bool) error {
+		done := false
 		out, err := c.Mutate(ctx, client.Pods.At(pod.Namespace, pod.Name), func(o runtime.Object) (bool, error) {
 			fresh := o.(*v1.Pod)
-			return fresh.UID == pod.UID && change(fresh), nil
+			done = fresh.UID == pod.UID && change(fresh)
+			return done, nil
 		})
+		if apierrors.IsNotFound(err) || err == nil && !done {
+			late = apierrors.NewConflict(schema.GroupResource(client.Pods), pod.Name, errors.New("it is somebody else's by now, or gone"))
+		}
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -143,29 +152,25 @@ func (k Kind) Settle(ctx context.Context, c client.Client, m metav1.Object, adop
 			return rev, err
 		}
 	}
-	return rev, nil
+	return rev, late
 }
 
 func (k Kind) take(pod *v1.Pod, m metav1.Object) bool {
-	if metav1.GetControllerOf(pod) != nil || pod.DeletionTimestamp != nil {
+	if pod.DeletionTimestamp != nil || !owning.Take(pod, m, k.GVK) {
 		return false
 	}
-	pod.OwnerReferences = append(pod.OwnerReferences, *metav1.NewControllerRef(m, k.GVK))
 	if k.Finalizer != "" && !slices.Contains(pod.Finalizers, k.Finalizer) {
 		pod.Finalizers = append(pod.Finalizers, k.Finalizer)
 	}
 	return true
 }
 
-func (k Kind) disown(pod *v1.Pod, owner types.UID) bool {
-	for i, ref := range pod.OwnerReferences {
-		if ref.UID == owner {
-			pod.OwnerReferences = append(pod.OwnerReferences[:i:i], pod.OwnerReferences[i+1:]...)
-			pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == k.Finalizer })
-			return true
-		}
+func (k Kind) disown(pod *v1.Pod, who types.UID) bool {
+	if !owning.Drop(pod, who) {
+		return false
 	}
-	return false
+	pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == k.Finalizer })
+	return true
 }
 
 // New is the pod that an object's template describes; it shares nothing with it.
