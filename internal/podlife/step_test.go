@@ -316,6 +316,9 @@ func TestBackOffOfAMountedImage(t *testing.T) {
 	if !slices.Equal(tries, []string{"+0.000s", "+10.000s", "+30.000s", "+70.000s"}) || w.cstatus("m").State.Running == nil {
 		t.Fatal(tries, w.cstatus("m"))
 	}
+	if c := w.state.Container("m"); c.mounts != "" || c.pull != (backoff{}) {
+		t.Errorf("%q, %v are left of it", c.mounts, c.pull)
+	}
 	w.exit("m-0", 1, "")
 	w.step(Observation{Observed: w.observe()})
 	w.until(80 * time.Second)

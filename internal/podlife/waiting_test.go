@@ -201,6 +201,10 @@ func TestAnEphemeralContainerThatCannotStart(t *testing.T) {
 		check(waits)
 		w.restart(nil)
 		check(waits)
+		grace := time.Second
+		w.step(StopAsked{Why: Evicted, Reason: "Evicted", Grace: &grace})
+		w.until(90 * time.Second)
+		check(waits)
 		w.step(Desired{Pod: deleting(p, w.now, 10)})
 		w.until(2 * time.Minute)
 		check(false)
