@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,7 +98,7 @@ func (c *call) nameless(u user.Info) error {
 	if c.info.Name == "" || c.info.Verb == "watch" || c.info.Verb == "list" {
 		return nil
 	}
-	faults := path.IsValidPathSegmentName(c.info.Name)
+	faults := content.IsPathSegmentName(c.info.Name)
 	if len(faults) == 0 {
 		return nil
 	}
