@@ -72,6 +72,9 @@ func (*NamespaceLifecycle) Name() string { return "NamespaceLifecycle" }
 func (*LimitRanger) Name() string { return "LimitRanger" }
 
 // Name implements Named.
+func (*ServiceAccount) Name() string { return "ServiceAccount" }
+
+// Name implements Named.
 func (TaintNewNodes) Name() string { return "TaintNodesByCondition" }
 
 // Name implements Named.
