@@ -80,15 +80,11 @@ func (c cgroup) swap(now metav1.Time) *v1alpha1.SwapStats {
 		}
 		used, _ = c.number("memory.swap.current")
 	} else {
-		text, err := c.files.ReadFile(filepath.Join(c.dir, "memory.stat"))
+		counts, err := c.counts()
 		if err != nil {
 			return nil
 		}
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) == 2 && f[0] == "total_swap" {
-				used, _ = strconv.ParseUint(f[1], 10, 64)
-			}
-		}
+		used = counts["total_swap"]
 	}
 	out := &v1alpha1.SwapStats{Time: now, SwapUsageBytes: &used}
 	if most, _ := c.number(limit); most <= unlimited {
@@ -96,6 +92,45 @@ func (c cgroup) swap(now metav1.Time) *v1alpha1.SwapStats {
 		out.SwapAvailableBytes = &free
 	}
 	return out
+}
+
+// memory fills in what the kernel counts of a cgroup's memory beside its working set; what may still be used, where there is a limit.
+func (c cgroup) memory(out *v1alpha1.MemoryStats) {
+	if c.dir == "" {
+		return
+	}
+	usage, limit, rss, faults, major := "memory.usage_in_bytes", "memory.limit_in_bytes", "total_rss", "total_pgfault", "total_pgmajfault"
+	if c.v2 {
+		usage, limit, rss, faults, major = "memory.current", "memory.max", "anon", "pgfault", "pgmajfault"
+	}
+	if n, ok := c.number(usage); ok {
+		out.UsageBytes = &n
+	}
+	if most, ok := c.number(limit); ok && most <= unlimited && out.WorkingSetBytes != nil {
+		free := most - min(*out.WorkingSetBytes, most)
+		out.AvailableBytes = &free
+	}
+	counts, _ := c.counts() // of one that has gone there are none
+	for name, to := range map[string]**uint64{rss: &out.RSSBytes, faults: &out.PageFaults, major: &out.MajorPageFaults} {
+		if n, ok := counts[name]; ok {
+			*to = &n
+		}
+	}
+}
+
+// counts is memory.stat.
+func (c cgroup) counts() (map[string]uint64, error) {
+	text, err := c.files.ReadFile(filepath.Join(c.dir, "memory.stat"))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 {
+			out[f[0]], _ = strconv.ParseUint(f[1], 10, 64)
+		}
+	}
+	return out, nil
 }
 
 // number reads a file with one number; "max" is the largest.

@@ -235,7 +235,9 @@ func (s *Source) system(now metav1.Time, brief bool) []v1alpha1.ContainerStats {
 			CPU: &v1alpha1.CPUStats{Time: now, UsageCoreNanoSeconds: &cpu}, Memory: &v1alpha1.MemoryStats{Time: now, WorkingSetBytes: &memory},
 		}
 		s.loads.fill("all pods", c.CPU)
-		s.cgroupOf(nil).add(c.CPU, c.Memory, &c.Swap, either(brief, nil, &c.IO), now)
+		all := s.cgroupOf(nil)
+		all.memory(c.Memory)
+		all.add(c.CPU, c.Memory, &c.Swap, either(brief, nil, &c.IO), now)
 		out = append(out, c)
 	}
 	return out

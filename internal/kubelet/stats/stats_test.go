@@ -306,17 +306,20 @@ func TestMetrics(t *testing.T) {
 		`container_pressure_cpu_stalled_seconds_total{id="2",pod="p"} 0.5 7000`, `container_pressure_cpu_waiting_seconds_total{id="2",pod="p"} 1.5 7000`)
 }
 
-// What the runtime does not tell of pods and containers is read from their cgroups: what is swapped out, and on v2 how long they waited.
+// What the runtime does not tell of pods and containers is read from their cgroups: what is swapped out, and on v2 how long they waited; of all
+// pods together what the kernel counts of their memory.
 func TestCgroups(t *testing.T) {
 	const psi = "some avg10=1.00 avg60=0.00 avg300=0.00 total=2\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
 	v2 := files{
+		"/pods/memory.stat": "anon 3\npgfault 4\npgmajfault 5\n", "/pods/memory.max": "9999999\n",
 		"/pods/memory.current": "1\n", "/pods/memory.swap.current": "70\n", "/pods/memory.swap.max": "max\n", "/pods/cpu.pressure": psi,
 		"/pod/memory.current": "1\n", "/pod/memory.swap.current": "60\n", "/pod/memory.swap.max": "100\n", "/pod/io.pressure": psi, "/pod/memory.pressure": psi,
 		"/pod/cri-containerd-3.scope/memory.current": "1\n", "/pod/cri-containerd-3.scope/memory.swap.current": "9\n",
 		"/pod/cri-containerd-3.scope/memory.swap.max": "10\n", "/pod/cri-containerd-3.scope/io.pressure": psi, "/pod/cri-containerd-3.scope/cpu.pressure": psi,
 	}
 	v1Files := files{
-		"/pods/memory.stat": "swap 1\ntotal_swap 70\n", "/pods/memory.memsw.limit_in_bytes": "9223372036854771712\n",
+		"/pods/memory.stat":           "swap 1\ntotal_swap 70\nrss 1\ntotal_rss 3\ntotal_pgfault 4\ntotal_pgmajfault 5\n",
+		"/pods/memory.usage_in_bytes": "1\n", "/pods/memory.limit_in_bytes": "9999999\n", "/pods/memory.memsw.limit_in_bytes": "9223372036854771712\n",
 		"/pod/memory.stat": "total_swap 60\n", "/pod/memory.memsw.limit_in_bytes": "100\n", "/pod/io.pressure": psi,
 		"/pod/3/memory.stat": "total_swap 9\n", "/pod/3/memory.memsw.limit_in_bytes": "10\n",
 	}
@@ -338,6 +341,9 @@ func TestCgroups(t *testing.T) {
 		if *all.Swap.SwapUsageBytes != 70 || all.Swap.SwapAvailableBytes != nil || *p.Swap.SwapUsageBytes != 60 || *p.Swap.SwapAvailableBytes != 40 ||
 			*a.Swap.SwapUsageBytes != 9 || *a.Swap.SwapAvailableBytes != 1 || b.Swap != nil || q.Swap != nil {
 			t.Errorf("%s: %+v %+v %+v %+v %+v", name, all.Swap, p.Swap, a.Swap, b.Swap, q.Swap)
+		}
+		if m := all.Memory; *m.UsageBytes != 1 || *m.RSSBytes != 3 || *m.PageFaults != 4 || *m.MajorPageFaults != 5 || *m.AvailableBytes+*m.WorkingSetBytes != 9999999 {
+			t.Errorf("%s: all pods' memory %+v", name, m)
 		}
 		if c.v2 != (all.CPU.PSI != nil && p.IO != nil && p.Memory.PSI != nil && a.IO != nil) || c.v2 && (p.IO.PSI.Some.Total != 2000 || a.CPU.PSI.Full.Total != 5e8) {
 			t.Errorf("%s: %+v %+v %+v", name, all.CPU, p.IO, a.IO)
