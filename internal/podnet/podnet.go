@@ -18,6 +18,9 @@ import (
 // Type is the plug-in's name, in network lists and as a program.
 const Type = "podo-net"
 
+// PortMapper is the plug-in that leads ports of the node to pods. Ours runs it, for pods that ask for such ports.
+const PortMapper = "portmap"
+
 // Config is the plug-in's entry in the network list, with what the runtime adds to it for a pod.
 type Config struct {
 	types.PluginConf

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"podo.dev/podo/internal/podnet"
 )
 
 // Cleanup ends everything that the runtime started and takes away all that it made outside the data directory: containerd, containers,
@@ -31,7 +34,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 	l := r.layout
 	left, err := r.leftRunning()
 	if err == nil {
-		err = errors.Join(r.deleteContainers(ctx, left.containers), r.endShims(ctx, left.shims))
+		err = errors.Join(r.deleteContainers(ctx, left.containers), r.endShims(ctx, left.shims), r.endPlugins(ctx))
 	}
 	if err != nil {
 		return err
@@ -42,6 +45,18 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 		}
 	}
 	return errors.Join(sweepChecks(r.cfg.DataDir), r.closePorts(ctx), removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
+}
+
+// endPlugins waits for the network's plug-ins that outlived their caller: containerd kills the one whose call was given up, and with it not what that
+// one runs, the port mapper, which may be in the midst of a rule. What is cleared away after them is not made again.
+func (r *Runtime) endPlugins(ctx context.Context) error {
+	own := []string{filepath.Join(r.layout.Bin, podnet.Type), filepath.Join(r.layout.Bin, podnet.PortMapper)}
+	left, err := findArgs(func(args []string) (string, bool) { return "", slices.Contains(own, args[0]) })
+	for _, p := range left {
+		err = errors.Join(err, p.outlast(ctx, stopGrace))
+		p.release()
+	}
+	return err
 }
 
 // unmountBelow takes away all mounts below dir, the innermost first.

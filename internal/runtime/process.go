@@ -90,6 +90,11 @@ func (p *process) terminate(ctx context.Context, grace time.Duration) error {
 	if err := p.signal(unix.SIGTERM); err != nil {
 		return err
 	}
+	return p.outlast(ctx, grace)
+}
+
+// outlast waits for the process's end, and kills it when it has not come within grace.
+func (p *process) outlast(ctx context.Context, grace time.Duration) error {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -107,7 +112,7 @@ func (p *process) terminate(ctx context.Context, grace time.Duration) error {
 	case <-p.done:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("containerd (process %d) was killed and has not ended within %v: what it waits for in the kernel does not answer", p.pid, killGrace)
+		return fmt.Errorf("process %d was killed and has not ended within %v: what it waits for in the kernel does not answer", p.pid, killGrace)
 	}
 }
 

@@ -229,31 +229,37 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// standIn starts this very program under another's name and arguments, which begin with --config.
+func standIn(t *testing.T, env []string, args ...string) *os.Process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: self, Args: args, Env: append(os.Environ(), env...)}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 10)); err != nil { // its signals are set up by now
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); cmd.Wait() }() //nolint:errcheck // it is killed
+	t.Cleanup(func() { cmd.Process.Kill(); <-ended })
+	return cmd.Process
+}
+
 // find tells this layout's containerd from everything else by its command line, and a hold sees its end.
 func TestFindAndTerminate(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "containerd")
 	start := func(config string, env ...string) int {
 		t.Helper()
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := &exec.Cmd{Path: self, Args: []string{program, "--config", config}, Env: append(os.Environ(), env...)}
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 10)); err != nil { // its signals are set up by now
-			t.Fatal(err)
-		}
-		ended := make(chan struct{})
-		go func() { defer close(ended); cmd.Wait() }() //nolint:errcheck // it is killed
-		t.Cleanup(func() { cmd.Process.Kill(); <-ended })
-		return cmd.Process.Pid
+		return standIn(t, env, program, "--config", config).Pid
 	}
 	only := func(pid int, config string) *process {
 		t.Helper()
@@ -282,6 +288,43 @@ func TestFindAndTerminate(t *testing.T) {
 		t.Errorf("signalling what has ended: %v", err)
 	}
 	p.release()
+}
+
+// The network's plug-ins that outlived their caller are waited for, and killed when they do not end; those of another data directory go on.
+func TestPluginsThatOutliveTheirCaller(t *testing.T) {
+	r := &Runtime{layout: Layout{Bin: t.TempDir()}}
+	mapper := func(dir string) *os.Process {
+		t.Helper()
+		return standIn(t, []string{"IGNORE_TERM=1"}, filepath.Join(dir, podnet.PortMapper), "--config", "")
+	}
+	none := func(what string) {
+		t.Helper()
+		left, err := findArgs(func(args []string) (string, bool) { return "", strings.HasPrefix(args[0], r.layout.Bin) })
+		if err != nil || len(left) > 0 {
+			t.Errorf("%s: %d run on, %v", what, len(left), err)
+		}
+		for _, p := range left {
+			p.release()
+		}
+	}
+	other := mapper(t.TempDir())
+	ends := mapper(r.layout.Bin)
+	time.AfterFunc(50*time.Millisecond, func() { ends.Kill() })
+	if err := r.endPlugins(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	none("one that ends by itself")
+
+	mapper(r.layout.Bin)
+	hurry, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.endPlugins(hurry); err != nil {
+		t.Fatal(err)
+	}
+	none("one that does not")
+	if err := other.Signal(unix.Signal(0)); err != nil {
+		t.Errorf("another data directory's: %v", err)
+	}
 }
 
 func TestMountNames(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -20,6 +21,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"podo.dev/podo/internal/podnet"
 )
@@ -231,7 +233,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 	w.nothingLeft()
 	seen := filepath.Join(w.bins, "seen")
 	script := "#!/bin/sh\ncat >" + seen + "\necho '{\"code\":7,\"msg\":\"port 1 is another'\"'\"'s\"}'\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(w.bins, portMapper), []byte(script), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(w.bins, podnet.PortMapper), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.call("ADD"); err == nil || !strings.Contains(err.Error(), "portmap: port 1 is another's") {
@@ -306,6 +308,45 @@ func TestKilled(t *testing.T) {
 	}
 	w.nothingLeft()
 	w.add()
+}
+
+// What the plug-in runs is killed with it: a port mapper that goes on would make rules after the call that takes them away.
+func TestKilledWithItsPortMapper(t *testing.T) {
+	w := newWorld(t, 95)
+	w.conf["runtimeConfig"] = map[string]any{"portMappings": []map[string]any{{"hostPort": 1, "containerPort": 1, "protocol": "tcp"}}}
+	alive := filepath.Join(w.bins, "alive")
+	if err := unix.Mkfifo(alive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nexec 3>" + alive + "\necho begun >&3\nexec sleep 1000\n"
+	if err := os.WriteFile(filepath.Join(w.bins, podnet.PortMapper), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _ := w.command("ADD")
+	cmd.Stdout, cmd.Stderr = nil, nil // held by the port mapper, they would be waited for
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.Open(alive) // waits for the port mapper
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	cmd.Process.Kill() //nolint:errcheck // the end tells
+	if err := cmd.Wait(); err == nil {
+		t.Error("it was not killed")
+	}
+	if err := pipe.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := io.ReadAll(pipe); err != nil || string(said) != "begun\n" {
+		t.Errorf("the port mapper goes on: %q, %v", said, err)
+	}
+	delete(w.conf, "runtimeConfig")
+	if _, err := w.call("DEL"); err != nil {
+		t.Error(err)
+	}
+	w.nothingLeft()
 }
 
 // What cannot be read or lacks something is refused in CNI's form.
