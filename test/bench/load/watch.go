@@ -3,10 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -91,39 +88,24 @@ func (c *Client) decodedPods(ctx context.Context, from, _ string, seen chan<- st
 
 // bytesOfPods tells the first name with the prefix in each event of a watch, a frame of protobuf, and decodes nothing.
 func (c *Client) bytesOfPods(ctx context.Context, from, prefix string, seen chan<- string) (stop func(), err error) {
-	url := c.config.Host + "/api/v1/namespaces/" + Namespace + "/pods?watch=true&resourceVersion=" + from
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	path := "/api/v1/namespaces/" + Namespace + "/pods?watch=true&resourceVersion=" + from
+	s, err := get(ctx, c.config, path, "application/vnd.kubernetes.protobuf;stream=watch")
 	if err != nil {
 		return nil, err
-	}
-	req.Header.Set("Accept", "application/vnd.kubernetes.protobuf;stream=watch")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	stop = func() { resp.Body.Close() }
-	if resp.StatusCode != http.StatusOK {
-		stop()
-		return nil, fmt.Errorf("watch: %s", resp.Status)
 	}
 	go func() {
-		var frame []byte
 		for {
-			var size [4]byte
-			if _, err := io.ReadFull(resp.Body, size[:]); err != nil {
+			event, err := s.event()
+			if err != nil {
 				return
 			}
-			n := int(binary.BigEndian.Uint32(size[:]))
-			frame = append(frame[:0], make([]byte, n)...)
-			if _, err := io.ReadFull(resp.Body, frame); err != nil {
-				return
-			}
-			if at, end := bytes.Index(frame, []byte(prefix+"-")), len(prefix)+1+fanDigits; at >= 0 && at+end <= n && !send(ctx, seen, string(frame[at:at+end])) {
+			at, end := bytes.Index(event, []byte(prefix+"-")), len(prefix)+1+fanDigits
+			if at >= 0 && at+end <= len(event) && !send(ctx, seen, string(event[at:at+end])) {
 				return
 			}
 		}
 	}()
-	return stop, nil
+	return s.close, nil
 }
 
 func send(ctx context.Context, to chan<- string, name string) bool {
