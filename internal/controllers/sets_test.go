@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -265,6 +266,52 @@ func TestStatefulSetInParallel(t *testing.T) {
 		w.kubelets()
 		if got := w.images(); got != "web-5=v2 web-6=v2 web-7=v2 web-8=v2" {
 			t.Error(got)
+		}
+	})
+}
+
+// A template has one revision: of two that hold it the newer one stays, and the pods of the other are its own from then on, not replaced.
+func TestRevisionsOfOneTemplateAreMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.everyNamespace()
+		w.run(daemonset.New(daemonset.Config{View: w.view, Client: w.controllers, Events: record.NewFakeRecorder(1000)}))
+		ready := func(n string) {
+			w.node(n)
+			w.must(w.admin.Mutate(context.Background(), client.Nodes.At("", n), func(o runtime.Object) (bool, error) {
+				o.(*v1.Node).Spec.Taints = nil
+				return true, nil
+			}))
+		}
+		ready("a")
+		w.must(w.admin.Create(context.Background(), daemonSets.At("default", ""), &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec:       appsv1.DaemonSetSpec{Selector: webSelector, Template: webTemplate("v1")},
+		}))
+		time.Sleep(time.Second)
+		w.kubelets()
+		first := w.podsOf("web")[0]
+		twin := w.get(revisions.At("default", "web-"+first.Labels[appsv1.ControllerRevisionHashLabelKey])).(*appsv1.ControllerRevision).DeepCopy()
+		twin.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "web-twin", Labels: maps.Clone(twin.Labels), OwnerReferences: twin.OwnerReferences}
+		twin.Labels[appsv1.ControllerRevisionHashLabelKey] = "twin"
+		twin.Revision++
+		w.must(w.admin.Create(context.Background(), revisions.At("default", ""), twin))
+		ready("b") // the set is looked at again
+		for range 3 {
+			time.Sleep(time.Second)
+			w.kubelets()
+		}
+		pods := w.podsOf("web")
+		if len(pods) != 2 || !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == first.UID }) {
+			t.Errorf("%d pods, the first one among them: it was not to be replaced", len(pods))
+		}
+		for _, p := range pods {
+			if got := p.Labels[appsv1.ControllerRevisionHashLabelKey]; got != "twin" {
+				t.Errorf("%s is of %s", p.Name, got)
+			}
+		}
+		if n := w.count(revisions); n != 1 {
+			t.Errorf("%d revisions", n)
 		}
 	})
 }

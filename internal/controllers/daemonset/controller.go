@@ -96,10 +96,15 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		Meta: set, GVK: kind.GVK, Selector: match, Template: &set.Spec.Template, HashLabel: appsv1.ControllerRevisionHashLabelKey,
 		Collisions: valueOf(set.Status.CollisionCount),
 	}
-	past, err := history.Keep(ctx, k.Client, owner, history.Decide(owner, history.Candidates(s, set)))
+	known := history.Decide(owner, history.Candidates(s, set))
+	past, err := history.Keep(ctx, k.Client, owner, known)
 	wrote = max(wrote, past.Wrote)
 	if err != nil || past.Current == nil {
 		return loop.Result{Wrote: wrote}, err
+	}
+	if len(known.Twins) > 0 {
+		rev, err := k.merge(ctx, past.Current, known.Twins, mine)
+		return loop.Result{Wrote: max(wrote, rev), Deleted: err == nil}, err
 	}
 	state := State{
 		Set: set, Nodes: allNodes(s), Pods: mine, Hash: past.Current.Labels[appsv1.ControllerRevisionHashLabelKey], Now: time.Now(),
@@ -118,6 +123,38 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 	herr := history.Delete(ctx, k.Client, forgotten(set, past, mine))
 	rev, serr := k.report(ctx, set, plan.Status)
 	return loop.Result{Wrote: max(wrote, rev), Deleted: len(plan.Delete) > 0, Again: plan.Again}, errors.Join(err, serr, herr)
+}
+
+// merge leaves one of several revisions of one template. The pods of the others are of that template as well: they are said to be, else they
+// would be replaced by their equals.
+func (k *controller) merge(ctx context.Context, current *appsv1.ControllerRevision, twins []*appsv1.ControllerRevision, pods []*v1.Pod) (rev int64, err error) {
+	const label = appsv1.ControllerRevisionHashLabelKey
+	was := map[string]bool{}
+	for _, t := range twins {
+		was[t.Labels[label]] = true
+	}
+	hash := current.Labels[label]
+	delete(was, hash)
+	for _, pod := range pods {
+		if !was[pod.Labels[label]] {
+			continue
+		}
+		out, err := k.Client.Mutate(ctx, client.Pods.At(pod.Namespace, pod.Name), func(o runtime.Object) (bool, error) {
+			fresh := o.(*v1.Pod)
+			if fresh.UID != pod.UID || !was[fresh.Labels[label]] {
+				return false, nil
+			}
+			fresh.Labels[label] = hash
+			return true, nil
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return rev, err
+		}
+		if err == nil {
+			rev = max(rev, loop.Revision(out))
+		}
+	}
+	return rev, history.Delete(ctx, k.Client, twins)
 }
 
 func valueOf(p *int32) int32 {

@@ -41,6 +41,8 @@ type Plan struct {
 	// template's again becomes the newest: it gets Number, which is 0 when it has the right one.
 	Current *appsv1.ControllerRevision
 	Number  int64
+	// Twins are the others of Kept that hold the template too.
+	Twins []*appsv1.ControllerRevision
 }
 
 // Decide takes the revisions that the owner controls and, of its namespace, those that nobody does.
@@ -76,13 +78,19 @@ func (p *Plan) find(o Owner) {
 	next := p.Kept[last].Revision + 1
 	data := Data(o.Template)
 	for i := last; i >= 0; i-- {
-		if bytes.Equal(p.Kept[i].Data.Raw, data) {
+		switch {
+		case !bytes.Equal(p.Kept[i].Data.Raw, data):
+		case p.Current != nil:
+			p.Twins = append(p.Twins, p.Kept[i])
+		default:
 			p.Current = p.Kept[i]
 			if i != last {
 				p.Number = next
 			}
-			return
 		}
+	}
+	if p.Current != nil {
+		return
 	}
 	// A revision that an older server wrote may lack what is defaulted today.
 	if t, err := Template(p.Kept[last]); err == nil {

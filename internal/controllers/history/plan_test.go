@@ -37,6 +37,8 @@ func TestWhichRevisionIsTheTemplates(t *testing.T) {
 	orphan.OwnerReferences = nil
 	strange.Labels = map[string]string{"app": "other"}
 	foreign.OwnerReferences[0].UID = "other"
+	twin := kept("v1", 8)
+	twin.Name = "twin"
 	older := kept("v1", 7) // as a server wrote it that did not default
 	bare := owner("v1")
 	bare.Template.Spec.DNSPolicy, bare.Template.Spec.SchedulerName = "", ""
@@ -54,6 +56,8 @@ func TestWhichRevisionIsTheTemplates(t *testing.T) {
 		{"v4", []*appsv1.ControllerRevision{one, orphan}, "v4, 1 adopted"},
 		{"v5", []*appsv1.ControllerRevision{one, strange, foreign}, "new 2, 1 released"},
 		{"v1", []*appsv1.ControllerRevision{two, older}, "v1"},
+		{"v1", []*appsv1.ControllerRevision{twin, one, two}, "v1, 1 twins"},
+		{"v2", []*appsv1.ControllerRevision{twin, one, two}, "v2 becomes 9"},
 	} {
 		p := Decide(owner(c.image), c.have)
 		got := fmt.Sprintf("new %d", p.Number)
@@ -72,6 +76,9 @@ func TestWhichRevisionIsTheTemplates(t *testing.T) {
 		}
 		if n := len(p.Release); n > 0 {
 			got += fmt.Sprintf(", %d released", n)
+		}
+		if n := len(p.Twins); n > 0 {
+			got += fmt.Sprintf(", %d twins", n)
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.image, got, c.want)
