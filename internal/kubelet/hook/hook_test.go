@@ -66,6 +66,11 @@ func TestHTTP(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 			return
 		}
+		if r.URL.Path == "/cut" {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("stopping"))
+			return // before it has written what it said
+		}
 		w.WriteHeader(http.StatusTeapot) // an answer is an answer
 	}))
 	defer srv.Close()
@@ -91,6 +96,10 @@ func TestHTTP(t *testing.T) {
 	}
 	h.HTTPGet.Path = "/away" // so is one that leads to another host, where the hook does not go
 	if err := run(); err != nil || seen.URL.Path != "/away" {
+		t.Errorf("%v %+v", err, seen)
+	}
+	h.HTTPGet.Path = "/cut" // and one that breaks off: what the hook was for is done
+	if err := run(); err != nil || seen.URL.Path != "/cut" {
 		t.Errorf("%v %+v", err, seen)
 	}
 	srv.Close()

@@ -176,7 +176,25 @@ func TestTCPAndGRPC(t *testing.T) {
 	if got := ask("other", port); !strings.HasPrefix(got, "false error: health rpc probe failed: ") || !strings.Contains(got, "unknown service") {
 		t.Error(got)
 	}
-	if got := ask("", 1); !strings.HasPrefix(got, `false error: failed to connect service at "127.0.0.1:1"`) {
-		t.Error(got)
+	// Who does not listen, or speaks something else, is tried until the time is over; who answers at the second try is healthy.
+	within := func(seconds int32, addr net.Addr) string {
+		p := &v1.Probe{ProbeHandler: v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: int32(addr.(*net.TCPAddr).Port)}}, TimeoutSeconds: seconds}
+		res, err := NewChecker(nil).Check(t.Context(), p, Target{Pod: &v1.Pod{}, Container: &v1.Container{}, ID: "id", IP: "127.0.0.1"})
+		return fmt.Sprintf("%v %s %v", res.OK, res.Output, err)
 	}
+	expect(t, "grpc refused", within(1, &net.TCPAddr{Port: 1}), `false timeout: failed to connect service "127.0.0.1:1" within 1s: context deadline exceeded <nil>`)
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	at := web.Listener.Addr()
+	expect(t, "no grpc", within(1, at), fmt.Sprintf("false timeout: failed to connect service %q within 1s: context deadline exceeded <nil>", at))
+	if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			_ = c.Close()
+		}
+		_ = srv.Serve(ln)
+	}()
+	expect(t, "grpc at the second try", within(30, ln.Addr()), "true service healthy <nil>")
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -30,6 +31,15 @@ func askHealth(ctx context.Context, addr, service string, timeout time.Duration)
 		return Result{Output: fmt.Sprintf("error: failed to connect service at %q: %+v", addr, err)}
 	}
 	defer func() { _ = conn.Close() }()
+	// Who does not listen yet is tried again until the time is over, as gRPC itself does.
+	for at := conn.GetState(); at != connectivity.Ready; at = conn.GetState() {
+		if at == connectivity.Idle {
+			conn.Connect()
+		}
+		if !conn.WaitForStateChange(ctx, at) {
+			return Result{Output: fmt.Sprintf("timeout: failed to connect service %q within %v: %+v", addr, timeout, ctx.Err())}
+		}
+	}
 	res, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 	switch status.Code(err) {
 	case codes.OK:
@@ -37,8 +47,6 @@ func askHealth(ctx context.Context, addr, service string, timeout time.Duration)
 		return Result{Output: fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", status.Convert(err).Message())}
 	case codes.DeadlineExceeded:
 		return Result{Output: fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}
-	case codes.Unavailable:
-		return Result{Output: fmt.Sprintf("error: failed to connect service at %q: %s", addr, status.Convert(err).Message())}
 	default:
 		return Result{Output: fmt.Sprintf("error: health rpc probe failed: %+v", err)}
 	}

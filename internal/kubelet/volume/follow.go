@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/objects"
@@ -23,7 +22,9 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	defer wg.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end() // before it waits, also when Follow fails or panics
-	wg.Go(func() { m.timer.Run(ctx, m.due, m.Refresh) })
+	wg.Go(func() {
+		m.timer.Run(ctx, m.due, func(ctx context.Context, uid types.UID) { m.refresh(ctx, uid, true) })
+	})
 	first := true
 	err := m.c.Follow(ctx, func() {
 		m.refreshAll(ctx)
@@ -33,7 +34,7 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 		}
 	}, func(refs []objects.Ref) {
 		for uid := range m.usersOf(refs) {
-			m.refresh(ctx, uid)
+			m.refresh(ctx, uid, false)
 		}
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -74,7 +75,7 @@ func (m *Manager) shown(e *entry, pod *v1.Pod) []*v1.Volume {
 }
 
 // Refresh writes into the pod's volumes what is to be shown now: something of the pod itself has changed, or a token's time has come.
-func (m *Manager) Refresh(ctx context.Context, uid types.UID) { m.refresh(ctx, uid) }
+func (m *Manager) Refresh(ctx context.Context, uid types.UID) { m.refresh(ctx, uid, false) }
 
 func (m *Manager) usersOf(refs []objects.Ref) map[types.UID]bool {
 	m.mu.Lock()
@@ -96,7 +97,7 @@ func (m *Manager) refreshAll(ctx context.Context) {
 	}
 	m.mu.Unlock()
 	for _, uid := range uids {
-		m.refresh(ctx, uid)
+		m.refresh(ctx, uid, false)
 	}
 }
 
@@ -127,8 +128,9 @@ func (m *Manager) due() (pods []types.UID, next time.Duration) {
 	return pods, next
 }
 
-// refresh writes what objects say now into one pod's volumes. A volume whose object has gone keeps what it shows.
-func (m *Manager) refresh(ctx context.Context, uid types.UID) {
+// refresh writes what objects say now into one pod's volumes. A volume whose object has gone, or cannot be shown, keeps what it shows. That is told
+// when it is so once more, a minute later and from then on: an object often goes just before its pods.
+func (m *Manager) refresh(ctx context.Context, uid types.UID, still bool) {
 	m.mu.Lock()
 	e := m.pods[uid]
 	if e == nil || e.pod == nil {
@@ -154,7 +156,10 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 		for _, v := range m.shown(e, pod) {
 			if err := m.show(ctx, pod, v); err != nil {
 				m.c.Logger.Info("a volume keeps its old content", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", err)
-				again = again || !apierrors.IsNotFound(err) // its object's coming would be told
+				if again = true; still && pod.DeletionTimestamp == nil {
+					f := failure([]*v1.Volume{v}, []error{err})
+					m.c.Event(pod, "", v1.EventTypeWarning, f.Reason, f.Message)
+				}
 			}
 		}
 		if m.finish(e, false, ctx.Err() != nil) {

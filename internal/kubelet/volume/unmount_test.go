@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/kubelet/objects"
@@ -174,8 +175,14 @@ func TestAVolumeThatCouldNotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.api.set("c", map[string]string{"k": "v2"})
+		if synctest.Wait(); len(n.told()) != 0 {
+			t.Error("told at once", n.told())
+		}
 		time.Sleep(refreshAgain + time.Second)
 		synctest.Wait()
+		if events := n.told(); len(events) != 1 || !strings.HasPrefix(events[0], `FailedMount: MountVolume.SetUp failed for volume "v" : `) {
+			t.Error("told", events)
+		}
 		if got := n.read(t, p, "v", "k"); got != "v1" {
 			t.Fatalf("it shows %q", got)
 		}
@@ -187,9 +194,27 @@ func TestAVolumeThatCouldNotBeWritten(t *testing.T) {
 		if got := n.read(t, p, "v", "k"); got != "v2" || len(n.again) != 0 {
 			t.Errorf("it shows %q, %d to come", got, len(n.again))
 		}
-		n.api.set("c", nil) // what is gone would be told when it comes back
-		if len(n.again) != 0 {
-			t.Error("tried again without need")
+		// What has gone is told as long as it is missed, but not of a pod that goes too.
+		told := func() []string {
+			before := len(n.told())
+			time.Sleep(2 * refreshAgain)
+			synctest.Wait()
+			return n.told()[before:]
+		}
+		n.api.set("c", nil)
+		if events := told(); len(events) != 2 || events[0] != `FailedMount: MountVolume.SetUp failed for volume "v" : configmap "c" not found` {
+			t.Error("told", events)
+		}
+		ends := p.DeepCopy()
+		ends.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		n.Replace(ends)
+		if events := told(); len(events) != 0 {
+			t.Error("told of a pod that goes", events)
+		}
+		n.api.set("c", map[string]string{"k": "v3"})
+		n.Replace(p)
+		if events := told(); len(events) != 0 || len(n.again) != 0 || n.read(t, p, "v", "k") != "v3" {
+			t.Error(events, n.again)
 		}
 	})
 }
