@@ -197,7 +197,10 @@ func (c *cluster) shimOf(pod string) (int, error) {
 }
 
 func (c *cluster) kubectl(args ...string) (string, error) {
-	out, err := exec.Command(c.podo, append([]string{"kubectl", "--data-dir", c.dir}, args...)...).CombinedOutput()
+	argv := c.kubectlLine(args...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), c.kubeconfig())
+	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
@@ -236,8 +239,12 @@ func until(c *cluster, pattern string, args []string, limit time.Duration) error
 	if err != nil {
 		return err
 	}
-	argv := []string{c.podo, args[0], "--data-dir", c.dir}
-	cmd := exec.Command(argv[0], append(argv[1:], args[1:]...)...)
+	argv := append([]string{c.podo, args[0], "--data-dir", c.dir}, args[1:]...)
+	if args[0] == "kubectl" {
+		argv = c.kubectlLine(args[1:]...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), c.kubeconfig())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
