@@ -172,7 +172,10 @@ func (s *State) awaited(c *Container, in *Instance) bool {
 			return true // but for this one, which may be found to run, which is as little taken of one that was told as ended
 		}
 		waits := c.Reason != "" && (c.Stage != Exited || c.Kind == Ephemeral) && s.Pod.DeletionTimestamp == nil
-		return waits && (c.Kind == Sidecar || s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0))
+		if c.Kind == Sidecar { // of one that ended well the end is told, as of any init container
+			return waits && in.ExitCode != 0
+		}
+		return waits && s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0)
 	}
 	if c.Kind == Ephemeral { // it never runs again, but one that could not be started is told as upstream tells it: as its pod's policy would have it
 		return c.Reason != "" && s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0)

@@ -210,3 +210,23 @@ func TestAnEphemeralContainerThatCannotStart(t *testing.T) {
 		check(false)
 	}
 }
+
+// A sidecar that ended well and waited for its next run when its pod ended by itself is told as it ended; one that failed as any container that
+// waited then.
+func TestASidecarThatWaitedAtItsPodsEnd(t *testing.T) {
+	for code, reason := range map[int32]string{0: "Completed", 3: "ContainerStatusUnknown"} {
+		w := newWorld(t, newPod(v1.RestartPolicyNever, "s", "m"))
+		w.run = func(name string, _ uint32) behaviour {
+			return either(name == "s", behaviour{d: time.Second, code: code}, behaviour{d: 20 * time.Second})
+		}
+		w.step(Tick{})
+		w.until(15 * time.Second)
+		if st := w.cstatus("s"); st.State.Waiting == nil || st.State.Waiting.Reason != "CrashLoopBackOff" {
+			t.Errorf("%d: %+v", code, st.State)
+		}
+		w.until(time.Minute)
+		if st := w.cstatus("s"); w.status().Phase != v1.PodSucceeded || st.State.Terminated == nil || st.State.Terminated.Reason != reason {
+			t.Errorf("%d: %s %+v", code, w.status().Phase, st.State)
+		}
+	}
+}
