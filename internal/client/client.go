@@ -35,6 +35,7 @@ var (
 	ConfigMaps      = Resource{Resource: "configmaps"}
 	Secrets         = Resource{Resource: "secrets"}
 	Services        = Resource{Resource: "services"}
+	ServiceCIDRs    = Resource{Group: "networking.k8s.io", Resource: "servicecidrs"}
 	ServiceAccounts = Resource{Resource: "serviceaccounts"}
 	Claims          = Resource{Resource: "persistentvolumeclaims"}
 	Volumes         = Resource{Resource: "persistentvolumes"}

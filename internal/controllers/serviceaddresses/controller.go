@@ -36,7 +36,7 @@ type Config struct {
 var (
 	services  = schema.GroupResource(client.Services)
 	addresses = schema.GroupResource{Group: networkingv1.GroupName, Resource: "ipaddresses"}
-	ranges    = schema.GroupResource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
+	ranges    = schema.GroupResource(client.ServiceCIDRs)
 )
 
 // address marks keys that are IPAddresses; no namespace has a ':'.

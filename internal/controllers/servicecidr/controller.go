@@ -14,14 +14,12 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-var resource = client.Resource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
-
 // New makes the controller, which has one key. log may be nil.
 func New(v *view.View, c client.Client, cidr string, log *slog.Logger) (*loop.Loop, error) {
 	k := &controller{c, cidr}
 	return loop.New(loop.Config{
 		Name: "service-cidr", View: v, Reconcile: k.reconcile, Logger: log, Start: k.create,
-		Watches: []loop.Watch{{Resource: resource.At("", "").Resource, Keys: func(c view.Change) []view.Key {
+		Watches: []loop.Watch{{Resource: client.ServiceCIDRs.At("", "").Resource, Keys: func(c view.Change) []view.Key {
 			e := c.New
 			if e == nil {
 				e = c.Old
@@ -40,7 +38,7 @@ type controller struct {
 }
 
 func (k *controller) create(ctx context.Context) error {
-	_, err := k.client.Create(ctx, resource.At("", ""), Wanted(k.cidr))
+	_, err := k.client.Create(ctx, client.ServiceCIDRs.At("", ""), Wanted(k.cidr))
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -48,14 +46,14 @@ func (k *controller) create(ctx context.Context) error {
 }
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, _ view.Key) (res loop.Result, err error) {
-	e := s.Get(resource.At("", "").Resource, "", Name)
+	e := s.Get(client.ServiceCIDRs.At("", "").Resource, "", Name)
 	if e == nil {
 		return res, k.create(ctx)
 	}
 	if !MakeReady(e.Object.DeepCopyObject().(*networkingv1.ServiceCIDR), k.cidr, time.Now()) {
 		return res, nil
 	}
-	obj, err := k.client.Mutate(ctx, resource.At("", Name).Sub("status"), func(o runtime.Object) (bool, error) {
+	obj, err := k.client.Mutate(ctx, client.ServiceCIDRs.At("", Name).Sub("status"), func(o runtime.Object) (bool, error) {
 		return MakeReady(o.(*networkingv1.ServiceCIDR), k.cidr, time.Now()), nil
 	})
 	if apierrors.IsNotFound(err) {

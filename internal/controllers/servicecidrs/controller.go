@@ -20,7 +20,6 @@ import (
 )
 
 var (
-	ranges    = client.Resource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
 	addresses = schema.GroupResource{Group: networkingv1.GroupName, Resource: "ipaddresses"}
 	whole     = view.Key{Name: "all"}
 )
@@ -32,7 +31,7 @@ func New(v *view.View, c client.Client, events record.EventRecorder, log *slog.L
 	return loop.New(loop.Config{
 		Name: "service-cidrs", View: v, Reconcile: k.reconcile, Logger: log,
 		Watches: []loop.Watch{
-			{Resource: schema.GroupResource(ranges), Keys: changed},
+			{Resource: schema.GroupResource(client.ServiceCIDRs), Keys: changed},
 			// One that comes may keep a range, one that goes may let it go.
 			{Resource: addresses, Keys: func(c view.Change) []view.Key {
 				if c.Old != nil && c.New != nil {
@@ -51,7 +50,7 @@ type controller struct {
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, _ view.Key) (res loop.Result, err error) {
 	var all []*networkingv1.ServiceCIDR
-	for e := range s.All(schema.GroupResource(ranges), "", view.Key{}) {
+	for e := range s.All(schema.GroupResource(client.ServiceCIDRs), "", view.Key{}) {
 		all = append(all, e.Object.(*networkingv1.ServiceCIDR))
 	}
 	taken := func(yield func(netip.Addr) bool) {
@@ -87,7 +86,7 @@ func (k *controller) do(ctx context.Context, c *networkingv1.ServiceCIDR, todo s
 	for _, part := range []struct {
 		ref    client.Ref
 		change func(*networkingv1.ServiceCIDR) bool
-	}{{ranges.At("", c.Name), todo.put}, {ranges.At("", c.Name).Sub("status"), todo.say}} {
+	}{{client.ServiceCIDRs.At("", c.Name), todo.put}, {client.ServiceCIDRs.At("", c.Name).Sub("status"), todo.say}} {
 		if !part.change(c.DeepCopy()) {
 			continue
 		}

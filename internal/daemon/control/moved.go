@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/local"
@@ -19,8 +18,6 @@ import (
 	"podo.dev/podo/internal/controllers/servicecidr"
 	"podo.dev/podo/internal/daemon/moved"
 )
-
-var serviceCIDRs = schema.GroupResource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
 
 // checkMoves refuses what the store does not allow to be another than it was. It is ready when all is well.
 func (p *Plane) checkMoves(ctx context.Context, ready func()) error {
@@ -62,11 +59,11 @@ func (p *Plane) moveServices(ctx context.Context) error {
 			return err
 		}
 	}
-	e := now.Get(serviceCIDRs, "", servicecidr.Name)
+	ref := client.ServiceCIDRs.At("", servicecidr.Name)
+	e := now.Get(ref.Resource, "", ref.Name)
 	if e == nil || slices.Contains(e.Object.(*networkingv1.ServiceCIDR).Spec.CIDRs, services.String()) {
 		return nil
 	}
-	ref := client.Resource(serviceCIDRs).At("", servicecidr.Name)
 	if err := drop(ref); err != nil {
 		return err
 	}

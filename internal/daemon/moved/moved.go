@@ -16,7 +16,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/controllers/kubernetesservice"
@@ -49,13 +48,11 @@ func Read(d datadir.Dir, name string) (Before, error) {
 	return b, nil
 }
 
-var serviceCIDRs = schema.GroupResource{Group: networkingv1.GroupName, Resource: "servicecidrs"}
-
 // Services refuses another range than the one that Services have their addresses from. That of a further ServiceCIDR is as good; the server's own Service
 // is made anew, unless other servers have it too.
 func (b Before) Services(now view.Snapshot, cidr netip.Prefix, shared bool) error {
 	ranges, was := []netip.Prefix{cidr}, ""
-	for e := range now.All(serviceCIDRs, "", view.Key{}) {
+	for e := range now.All(client.ServiceCIDRs.At("", "").Resource, "", view.Key{}) {
 		c := e.Object.(*networkingv1.ServiceCIDR)
 		if c.Name == servicecidr.Name {
 			was = strings.Join(c.Spec.CIDRs, ",")
