@@ -95,12 +95,17 @@ func (s *State) podResources(phase v1.PodPhase) (runs *v1.ResourceRequirements, 
 		set = s.cgroupOf.Over(s.given)
 	}
 	requests, limits := resourcehelper.PodRequests(set, resourcehelper.PodResourcesOptions{}), CgroupLimits(set)
-	show(out.Requests, v1.ResourceCPU, requests.Cpu(), leastCPURequest)
+	// What the pod does not ask for itself its containers do, of cpu also what is too little to be told from nothing where it was granted.
+	least := func(list v1.ResourceList, n int64) int64 {
+		_, granted := list[v1.ResourceCPU]
+		return either(granted, n, 0)
+	}
+	show(out.Requests, v1.ResourceCPU, requests.Cpu(), least(out.Requests, leastCPURequest))
 	if _, ok := out.Requests[v1.ResourceMemory]; !ok {
 		show(out.Requests, v1.ResourceMemory, allocated.Memory(), 0)
 	}
 	if !s.cfg.NoCPUQuota {
-		show(out.Limits, v1.ResourceCPU, limits.Cpu(), leastCPULimit)
+		show(out.Limits, v1.ResourceCPU, limits.Cpu(), least(out.Limits, leastCPULimit))
 	}
 	show(out.Limits, v1.ResourceMemory, limits.Memory(), 0)
 	return &out, allocated

@@ -310,3 +310,21 @@ func TestWhatAResizeWaitsFor(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// kubernetes/kubernetes#141814: what a pod has of cpu and memory is told of both, however little of cpu it is.
+func TestLittleCPUIsTold(t *testing.T) {
+	for _, cpu := range []string{"1m", "10m", "11m"} {
+		amounts := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Mi")}
+		p := newPod(v1.RestartPolicyAlways, "m")
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts, Limits: amounts}
+		w := newWorld(t, p)
+		w.step(Tick{})
+		w.until(time.Second)
+		st := w.status()
+		for _, list := range []v1.ResourceList{st.Resources.Requests, st.Resources.Limits, st.AllocatedResources} {
+			if list.Cpu().String() != cpu || list.Memory().String() != "1Mi" {
+				t.Errorf("of %s is told %+v", cpu, st.Resources)
+			}
+		}
+	}
+}
