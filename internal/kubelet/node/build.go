@@ -10,8 +10,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"podo.dev/podo/internal/registry/check"
 )
 
 const (
@@ -75,11 +78,11 @@ type observed struct {
 }
 
 // apply writes what the kubelet owns into a node's status, and tells whether anything but heartbeats differs. Foreign conditions,
-// attached volumes and resources of unknown names stay.
+// attached volumes and resources that somebody else advertises stay.
 func (c *Config) apply(s *v1.NodeStatus, o observed, now time.Time) bool {
 	before := s.DeepCopy()
 	s.Capacity = merged(s.Capacity, c.Capacity)
-	s.Allocatable = merged(s.Allocatable, c.Allocatable)
+	s.Allocatable = merged(shared(s.Allocatable, s.Capacity), c.Allocatable)
 	s.Addresses = c.addresses()
 	s.DaemonEndpoints = v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: c.Port}}
 	s.NodeInfo = c.info(o, before.NodeInfo)
@@ -122,6 +125,17 @@ func merged(have, own v1.ResourceList) v1.ResourceList {
 		out = v1.ResourceList{}
 	}
 	maps.Copy(out, own)
+	return out
+}
+
+// shared is what pods may have of a node's capacity as far as nothing of it is reserved: who advertises a resource of his own writes the
+// capacity alone, and takes the resource back by that.
+func shared(have, capacity v1.ResourceList) v1.ResourceList {
+	out := merged(have, capacity)
+	maps.DeleteFunc(out, func(name v1.ResourceName, _ resource.Quantity) bool {
+		_, there := capacity[name]
+		return !there && check.IsExtended(name)
+	})
 	return out
 }
 

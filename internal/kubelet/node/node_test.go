@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/client"
@@ -252,6 +253,37 @@ func TestTakesOverARegisteredNode(t *testing.T) {
 		}
 		if is(n, v1.NodeNetworkUnavailable).Status != v1.ConditionFalse || is(n, v1.NodeReady).Status != v1.ConditionTrue || len(n.Status.Conditions) != 5 {
 			t.Errorf("%+v", n.Status.Conditions)
+		}
+	})
+}
+
+// A resource that somebody advertises is allocatable as soon as the node is looked at, as much of it as he says, until he takes it back. What
+// the kubelet knows itself is as it knows it.
+func TestResourcesOfSomebodyElse(t *testing.T) {
+	api, rt := newAPI(), &fakeRuntime{net: true}
+	bubble(t, api, rt, func(*Manager) {
+		settle(time.Second)
+		for _, dongles := range []string{"4", "2", ""} {
+			if _, err := api.Mutate(t.Context(), client.Nodes.At("", "n1").Sub("status"), func(o runtime.Object) (bool, error) {
+				capacity := o.(*v1.Node).Status.Capacity
+				delete(capacity, "example.com/dongle")
+				if dongles != "" {
+					capacity["example.com/dongle"] = resource.MustParse(dongles)
+				}
+				capacity[v1.ResourceMemory] = resource.MustParse("1Gi")
+				return true, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			settle(11 * time.Second)
+			s := api.node().Status
+			got, there := s.Allocatable["example.com/dongle"]
+			if there != (dongles != "") || there && got.String() != dongles {
+				t.Errorf("of %q there are %v %v", dongles, got.String(), there)
+			}
+			if s.Capacity.Memory().String() != "24683620Ki" || s.Allocatable.Memory().String() != "24581220Ki" {
+				t.Errorf("memory: %v of %v", s.Allocatable.Memory(), s.Capacity.Memory())
+			}
 		}
 	})
 }
