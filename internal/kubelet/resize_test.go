@@ -197,6 +197,12 @@ func TestDeferredResize(t *testing.T) {
 		if got := pending(r, "low"); !strings.Contains(got, "used: 3000") {
 			t.Errorf("low: %q", got)
 		}
+		ask("high", "1", 10) // kubernetes/kubernetes#140646: what another gives back is room, too
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := pending(r, "low"); got != "" || r.API.Pod("low").Status.ContainerStatuses[0].AllocatedResources.Cpu().String() != "3" {
+			t.Errorf("low: %q", got)
+		}
 	})
 }
 

@@ -311,6 +311,28 @@ func TestWhatAResizeWaitsFor(t *testing.T) {
 	}
 }
 
+// kubernetes/kubernetes#126033: what is not granted is not what a container gets that runs anew meanwhile.
+func TestWhatIsDeferredIsNotRunWith(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m0")
+	p.Spec.Containers[0].Resources = resources("100m", "1Mi")
+	w := newWorld(t, p)
+	w.full = func(p *v1.Pod) string {
+		return either(p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() > 500, "full", "")
+	}
+	w.run = func(_ string, attempt uint32) behaviour {
+		return either(attempt == 0, behaviour{d: 5 * time.Second, code: 1}, behaviour{})
+	}
+	w.step(Tick{})
+	w.until(time.Second)
+	w.step(Desired{Pod: asks(w.state.Pod, 0, resources("1", "1Mi"))})
+	w.until(time.Minute)
+	st := w.status()
+	if got := st.ContainerStatuses[0]; got.RestartCount != 1 || got.State.Running == nil || got.Resources.Requests.Cpu().String() != "100m" ||
+		w.limits["m0-1"] != amountsOf(resources("100m", "1Mi")) || condition(st, v1.PodResizePending) == nil {
+		t.Errorf("%+v, %+v", got, w.limits)
+	}
+}
+
 // kubernetes/kubernetes#141814: what a pod has of cpu and memory is told of both, however little of cpu it is.
 func TestLittleCPUIsTold(t *testing.T) {
 	for _, cpu := range []string{"1m", "10m", "11m"} {

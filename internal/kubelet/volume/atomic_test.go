@@ -79,6 +79,14 @@ func TestWriteAtomically(t *testing.T) {
 		t.Error("the same content was written again")
 	}
 
+	// kubernetes/kubernetes#121472: one that was killed in the midst had not shown all that it had written.
+	if err := errors.Join(os.Remove(filepath.Join(dir, "a")), writeAtomically(dir, p, time.Now(), 0, keep)); err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(t, dir); !maps.Equal(got, texts(p)) {
+		t.Errorf("after it was cut off: %v", got)
+	}
+
 	delete(p, "a")
 	p["d/b"] = file{data: []byte("3"), mode: 0o644}
 	if err := writeAtomically(dir, p, time.Now(), 0, keep); err != nil {

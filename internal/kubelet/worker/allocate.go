@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
@@ -97,13 +98,14 @@ func (w *Workers) active(n *pod) []*v1.Pod {
 		if s.Stage >= podlife.Releasing {
 			continue
 		}
-		p := o.granted()
-		if s.Resizing {
-			cp := *p
-			cp.Status = s.Status()
-			p = &cp
+		// What the API has of its status may be older than what it runs with by now.
+		p := *o.granted()
+		if s.Resizing || !equality.Semantic.DeepEqual(requests(&p), requests(s.Given)) {
+			p.Status = s.Status()
+		} else {
+			p.Status = v1.PodStatus{QOSClass: p.Status.QOSClass}
 		}
-		out = append(out, p)
+		out = append(out, &p)
 	}
 	return out
 }
