@@ -16,8 +16,13 @@ PEER     ?=
 ONLY     ?=
 RUNS     ?=
 BENCH    ?=
-# Packages of the unit lane with the race detector: all of this module but those that are run otherwise.
-UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | grep -v -e /internal/sim$$ -e /internal/warm$$ -e /internal/openapi$$)
+# Packages of the unit lane without the race detector, which costs their tests ten times as much and has nothing to look for: the pure ones
+# (tools/analyzers/pure), and openapi, which turns documents over and over. What several may ask of them at once is asked through their users.
+PLAIN     = $(addprefix ./internal/,openapi podlife registry/... timeline budget explain quota \
+            scheduler/framework scheduler/plan scheduler/plugins/... scheduler/queue)
+# And with it: all others of this module but those with a lane of their own.
+UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | \
+            grep -v -e /internal/sim$$ -e /internal/warm$$ | grep -vxF "$$(go list $(PLAIN))")
 # How long each fuzz target runs.
 FUZZTIME ?= 30s
 # Where the real lane's time goes is containers and waits, not processors: so many stories run side by side.
@@ -98,10 +103,9 @@ down: ## stop the cluster and its pods; data stays
 	bin/podo down --data-dir $(DATA_DIR)
 
 .PHONY: unit
-unit: ## unit and property tests and lifecycle scripts, with the race detector (RUN=regexp for some)
+unit: ## unit and property tests and lifecycle scripts, with the race detector but for pure packages (RUN=regexp for some)
 	go test -race $(VETTED) -timeout 20m $(if $(RUN),-run '$(RUN)') $(UNIT)
-	@# It turns documents over and over, fourteen times as long with the detector; what several may ask of it at once is asked through wire.
-	CGO_ENABLED=0 go test $(VETTED) -trimpath $(if $(RUN),-run '$(RUN)') ./internal/openapi
+	CGO_ENABLED=0 go test $(VETTED) -trimpath $(if $(RUN),-run '$(RUN)') $(PLAIN)
 	@# What podo adds to carried programs, alone: of these modules nothing else is compiled but what the programs need anyway.
 	cd tools/containerd && CGO_ENABLED=0 go test -trimpath $(if $(RUN),-run '$(RUN)') rest.go rest_test.go
 	cd tools/kubectl && CGO_ENABLED=0 go test -trimpath $(if $(RUN),-run '$(RUN)') tables.go tables_test.go
