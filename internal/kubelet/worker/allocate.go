@@ -98,16 +98,25 @@ func (w *Workers) active(n *pod) []*v1.Pod {
 		if s.Stage >= podlife.Releasing {
 			continue
 		}
-		// What the API has of its status may be older than what it runs with by now.
-		p := *o.granted()
-		if s.Resizing || !equality.Semantic.DeepEqual(requests(&p), requests(s.Given)) {
-			p.Status = s.Status()
-		} else {
-			p.Status = v1.PodStatus{QOSClass: p.Status.QOSClass}
+		p := o.granted()
+		if p.Generation > 1 || s.Resizing { // else it runs with what it has asked for ever since, as its status says
+			p = counted(p, s)
 		}
-		out = append(out, &p)
+		out = append(out, p)
 	}
 	return out
+}
+
+// counted is a pod, with what it may use, as the others have to reckon with it: with the status of what it runs with where that is something else. What
+// the API has of its status may be older.
+func counted(granted *v1.Pod, s Snapshot) *v1.Pod {
+	p := *granted
+	if s.Resizing || !equality.Semantic.DeepEqual(requests(&p), requests(s.Given)) {
+		p.Status = s.Status()
+	} else {
+		p.Status = v1.PodStatus{QOSClass: p.Status.QOSClass}
+	}
+	return &p
 }
 
 // wish is what the order of pods that wait depends on.
