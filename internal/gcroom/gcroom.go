@@ -23,6 +23,8 @@
 //
 // What lives on for long lies among what does not, in as many pages as the heap has when it is largest, and they are held for as long as anything in
 // them lives, which is for good. With 110 pods they were half of what each costs. A larger heap has no such times: each collection takes longer.
+// Busy for nobody who waits, it gets what is live and no more, Go's default, since pods begin then too: with the room of a large heap twice as much was held
+// for each of them afterwards.
 // What goes on for longer than briskFor, and is so little that the room of rest would last for briskWithin, is how the process is and no beginning:
 // it would be collected three times as often for good, with the memory given back in between once more.
 package gcroom
@@ -59,9 +61,12 @@ const (
 // room is how much the heap of a busy process may grow between collections, at least, on a machine with this much memory.
 func room(memory uint64) uint64 { return min(memory/32, 192<<20) }
 
-// share is how much of the room a busy heap gets that has so many live bytes, and allocates so many a second. waits: somebody does, for one answer
-// after another.
+// share is how much of the room a busy heap gets that has so many live bytes, and allocates so many a second; a small one may get less than it would have by
+// the machine. waits: somebody does, for one answer after another.
 func share(live uint64, rate float64, waits bool, room uint64) uint64 {
+	if live <= small && !waits {
+		return live
+	}
 	if rate > wholesale || !waits {
 		return room / 3
 	}

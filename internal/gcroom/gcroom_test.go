@@ -197,20 +197,22 @@ func TestBriskIsNoLastingState(t *testing.T) {
 // What a busy heap has, in percent of what is live.
 func TestShareOfRoom(t *testing.T) {
 	for _, c := range []struct {
-		live  uint64
+		live  uint64 // MB
 		rate  float64
 		waits bool
 		want  int
 	}{
-		{20, 0, true, 665},          // a third of the room
+		{20, 0, true, 666},  // a third of the room
+		{20, 0, false, 100}, // what is live, and small
+		{small >> 20, wholesale + 1, false, 100},
 		{100, wholesale, true, 300}, // three times what is live
 		{100, wholesale + 1, true, 133},
 		{100, wholesale, false, 133},
 		{200, 0, true, 200}, // the room
 		{800, 0, true, 100},
 	} {
-		if got := percent(c.live, share(c.live, c.rate, c.waits, 400)); got != c.want {
-			t.Errorf("%d live, %.0f bytes a second, somebody waits %v: %d %%, want %d %%", c.live, c.rate, c.waits, got, c.want)
+		if got := percent(c.live<<20, share(c.live<<20, c.rate, c.waits, 400<<20)); got != c.want {
+			t.Errorf("%d MB live, %.0f bytes a second, somebody waits %v: %d %%, want %d %%", c.live, c.rate, c.waits, got, c.want)
 		}
 	}
 }
