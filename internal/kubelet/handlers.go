@@ -17,7 +17,7 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// hashAnnotation is a static pod's, as its mirror knows it.
+// hashAnnotation is on a static pod; its mirror refers to it.
 const hashAnnotation = "kubernetes.io/config.hash"
 
 // handlers are what the sync loop calls.
@@ -26,11 +26,11 @@ type handlers struct {
 	r *running
 }
 
-// HandlePodAdditions gives each pod its worker. Those that a process before this one had are restored first: they already
-// hold what new ones may be admitted to.
+// HandlePodAdditions gives each pod its worker. Pods of an earlier process are restored first: they already hold the resources
+// that new pods ask for.
 func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 	var fresh []*v1.Pod
-	for _, p := range pods { // first, since a static pod may come before its mirror
+	for _, p := range pods { // all of them first: a static pod may come before its mirror
 		h.k.pods.Set(p)
 	}
 	for _, p := range pods {
@@ -60,8 +60,9 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 	}
 }
 
-// asTold is a static pod with what its mirror says of its containers, which a pod of the API brings itself: they are as ready, and have
-// started, as users were told. That it has ended is another life's, or was saved.
+// asTold gives a static pod the container statuses and conditions of its mirror. Its containers are then as ready and as started
+// as users were told, which a pod of the API brings along by itself. The mirror's phase is left out: the end of a pod is in its
+// checkpoint, or belongs to an earlier life.
 func (h *handlers) asTold(p *v1.Pod) *v1.Pod {
 	m := h.k.pods.MirrorNamed(p.Namespace, p.Name)
 	if !podmanager.IsStatic(p) || m == nil || m.Annotations[v1.MirrorPodAnnotationKey] != p.Annotations[hashAnnotation] {
@@ -75,8 +76,8 @@ func (h *handlers) asTold(p *v1.Pod) *v1.Pod {
 	return &out
 }
 
-// mirrored takes a mirror pod as the API has it now: it says nothing about what is wanted, and what it says about the static
-// pod is compared with what that is.
+// mirrored takes a mirror pod as the API has it now. It says nothing about what is wanted; its status is compared with what the
+// static pod's is.
 func (h *handlers) mirrored(m *v1.Pod) {
 	h.k.mirror(m)
 	static := h.k.pods.Named(m.Namespace, m.Name)
@@ -119,7 +120,7 @@ func (h *handlers) HandlePodReconcile(pods []*v1.Pod) { h.HandlePodUpdates(pods)
 // HandlePodSyncs passes on what the runtime has of a pod, and ends what belongs to no pod.
 func (h *handlers) HandlePodSyncs(c pleg.Change) {
 	if !h.r.workers.Send(c.UID, podlife.Observation{Observed: c.Observed}) {
-		if c.Observed.At.IsZero() { // a part: the whole is what can be ended
+		if c.Observed.At.IsZero() { // only a part was observed; what is ended is all of it
 			c.Observed, _ = h.r.pleg.Get(c.UID)
 		}
 		h.endOrphan(c)
@@ -129,7 +130,8 @@ func (h *handlers) HandlePodSyncs(c pleg.Change) {
 // HandleSignal passes an event on. A pod that has no worker any more needs none.
 func (h *handlers) HandleSignal(s syncloop.Signal) { h.r.workers.Send(s.UID, s.Event) }
 
-// HandlePodCleanups ends what runs without a pod or when it has ended, and forgets what was saved of pods that are nowhere any more.
+// HandlePodCleanups ends what runs without a pod and what still runs of a pod that has ended, and forgets checkpoints of pods
+// that no source has and no worker knows.
 func (h *handlers) HandlePodCleanups() {
 	h.r.workers.RetryResizes(worker.Periodic) // the node may have become larger
 	for uid, saved := range h.r.saved {
@@ -144,20 +146,20 @@ func (h *handlers) HandlePodCleanups() {
 		case !known:
 			h.endOrphan(c)
 		case s.Stage >= podlife.Finished && slices.ContainsFunc(c.Observed.Sandboxes, func(b podlife.SandboxInfo) bool { return b.Ready }):
-			h.HandlePodSyncs(c) // of a call that was given up long ago: no event tells a worker of what begins
+			h.HandlePodSyncs(c) // begun by a call that was given up long ago: no event tells a worker of it
 		}
 	}
 	h.sweep(&h.r.cgroups, "cgroup", h.k.cfg.Cgroups.Pods, h.k.cfg.Cgroups.Remove, nil)
 	h.sweep(&h.r.volumes, "volumes", h.k.cfg.Volumes.OnDisk, h.k.cfg.Volumes.Unmount, h.k.cfg.Swept)
 }
 
-// sweep removes what pods that nobody knows hold: a kubelet that was killed may have made it, or not have removed it. What is listed
-// first and unknown afterwards is nobody's; a pod that comes for it meanwhile waits (Alone).
+// sweep removes resources of pods that nobody knows: a kubelet that was killed may have made them, or not have removed them. A
+// pod that is on the list and unknown afterwards is nobody's; should it come back meanwhile, it waits (Alone).
 func (h *handlers) sweep(
 	busy *sync.Mutex, what string, list func() ([]types.UID, error), remove func(context.Context, types.UID) error, told func(removed, failed int),
 ) {
 	if !busy.TryLock() {
-		return // the last time still goes on
+		return // the previous sweep still runs
 	}
 	go func() {
 		defer busy.Unlock()
@@ -180,7 +182,7 @@ func (h *handlers) sweep(
 			}) {
 				continue
 			}
-			if err != nil { // one that hangs keeps no other
+			if err != nil { // one that hangs does not keep the others
 				failed++
 				h.k.cfg.Log.Warn("cannot remove what a pod that nobody knows left behind", "what", what, "uid", uid, "err", err)
 				continue
@@ -193,7 +195,7 @@ func (h *handlers) sweep(
 	}()
 }
 
-// endOrphan gives what runs without a pod a worker that ends it. It is of this node, by its labels.
+// endOrphan gives containers that run without a pod a worker that ends them. Their labels say that they are this node's.
 func (h *handlers) endOrphan(c pleg.Change) {
 	if len(c.Observed.Sandboxes) == 0 && len(c.Observed.Containers) == 0 || h.k.pods.Get(c.UID) != nil {
 		return

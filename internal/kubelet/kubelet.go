@@ -1,5 +1,5 @@
-// Package kubelet puts the node agent's modules together and runs them: sources tell what is wanted, the PLEG what is, and
-// one worker a pod makes the one the other. Each module is a package of its own below this one.
+// Package kubelet puts the node agent's modules together and runs them: sources say what is wanted, the PLEG what exists, and one
+// worker for each pod turns the one into the other. Each module is a package of its own below this one.
 package kubelet
 
 import (
@@ -69,17 +69,18 @@ type Config struct {
 	NetworkProblem func() string
 	// Reached is told of each boundary of an effect of a pod (worker.Config). May be nil.
 	Reached func(pod *v1.Pod, point string)
-	// Gone is told of each pod of which nothing is left, logs aside. It must not block.
+	// Gone is called for each pod of which nothing but logs is left. It must not block.
 	Gone func(pod *v1.Pod)
-	// Logged are, by container, the newest attempts of which a pod has logs (logs.Attempts). May be nil.
+	// Logged are the newest attempts, by container, that have a log in the pod's folder (logs.Attempts). May be nil.
 	Logged func(pod *v1.Pod) map[string]uint32
-	// Mirror is told that something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
+	// Mirror is called when something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
 	Mirror func(name types.NamespacedName)
 	// Metrics may be nil, and Relisted and Inspected (pleg.Config) too.
 	Metrics   worker.Metrics
 	Relisted  func(began time.Time, took, since time.Duration)
 	Inspected func(took time.Duration)
-	// Swept is told, after each look, of how many pods that nobody knows volumes were removed, or could not be. It may be nil.
+	// Swept is called after each sweep of volumes with the number of unknown pods whose volumes were removed, or could not be.
+	// May be nil.
 	Swept  func(removed, failed int)
 	Append timeline.Append
 	Log    *slog.Logger
@@ -109,10 +110,10 @@ type Kubelet struct {
 type running struct {
 	workers *worker.Workers
 	pleg    *pleg.Generator
-	saved   map[types.UID]*podlife.Saved // of pods that no worker has taken over yet; the sync loop's
+	saved   map[types.UID]*podlife.Saved // of pods that have no worker yet; owned by the sync loop
 	synced  atomic.Bool
 	ctx     context.Context
-	// Held while what pods left behind is looked through.
+	// Held while leftovers of unknown pods are swept.
 	cgroups, volumes sync.Mutex
 }
 
@@ -127,8 +128,8 @@ func New(cfg Config) (*Kubelet, error) {
 // Name implements component.Component.
 func (k *Kubelet) Name() string { return "kubelet" }
 
-// Run works until ctx ends. It is ready once every source has told what it has and every pod has its worker. Its end touches
-// no container; whatever runs is found again by the next Run.
+// Run works until ctx ends. It is ready once every source has synced and every pod has its worker. Its end touches no container;
+// the next Run finds whatever runs.
 func (k *Kubelet) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -281,7 +282,8 @@ func (k *Kubelet) Collectable() (pods map[types.UID]bool, complete bool) {
 	return pods, r.synced.Load()
 }
 
-// Alone has f remove something of a pod that nobody wants, and tells whether it did: until f returns the pod gets no worker, whoever comes.
+// Alone calls f, which removes something of a pod, unless somebody wants the pod, and tells whether it did. Until f returns the
+// pod gets no worker.
 func (k *Kubelet) Alone(uid types.UID, f func()) bool {
 	r := k.run.Load()
 	return r != nil && r.workers.Sweep(uid, func() bool { return k.pods.Get(uid) != nil }, f)
@@ -309,8 +311,8 @@ func (k *Kubelet) Mirror(name types.NamespacedName) *v1.Pod {
 // Mirrors is how many mirror pods there are.
 func (k *Kubelet) Mirrors() int { return k.pods.Mirrors() }
 
-// mirror wakes who keeps the mirrors, when p is a static pod, the mirror of one, or what is left of one that went while no
-// kubelet ran.
+// mirror wakes the keeper of mirrors when p is a static pod, a mirror, or has the name of a mirror that outlived its static pod
+// while no kubelet ran.
 func (k *Kubelet) mirror(p *v1.Pod) {
 	if k.cfg.Mirror == nil {
 		return

@@ -53,7 +53,8 @@ func (c Checker) Admit(pod *v1.Pod, active []*v1.Pod) *worker.Rejection {
 	return preempt(pod, others(pod, active), r.lacks)
 }
 
-// verdict is why a pod may not run here, nil when it may, and what it lacks when that is all.
+// verdict is the result of Check: why the pod may not run here (nil when it may) and, when resources are the only obstacle, which
+// it lacks.
 type verdict struct {
 	worker.Rejection
 	lacks []shortage
@@ -97,8 +98,8 @@ func pressed(pod *v1.Pod, under []v1.NodeConditionType) *worker.Rejection {
 	return &worker.Rejection{Reason: "Evicted", Message: fmt.Sprintf("The node had condition: %v. ", under)}
 }
 
-// Check tells why the pod may not run on the node beside active, or nil. active may contain the pod itself. What no freed
-// resource could change comes first.
+// Check tells why the pod may not run on the node beside active, or nil. active may contain the pod itself. What freeing
+// resources cannot change is reported first.
 func Check(pod *v1.Pod, node *v1.Node, active []*v1.Pod, rules Rules) *worker.Rejection {
 	return judge(pod, node, active, rules).told()
 }
@@ -118,7 +119,7 @@ func judge(pod *v1.Pod, node *v1.Node, active []*v1.Pod, rules Rules) *verdict {
 		func() *worker.Rejection { return taints(pod, node) },
 	}
 	all := slices.Concat(fixed, []func() *worker.Rejection{func() *worker.Rejection { return short }}, wanted)
-	if eviction.Critical(pod) { // what it lacks matters when nothing else is against it
+	if eviction.Critical(pod) { // what it lacks matters only when nothing else stands against it
 		all = slices.Concat(fixed, wanted)
 	}
 	for _, check := range all {
@@ -166,8 +167,8 @@ func groupsPolicy(pod *v1.Pod, node *v1.Node) *worker.Rejection {
 	}
 }
 
-// resources compares what the pod asks for with what the others leave of the node's allocatable: all that it lacks, and what is told of
-// the first. Extended resources that the node does not know are not the node's to give and are passed over.
+// resources compares what the pod asks for with what the others leave of the node's allocatable. It returns every resource that
+// is short and the message about the first. Extended resources that the node does not list are skipped.
 func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) (lacks []shortage, first *worker.Rejection) {
 	have := node.Status.Allocatable
 	short := func(name v1.ResourceName, asks, used, capacity int64) {
@@ -185,7 +186,7 @@ func resources(pod *v1.Pod, node *v1.Node, others []*v1.Pod) (lacks []shortage, 
 	asked := requests(pod)
 	used := v1.ResourceList{}
 	if len(asked) == 0 {
-		others = nil // nothing is compared: to add up what all ask for, for each pod that is admitted, is most of what a crowd's start allocates
+		others = nil // the pod asks for nothing; adding up the others' requests is most of what admission allocates while many pods start
 	}
 	for _, p := range others {
 		for name, q := range requests(p) {

@@ -13,14 +13,14 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// shortage is how much of a resource is missing for a pod: of cpus thousandths, of all else whole units.
+// shortage is how much of a resource is missing for a pod: thousandths of cpus, whole units of everything else.
 type shortage struct {
 	resource v1.ResourceName
 	amount   int64
 }
 
-// preempt names the pods that have to end so that a critical pod has what it lacks: none of a better class where one of a worse
-// will do, and of each class the fewest and smallest.
+// preempt names the pods that have to end so that a critical pod gets what it lacks. It prefers pods of a lower class and, within
+// a class, the fewest and smallest.
 func preempt(pod *v1.Pod, active []*v1.Pod, lacks []shortage) *worker.Rejection {
 	var best, burst, guaranteed []*v1.Pod
 	for _, p := range active {
@@ -76,7 +76,7 @@ func nearest(pods []*v1.Pod, lacks []shortage) (taken []*v1.Pod) {
 	return taken
 }
 
-// distance is 0 for a pod whose end is enough, and up to one more for each resource of which it frees nothing.
+// distance is 0 for a pod whose end frees enough; each resource of which it frees nothing adds 1, partial relief adds less.
 func distance(p *v1.Pod, lacks []shortage) (sum float64) {
 	for _, s := range lacks {
 		if left := float64(s.amount - asked(p, s.resource)); left > 0 {

@@ -11,8 +11,8 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// Resize implements worker.Admission: what never can be is told first, what else keeps a pod out keeps it from growing too. No other pod
-// ends for it.
+// Resize implements worker.Admission. What can never be granted is reported first; whatever keeps a pod out also keeps it from
+// growing. A resize never evicts another pod.
 func (c Checker) Resize(pod, granted *v1.Pod, active []*v1.Pod) *worker.Rejection {
 	if r := infeasible(pod, granted, c.Rules); r != nil {
 		return r
@@ -20,7 +20,7 @@ func (c Checker) Resize(pod, granted *v1.Pod, active []*v1.Pod) *worker.Rejectio
 	return c.verdict(pod, active).told()
 }
 
-// infeasible are the resizes that no freed resource makes possible: those of what was pinned for the pod when it was admitted.
+// infeasible reports resizes that no freed resource can make possible: those of cpus or memory pinned for the pod at admission.
 func infeasible(pod, granted *v1.Pod, rules Rules) *worker.Rejection {
 	never := func(detail, message string) *worker.Rejection {
 		return &worker.Rejection{Reason: v1.PodReasonInfeasible, Message: message, Detail: detail}
@@ -40,7 +40,7 @@ func infeasible(pod, granted *v1.Pod, rules Rules) *worker.Rejection {
 	return nil
 }
 
-// swaps tells whether a container that swaps, or shall, is given another request of memory without being made anew.
+// swaps tells whether a container that may swap, before or after, gets another memory request without a restart.
 func swaps(pod, granted *v1.Pod) bool {
 	critical := eviction.Critical(pod)
 	is := func(asks, has []v1.Container) bool {
@@ -58,7 +58,7 @@ func swaps(pod, granted *v1.Pod) bool {
 	return is(pod.Spec.Containers, granted.Spec.Containers) || is(pod.Spec.InitContainers, granted.Spec.InitContainers)
 }
 
-// differs compares what two forms of a pod request of a resource, container by container.
+// differs tells whether two forms of a pod request different amounts of a resource in any container.
 func differs(a, b *v1.Pod, name v1.ResourceName) bool {
 	same := func(x, y []v1.Container) bool {
 		for i := range x {

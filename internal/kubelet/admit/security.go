@@ -26,8 +26,8 @@ var safeSysctls = []string{
 	"net.ipv4.tcp_wmem",
 }
 
-// sysctls turns away what is neither safe nor allowed by the node, and what would reach the host: a sysctl of a namespace that
-// the pod shares with it.
+// sysctls rejects a pod that sets a sysctl which is neither safe nor allowed by the node, or one that would reach the host
+// because the pod shares that namespace with it.
 func sysctls(pod *v1.Pod, unsafe []string) *worker.Rejection {
 	if pod.Spec.SecurityContext == nil {
 		return nil

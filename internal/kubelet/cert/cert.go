@@ -36,16 +36,16 @@ import (
 type Config struct {
 	// Server is the API server's address, https://host:port.
 	Server string
-	// Token is what `podo token create` printed, or its part id.secret when CA is given. It may be empty where Dir has a client
-	// certificate from an earlier start; it is used when there is none, and when the server refuses the one that there is.
+	// Token is what `podo token create` printed, or only its part id.secret when CA is given. It is used while Dir has no client
+	// certificate from an earlier start, and when the server refuses the one that Dir has; otherwise it may be empty.
 	Token string
 	// CA is the cluster's authority in PEM. Without it the authority is the one that the token's hash names, or that of an earlier start.
 	CA       []byte
 	NodeName string
 	// Dir is made with mode 0700. It holds ca.crt, kubelet-client-current.pem and kubelet-server-current.pem.
 	Dir string
-	// Addresses are those that the Node object has: the serving certificate is for them. It is asked again at each Poke. With none, or
-	// nil, no serving certificate is asked for.
+	// Addresses are those of the Node object, which the serving certificate must cover. It is called again at each Poke. While it
+	// is nil or returns none, no serving certificate is requested.
 	Addresses func() []v1.NodeAddress
 	// ClockSet tells that the machine's clock was set (host/linux.ClockSet). May be nil: then a clock that was wrong is noticed late.
 	ClockSet <-chan struct{}
@@ -129,9 +129,9 @@ func Joined(dir string) bool {
 // Name implements component.Component.
 func (m *Manager) Name() string { return "kubelet-certificates" }
 
-// Run asks for what is missing and replaces what nears its end, until ctx ends. It is ready as soon as there is a client certificate.
-// What cannot be had is asked for again with back-off: a server that cannot be reached, a wrong clock or a CSR that waits for approval
-// is no error of Run's. ErrRefused is one, since another token has to be given.
+// Run requests missing certificates and replaces those that near their end, until ctx ends. It is ready as soon as there is a
+// client certificate. Failures that time may cure (an unreachable server, a wrong clock, a CSR that waits for approval) are
+// retried with back-off. ErrRefused ends Run, since then the operator has to give another token.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

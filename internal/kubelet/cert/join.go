@@ -48,8 +48,8 @@ func (m *Manager) newKeeper(kind kind, path string) *keeper {
 	return k
 }
 
-// load takes what Dir has: the authority, then the certificates of it. A folder of another cluster, or of another node, is as good as
-// empty: what was asked for now is what counts.
+// load reads what Dir has: the authority, then the certificates that it signed. A folder of another cluster or another node
+// counts as empty: what this start was asked for wins.
 func (m *Manager) load() error {
 	data := m.c.CA
 	stored, err := os.ReadFile(m.caPath())
@@ -133,8 +133,8 @@ func (m *Manager) findAuthority(ctx context.Context) error {
 	}
 }
 
-// as lets do speak to the server with the certificate that there is, and with the token when there is none or the server refuses it: it
-// may have ended while the node was off, or be of a node that was given up.
+// as calls do with a client for the API server: first with the certificate, then with the token when there is no certificate or
+// the server refuses it. A certificate may have expired while the node was off, or belong to a Node that was deleted.
 func (m *Manager) as(do func(csrclient.CertificateSigningRequestInterface) error) error {
 	err := error(apierrors.NewUnauthorized("there is no certificate"))
 	if m.client.current.Load() != nil {
@@ -155,7 +155,7 @@ func (m *Manager) as(do func(csrclient.CertificateSigningRequestInterface) error
 }
 
 func (m *Manager) with(c *rest.Config, do func(csrclient.CertificateSigningRequestInterface) error) error {
-	c.ContentType = runtime.ContentTypeJSON // a request or two a year: what anybody can read on the wire
+	c.ContentType = runtime.ContentTypeJSON // a request or two a year; JSON can be read on the wire
 	api, err := csrclient.NewForConfig(c)
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ type keeper struct {
 	wake     chan struct{}
 }
 
-// load takes the certificate that an earlier start stored. One that is damaged is as none: the next is asked for.
+// load reads the certificate that an earlier start stored. A damaged one counts as missing: another is requested.
 func (k *keeper) load() error {
 	data, err := os.ReadFile(k.file())
 	if errors.Is(err, os.ErrNotExist) {
@@ -79,7 +79,8 @@ func (k *keeper) look(clockSet bool) {
 	}
 }
 
-// looked is called when run does so: what a clock that was set since has told before counts no more.
+// looked is called before each look of run. Once the clock has been set, the arrival that the old clock measured no longer
+// counts.
 func (k *keeper) looked() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +89,7 @@ func (k *keeper) looked() {
 	}
 }
 
-// run keeps the certificate until ctx ends. It returns what another try cannot help.
+// run keeps the certificate until ctx ends. It returns only errors that trying again cannot cure.
 func (k *keeper) run(ctx context.Context) error {
 	retry := firstRetry
 	for ctx.Err() == nil {
@@ -109,7 +110,7 @@ func (k *keeper) run(ctx context.Context) error {
 		case errors.Is(err, ErrRefused):
 			return err
 		case woken:
-			retry = firstRetry // what is wanted may have changed, or the clock
+			retry = firstRetry // the wanted subject or the clock may have changed
 		case ctx.Err() == nil:
 			k.m.metrics.failed(k.kind)
 			wait := time.Duration(float64(retry) * (1 + k.m.c.Random()/5))
@@ -149,8 +150,8 @@ func (k *keeper) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// renew gets a certificate and takes it. A look that is asked for meanwhile cuts it short: the request stays, and is found again if it is
-// still what is wanted.
+// renew requests a certificate and installs it. A look requested meanwhile interrupts the wait; the pending request stays and is
+// found again if it still asks for what is wanted.
 func (k *keeper) renew(ctx context.Context, want subject) (woken bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -180,7 +181,7 @@ func (k *keeper) renew(ctx context.Context, want subject) (woken bool, err error
 	if err := pki.WriteFile(k.file(), data, 0o600); err != nil {
 		return false, fmt.Errorf("storing the certificate: %w", err)
 	}
-	os.Remove(k.pending()) //nolint:errcheck // a key without a request is in the way of nothing
+	os.Remove(k.pending()) //nolint:errcheck // a key without a request does no harm
 	now := k.m.c.Now()
 	if old := k.current.Load(); old != nil {
 		k.m.metrics.rotated(k.kind, now.Sub(old.Leaf.NotBefore))

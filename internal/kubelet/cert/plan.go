@@ -25,12 +25,12 @@ const (
 	latest   = 0.9
 )
 
-// due is how long a certificate stays before it is to be replaced: 0 says now, which it also says when there is none, and when it is not
-// for what is wanted.
+// due is how long a certificate may stay before it must be replaced. 0 means now, also when there is none and when it does not
+// cover want.
 //
-// What the server has just signed is good by the server's clock. If ours says otherwise, then ours is wrong, and asking again would bring
-// the same: the certificate's life then counts from its arrival. Without an arrival our clock counts. What begins in the future is no
-// reason to replace it: its time comes, or the clock is set.
+// What the server has just signed is valid by the server's clock. If our clock disagrees, ours is wrong, and another request
+// would bring the same: the certificate's life then counts from its arrival. Without an arrival our clock counts. A certificate
+// whose validity begins in the future is not replaced: its time comes, or the clock is set.
 func due(h held, want subject, now time.Time) time.Duration {
 	if h.cert == nil || !want.coveredBy(h.cert) {
 		return 0
@@ -57,7 +57,7 @@ func nodeSubject(node string) subject {
 	return subject{name: "system:node:" + node, groups: []string{nodesGroup}}
 }
 
-// at is the subject with the node's addresses, each once and in order, so that the same ones are the same subject.
+// at is the subject with the node's addresses, sorted and without duplicates, so that equal sets compare equal.
 func (s subject) at(addresses []v1.NodeAddress) subject {
 	for _, a := range addresses {
 		if a.Address == "" {
@@ -86,7 +86,8 @@ func (s subject) at(addresses []v1.NodeAddress) subject {
 // located says that there is an address to serve at.
 func (s subject) located() bool { return len(s.dns)+len(s.addresses) > 0 }
 
-// coveredBy says that a certificate is for this subject. It may name more addresses: one that went for a moment is no reason.
+// coveredBy says that a certificate is good for this subject. It may name more addresses: one that disappears for a moment is no
+// reason to renew.
 func (s subject) coveredBy(c *x509.Certificate) bool {
 	if c.Subject.CommonName != s.name || !slices.Equal(c.Subject.Organization, s.groups) {
 		return false

@@ -43,8 +43,8 @@ var (
 
 func (k *keeper) pending() string { return k.path + "-next.key" }
 
-// request asks for a certificate and waits for it. The key is stored before it is asked for, and the request is named after the key and
-// what it asks for: after a crash, or a wait that was too long, it is found again.
+// request asks for a certificate and waits for it. The key is stored before the request is made, and the request is named after
+// the key and its content, so that it is found again after a crash or a wait that took too long.
 func (k *keeper) request(ctx context.Context, want subject) (*tls.Certificate, error) {
 	key, err := k.pendingKey()
 	if err != nil {
@@ -70,7 +70,7 @@ func (k *keeper) request(ctx context.Context, want subject) (*tls.Certificate, e
 		return err
 	})
 	if errors.Is(err, errTurnedDown) {
-		os.Remove(k.pending()) //nolint:errcheck // the next attempt is another request, by another key
+		os.Remove(k.pending()) //nolint:errcheck // the next attempt is a new request with a new key
 	}
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func next(ctx context.Context, api csrclient.CertificateSigningRequestInterface,
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("the request %s is not signed yet (%w): `kubectl get csr %s` shows what it waits for", seen.Name, ctx.Err(), seen.Name)
 	}
-	return api.Get(ctx, seen.Name, metav1.GetOptions{}) // the watch ended: whatever it missed is in there
+	return api.Get(ctx, seen.Name, metav1.GetOptions{}) // the watch ended; a fresh GET has whatever it missed
 }
 
 // answer is the certificate of a request, nil while there is none, or why there will be none.

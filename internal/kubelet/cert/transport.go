@@ -9,9 +9,9 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// transport sends each request with the newest certificate. A new certificate begins new connections; an old connection ends when
-// the last request on it has, so that no watch is cut for a rotation. The server judges a request when it comes, so that one which
-// outlives the old certificate is no less good.
+// transport sends each request with the newest certificate. A new certificate opens new connections; an old connection ends with
+// the last request on it, so that rotation cuts no watch. The server authenticates a request when it arrives, so one may outlive
+// the old certificate.
 type transport struct {
 	current atomic.Pointer[http.Transport]
 }
@@ -31,7 +31,7 @@ func (t *transport) use(c *tls.Certificate, base *tls.Config) {
 	cfg := base.Clone()
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c, nil }
 	if old := t.current.Swap(newHTTP(cfg)); old != nil {
-		// Connections that are busy now end by the transport's idle timeout once they are not.
+		// Connections that are busy now are closed by the transport's idle timeout later.
 		old.CloseIdleConnections()
 	}
 }

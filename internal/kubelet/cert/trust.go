@@ -46,7 +46,8 @@ func parseAuthority(data []byte) (*authority, error) {
 func tlsTo(host string, roots func(tls.ConnectionState) (*x509.CertPool, error), now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// The library's own verification knows one time only; VerifyConnection does all that it does, for resumed sessions as well.
+		// The library verifies with one fixed time only. VerifyConnection does everything that it does, for resumed sessions as
+		// well.
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		VerifyConnection: func(s tls.ConnectionState) error {
 			pool, err := roots(s)
@@ -58,9 +59,9 @@ func tlsTo(host string, roots func(tls.ConnectionState) (*x509.CertPool, error),
 	}
 }
 
-// verify judges a server's chain. A certificate that begins in the future, signed by an authority that we trust, proves that our clock
-// is behind: authorities do not sign for later. So its time is taken for ours. One that has ended proves nothing, as it would whoever
-// found an old key: then the clock has to be set, and the error says so.
+// verify judges a server's chain. A certificate whose validity begins in the future, signed by an authority that we trust, proves
+// that our clock is behind, since authorities do not sign for later: its time is then taken as now. One that has expired proves
+// nothing, since anybody may have found an old key: then the clock has to be set, and the error says so.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, host string, now time.Time) error {
 	if len(chain) == 0 {
 		return errors.New("the server shows no certificate")

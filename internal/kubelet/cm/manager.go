@@ -113,8 +113,8 @@ func (m *Manager) SwapLimited() bool {
 	return err == nil
 }
 
-// LimitPods holds all pods together to what they may have. The kernel may refuse it while they use more: it is tried again then, until some have
-// been evicted. New has tried it once.
+// LimitPods limits all pods together to what they may have. The kernel may refuse that while they use more; then it is called
+// again until enough pods have been evicted. New has called it once.
 func (m *Manager) LimitPods() error {
 	all := className(m.root, v1.PodQOSGuaranteed)
 	if err := m.set(m.c.Driver.Path(all), m.podsLimits()); err != nil {
@@ -154,8 +154,7 @@ func (m *Manager) setUp() error {
 	return m.adopt()
 }
 
-// adopt counts the requests of burstable pods that are there already, so that the first new one does not take the weight
-// from them.
+// adopt counts the requests of burstable pods that already run, so that the first new pod does not reset their class's weight.
 func (m *Manager) adopt() error {
 	dir := m.layout.dir("cpu", m.c.Driver.Path(className(m.root, v1.PodQOSBurstable)))
 	names, err := m.c.Host.ChildCgroups(dir)
@@ -169,7 +168,7 @@ func (m *Manager) adopt() error {
 		}
 		b, err := m.c.Host.ReadFile(path.Join(dir, n, "cpu.shares"))
 		if err != nil {
-			continue // v2's weight does not tell the request; the pod's worker brings it with Ensure
+			continue // v2's weight does not tell the request; the pod's worker brings it by Ensure
 		}
 		if shares, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
 			m.requests[uid] = shares * milliPerCPU / SharesPerCPU
@@ -194,8 +193,8 @@ func podUID(name string) (types.UID, bool) {
 	return types.UID(s), ok && s != ""
 }
 
-// Ensure makes the pod's cgroup, sets its limits, and returns how the runtime names it as a parent. Idempotent: a changed pod
-// gets its new limits, unless keep says that those of one that is there stay.
+// Ensure makes the pod's cgroup, sets its limits, and returns the parent's name for the runtime. It is idempotent: a changed pod
+// gets its new limits, unless keep says that an existing cgroup keeps the ones it has.
 func (m *Manager) Ensure(_ context.Context, pod *v1.Pod, keep bool) (string, error) {
 	defer m.operated("create", time.Now())
 	name := podName(m.root, QOS(pod), pod.UID)
@@ -261,8 +260,8 @@ func (m *Manager) set(p string, limits Limits) error {
 	return nil
 }
 
-// make makes one cgroup whose parent is there. What it needs from its parent before a process can live in it is passed on:
-// on v2 the parent must hand the controllers down, on v1 a new cpuset is empty until it is told its cpus and memory nodes.
+// make makes one cgroup below an existing parent, and passes on what it needs before a process can live in it: on v2 the parent
+// must delegate its controllers, on v1 a new cpuset is empty until it is given cpus and memory nodes.
 func (m *Manager) make(name Name) error {
 	p := m.c.Driver.Path(name)
 	for _, dir := range m.layout.dirs(p) {

@@ -43,7 +43,7 @@ func (d Driver) Path(n Name) string {
 	}
 	out, prefix := "/", ""
 	for _, part := range n {
-		// A dash is systemd's separator of nested slices, so that those in a part are written as underscores.
+		// systemd separates nested slices by dashes, so dashes within a part become underscores.
 		prefix += strings.ReplaceAll(part, "-", "_")
 		out = path.Join(out, prefix+".slice")
 		prefix += "-"
@@ -51,8 +51,7 @@ func (d Driver) Path(n Name) string {
 	return out
 }
 
-// Parent is how the runtime is told the cgroup in which it shall put a pod's containers: the whole path, or with systemd only
-// the last slice's name.
+// Parent is the cgroup parent as the runtime wants it: the whole path, or with systemd only the name of the last slice.
 func (d Driver) Parent(n Name) string {
 	if p := d.Path(n); d != Systemd || len(n) == 0 {
 		return p

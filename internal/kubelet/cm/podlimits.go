@@ -132,7 +132,8 @@ func parse(file, s string) (int64, error) {
 	return n, nil
 }
 
-// sharesOfWeight is the least number of shares that has a weight: what one asks for and reads back compares as equal or less.
+// sharesOfWeight is the smallest number of shares that maps to a weight, so that what is read back never compares as more than
+// what was written.
 func sharesOfWeight(weight uint64) uint64 {
 	lo, hi := uint64(MinShares), uint64(MaxShares)
 	for lo < hi {

@@ -131,7 +131,7 @@ func (m *Manager) killIn(ctx context.Context, dirs []string) error {
 	return m.c.Host.Kill(ctx, pids)
 }
 
-// The kernel lets go of a cgroup a little after its last process has ended and tells nobody on v1, hence the retries.
+// The kernel releases a cgroup a little after its last process has ended, and v1 notifies nobody: hence the retries.
 const (
 	removeRetry = 5 * time.Millisecond
 	removeTries = 200
@@ -143,7 +143,7 @@ func (m *Manager) removeOne(ctx context.Context, dir string) error {
 		if err == nil || !errors.Is(err, host.ErrBusy) || i >= removeTries {
 			return err
 		}
-		if err := m.killIn(ctx, []string{dir}); err != nil { // forked between our list and our signal
+		if err := m.killIn(ctx, []string{dir}); err != nil { // a process may fork between our list and our signal
 			return err
 		}
 		select {

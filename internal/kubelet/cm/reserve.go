@@ -19,14 +19,14 @@ const (
 	systemReserved, kubeServed = "System Reserved", "Kube Reserved"
 )
 
-// Processes is what reservations call how many processes there may be. It is no resource of a Node.
+// Processes is the name by which reservations limit the number of processes. It is no resource of a Node.
 const Processes = v1.ResourceName("pid")
 
 // Share is what a part of the node is held to.
 type Share struct {
 	Cgroup   string // as the configuration names it, from the hierarchy's root
 	Reserved v1.ResourceList
-	// Compressible says that only its cpu is set: taking that away slows, taking memory away kills.
+	// Compressible limits its cpu only: too little cpu slows processes down, too little memory kills them.
 	Compressible bool
 	what         string
 }
@@ -41,8 +41,8 @@ func KubeShare(cgroup string, reserved v1.ResourceList, compressible bool) Share
 	return Share{cgroup, reserved, compressible, kubeServed}
 }
 
-// Enforce holds cgroups that others made to what is reserved for them; told says each that is. A cgroup that is not there is an error:
-// nobody would be held to anything.
+// Enforce limits cgroups that others made to what is reserved for them, and tells told about each. A missing cgroup is an error:
+// the reservation would hold nobody.
 func (m *Manager) Enforce(shares []Share, told func(message string)) error {
 	for _, s := range shares {
 		kind := s.what

@@ -61,8 +61,8 @@ func weightOfShares(shares uint64) uint64 {
 	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// PodLimits are the limits of a pod's own cgroup. A limit counts for the pod only when each of its containers has it, or the
-// pod itself does: one unlimited container makes the whole pod unlimited. Quotas are left out where enforceQuota is false.
+// PodLimits are the limits of a pod's own cgroup. A limit holds for the pod only when the pod itself or every one of its
+// containers has it: one unlimited container makes the whole pod unlimited. Quotas are left out when enforceQuota is false.
 func PodLimits(pod *v1.Pod, enforceQuota bool, period int64) Limits {
 	class := QOS(pod)
 	if class == v1.PodQOSBestEffort {

@@ -32,8 +32,8 @@ func (m *Manager) PodsCPU() (used uint64, ok bool) {
 	return 0, false
 }
 
-// PodsMemory is the memory that all pods together use, without file pages that nobody has used for a while, and may use, in bytes.
-// ok is false when the kernel does not tell, or nothing limits them.
+// PodsMemory is the memory that all pods together use, inactive file pages excluded, and their limit, in bytes. ok is false when
+// the kernel does not tell, or nothing limits them.
 func (m *Manager) PodsMemory() (used, limit int64, ok bool) {
 	q, ok := m.c.Pods[v1.ResourceMemory]
 	if !ok {
@@ -58,14 +58,14 @@ func (m *Manager) PodsMemory() (used, limit int64, ok bool) {
 	}
 	for line := range strings.Lines(string(stat)) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == idle {
-			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 counts too much rather than too little
+			n, _ := strconv.ParseInt(f[1], 10, 64) // a missing figure makes the sum too large rather than too small
 			used = max(0, used-n)
 		}
 	}
 	return used, q.Value(), true
 }
 
-// Figures is where the kernel tells of a pod, or for nil of all pods together: on v2 of everything, on v1 of their memory.
+// Figures is the directory where the kernel accounts a pod, or all pods together for nil: everything on v2, memory on v1.
 func (m *Manager) Figures(pod *v1.Pod) (dir string, v2 bool) {
 	name := className(m.root, v1.PodQOSGuaranteed)
 	if pod != nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// honoured names the fields that modules act on, by their names in the file, and who does.
+// honoured names the fields that a module acts on, as the file spells them, with that module.
 var honoured = map[string]string{
 	"address":                                "server: the node's address when left out",
 	"port":                                   "daemon: refused unless it is the flag's",
@@ -92,7 +92,7 @@ var honoured = map[string]string{
 	"userNamespaces":                         "userns",
 }
 
-// instead says for the fields that are not honoured what to do in their place. Every field stands in one of the two tables.
+// instead names the fields that are not honoured, with what to do in their place. Every field is in one of the two tables.
 var instead = map[string]string{
 	"tlsCertFile":        "the cluster's own authority issues the kubelet's certificate",
 	"tlsPrivateKeyFile":  "the cluster's own authority issues the kubelet's certificate",
@@ -152,7 +152,7 @@ var instead = map[string]string{
 	"imageServiceEndpoint":                      "remove it: images are the container runtime's (containerRuntimeEndpoint)",
 }
 
-// Parse reads a file's content; empty content means the defaults. All that is wrong is said at once.
+// Parse reads a file's content; empty content means the defaults. It reports everything that is wrong at once.
 func Parse(text []byte) (*v1beta1.KubeletConfiguration, error) {
 	def := Defaults()
 	if strings.TrimSpace(string(text)) == "" {

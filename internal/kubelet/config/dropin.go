@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Read is a file's content with the drop-ins of a folder over it, in the order of their names: what they say replaces what was there,
-// field by field of objects, whole lists. Files not named *.conf are skipped. Either may be "".
+// Read is a file's content merged with the drop-ins of a folder in the order of their names. A drop-in replaces what was there
+// before, objects field by field and lists as a whole. Files not named *.conf are skipped. Either argument may be "".
 func Read(file, dropIns string) ([]byte, error) {
 	text := []byte{}
 	if file != "" {
@@ -53,7 +53,7 @@ func Read(file, dropIns string) ([]byte, error) {
 	return merged, nil
 }
 
-// over puts one drop-in over what is there. It is checked by itself, so that what is wrong is told with its file's name.
+// over merges one drop-in into the text so far. It is checked by itself first, so that an error names the right file.
 func over(merged, text []byte) ([]byte, error) {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {

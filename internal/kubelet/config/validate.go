@@ -21,7 +21,7 @@ import (
 	"podo.dev/podo/internal/kubelet/userns"
 )
 
-// invalid says which honoured fields have values that cannot be.
+// invalid reports honoured fields whose values are impossible.
 func invalid(c *v1beta1.KubeletConfiguration) (errs []error) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -252,7 +252,7 @@ func Unfit(c *v1beta1.KubeletConfiguration, swapOn, cgroupV1 bool) error {
 	return nil
 }
 
-// shutdown says what cannot be in how long pods have when the machine goes off.
+// shutdown reports what is wrong with the grace periods of a shutdown of the machine.
 func shutdown(c *v1beta1.KubeletConfiguration) (errs []error) {
 	all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
 	if len(c.ShutdownGracePeriodByPodPriority) > 0 && (all > 0 || critical > 0) {

@@ -39,16 +39,18 @@ type Config struct {
 	// Pods returns the pods of the node, each with whether it has ended and nothing of it is needed (its deletion was
 	// asked for and its worker has finished, or it was evicted), and whether these are all: the sources have synced.
 	Pods func() (pods map[types.UID]bool, complete bool)
-	// Alone calls remove unless the pod is wanted again, and lets nothing be made for it meanwhile. Default: that cannot be.
+	// Alone calls remove unless the pod is wanted again, and keeps anything from being made for it meanwhile. Nil: always call
+	// remove.
 	Alone func(uid types.UID, remove func()) bool
 	// LogRoot holds a directory namespace_name_uid for each pod; "" leaves logs alone.
 	LogRoot string
-	// LogList has an entry of the same name for each directory of LogRoot that is this node's, where others may have some there too; "": all are.
+	// LogList is a folder with an entry for each directory of LogRoot that is this node's, for hosts where several nodes share
+	// LogRoot. "": all directories are this node's.
 	LogList string
-	// Messages is the folder with the last messages of a container's instances, each in a file named by its number, in hexadecimal. nil: there
-	// are none.
+	// Messages is the folder with the termination messages of a container's instances, one file each, named by its hexadecimal
+	// number. Nil: there are none.
 	Messages func(uid types.UID, container string) string
-	// TendLinks removes links to logs that have gone, and makes those that containers miss; nil: there are none.
+	// TendLinks removes links to logs that are gone and makes missing ones. Nil: there are no links.
 	TendLinks func(ctx context.Context, containers []*runtimev1.Container) error
 	// NodeEvent tells users about the node. It must not block. Default: nobody is told.
 	NodeEvent func(eventType, reason, message string)
@@ -98,7 +100,8 @@ func (c *Collector) Poke() {
 	}
 }
 
-// Run collects every so often until ctx ends. What fails is told as often as that: a collection for which somebody asked is tried again.
+// Run collects periodically until ctx ends. A collection that was asked for by Poke and fails is tried again; only the periodic
+// one reports its failures.
 func (c *Collector) Run(ctx context.Context, ready func()) error {
 	ready()
 	tick := time.NewTicker(c.cfg.Every)
@@ -123,7 +126,7 @@ func (c *Collector) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// Collect looks once. One thing that cannot be removed does not keep the others.
+// Collect looks once. A thing that cannot be removed does not keep the others from going.
 func (c *Collector) Collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -160,7 +163,8 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// look reads the pods last: one that came while the runtime was asked is known then, and one that went is collected next time.
+// look reads the pods last: a pod that appeared while the runtime was asked is known then, and one that went is collected next
+// time.
 func (c *Collector) look(ctx context.Context) (s seen, err error) {
 	own := map[string]string{labels.Node: c.cfg.Node}
 	if s.logDirs, err = c.logs(); err != nil {

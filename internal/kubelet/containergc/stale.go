@@ -38,12 +38,12 @@ func restarted(containers []*runtimev1.Container) map[unit]*instances {
 	return out
 }
 
-// left tells whether a file of instance n is of one that is gone. What is newer than all that are there may be of one that is being made, and
-// where none is there the newest tells how many there were.
+// left tells whether a file belongs to an instance that is gone. Files newer than every instance may belong to one that is being
+// created; and where no instance is left, the newest file tells a later life how many there were.
 func (i *instances) left(n uint64) bool { return n < i.newest && !i.there[n] }
 
-// sweepFiles removes what instances that are gone left: their logs, rotated ones too, and their last messages. A container that crashes for
-// weeks would fill the disk with them.
+// sweepFiles removes logs, rotated ones too, and termination messages of instances that are gone. Without it a container that
+// crashes for weeks fills the disk.
 func (c *Collector) sweepFiles(s seen) (errs []error) {
 	for u, i := range restarted(s.containers) {
 		if dir := s.logDirs[u.uid]; dir != "" {

@@ -1,6 +1,6 @@
-// Package delegate asks the API server who a request to the kubelet's port is from, and what that user may do with the node: tokens by
-// TokenReview, rights by SubjectAccessReview. Answers are remembered for a while, refusals for less; an API server that does not answer
-// lets nobody in who is not remembered.
+// Package delegate asks the API server who sends a request to the kubelet's port (TokenReview) and what that user may do with the
+// node (SubjectAccessReview). Answers are cached, refusals for a shorter time. While the API server does not answer, only users
+// with a cached answer get in.
 package delegate
 
 import (

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Walk is what a directory's files take of their disk; holes take nothing, and one file with several names counts once. What is mounted in it
-// is on another disk, and not looked into. What cannot be read, or goes meanwhile, counts nothing.
+// Walk is the disk space that a directory's files take. Holes count nothing, and a file with several names counts once. Mounts
+// below the directory are on another disk and are skipped, as is what cannot be read or disappears meanwhile.
 func Walk(dir string) (bytes, files int64) {
 	var root unix.Stat_t
 	if unix.Lstat(dir, &root) != nil {

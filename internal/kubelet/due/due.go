@@ -1,4 +1,4 @@
-// Package due tells of pods whose time has come, for modules that keep something which must be replaced: one timer serves all of them.
+// Package due reports pods whose time has come, for modules that renew something: one timer serves all pods.
 package due
 
 import (

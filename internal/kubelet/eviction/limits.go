@@ -7,8 +7,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Limited tells whether anything limits what the pod may write to the node's disk. Only such pods are measured while the node is
-// well.
+// Limited tells whether anything limits what the pod may write to the node's disk. While the node is well, only such pods are
+// measured.
 func Limited(p *v1.Pod) bool {
 	for i := range p.Spec.Volumes {
 		if e := p.Spec.Volumes[i].EmptyDir; e != nil && e.Medium != v1.StorageMediumMemory && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
@@ -29,9 +29,9 @@ func Limited(p *v1.Pod) bool {
 	return false
 }
 
-// Exceeded says which limit of local storage the pod has exceeded, in upstream's words; "" when it keeps them all. Volumes come
-// first, then the pod as a whole, then its containers. Volumes in memory are held to their limit by the kernel. What containers write to a
-// root file system that is apart from the node's disk counts for the pod, not for them.
+// Exceeded says in upstream's words which limit of local storage the pod has exceeded; "" for none. Volumes are checked first,
+// then the pod as a whole, then its containers. Volumes in memory are limited by the kernel. With apart (the runtime has a file
+// system of its own) a container's root file system counts for the pod and not for the container.
 func Exceeded(p *v1.Pod, u Usage, apart bool) (Signal, string) {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]

@@ -39,13 +39,14 @@ type Config struct {
 	// Active are the pods that run or are about to. Ended tells whether nothing of a pod runs any more.
 	Active func() []*v1.Pod
 	Ended  func(uid types.UID) bool
-	// Evict asks a pod's worker to end it. limited says that the pod exceeded a limit of its own, and nothing ran short.
+	// Evict asks a pod's worker to end it. limited says that the pod exceeded a limit of its own and the node lacks nothing.
 	Evict func(pod *v1.Pod, limited bool, message string, grace time.Duration)
-	// Counted is told the signal of each eviction; may be nil.
+	// Counted is called with the signal of each eviction; may be nil.
 	Counted func(signal Signal)
-	// Short is told, when a pod has to go, the signal that made it necessary and how old the figures are that say so; may be nil.
+	// Short is called when a pod has to go, with the signal that caused it and the age of the figures behind it; may be nil.
 	Short func(signal Signal, age time.Duration)
-	// Event tells users about a pod, and programs by annotations of what is told; NodeEvent about the node. They must not block.
+	// Event tells users about a pod; the annotations carry the same for programs. NodeEvent is about the node. They must not
+	// block.
 	Event     func(pod *v1.Pod, annotations map[string]string, eventType, reason, message string)
 	NodeEvent func(eventType, reason, message string)
 	// Changed is told when the conditions changed.
@@ -150,7 +151,8 @@ func (m *Manager) enforceLimits(ctx context.Context) bool {
 	return any
 }
 
-// reclaim acts on a crossed threshold: what no pod needs goes first, then one pod, then the next look shows what that brought.
+// reclaim acts on a crossed threshold: first what no pod needs is freed, then one pod is evicted, and the next look shows the
+// effect.
 func (m *Manager) reclaim(ctx context.Context, v Verdict, seen map[Signal]Observation, now time.Time) {
 	if m.last != "" && now.Sub(m.since) < patience && !m.cfg.Ended(m.last) {
 		return

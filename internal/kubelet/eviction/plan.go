@@ -29,7 +29,7 @@ type key struct {
 type Verdict struct {
 	// Conditions that the node has: a condition stays for the transition period after it was last seen.
 	Conditions []v1.NodeConditionType
-	// Act is the threshold for which pods must go now, nil when none must. Memory goes before everything else.
+	// Act is the threshold for which pods must go now, nil when none must. Memory comes first.
 	Act *Threshold
 	// Resource is what Act's signal is about.
 	Resource v1.ResourceName

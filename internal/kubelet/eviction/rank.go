@@ -33,15 +33,15 @@ func (f Files) plus(o Files) Files { return Files{f.Bytes + o.Bytes, f.Inodes + 
 // Part is what of a pod's files a file system has.
 type Part int
 
-// What there is of them. Where the runtime has a file system of its own, containers' root file systems are on it, and all else is on the
-// node's.
+// The parts of a pod's files. Where the runtime has a file system of its own, containers' root file systems are on that one and
+// everything else is on the node's.
 const (
 	All Part = iota
 	Layers
 	LogsAndVolumes
 )
 
-// part is what of pods' files ending them frees for a signal's sake.
+// part is the part of pods' files that an eviction frees for a signal.
 func part(s Signal, apart bool) Part {
 	switch {
 	case !apart:
@@ -77,7 +77,7 @@ func (u Usage) files(p Part) (sum Files) {
 	return sum
 }
 
-// of is how much a pod uses of a resource, and of that part of its files.
+// of is how much a pod uses of a resource; of files, only those in part p.
 func (u Usage) of(r v1.ResourceName, p Part) int64 {
 	switch r {
 	case v1.ResourceMemory:
@@ -92,8 +92,8 @@ func (u Usage) of(r v1.ResourceName, p Part) int64 {
 	return 0
 }
 
-// Rank orders pods so that those that should go first are first: pods that use more than they asked for, then by priority, then by
-// how much more than they asked for they use. For process numbers, which pods do not ask for, only priority and number count. Of files,
+// Rank orders pods, those that should go first at the front: pods that use more than they asked for, then by priority, then by
+// how far usage exceeds the request. Pods do not ask for process numbers: there only priority and the number count. Of files only
 // part counts.
 func Rank(pods []*v1.Pod, usage func(*v1.Pod) Usage, r v1.ResourceName, part Part) []*v1.Pod {
 	type ranked struct {
@@ -143,8 +143,8 @@ func Critical(p *v1.Pod) bool {
 	return mirror || source != "" && source != "api" || priority(p) >= systemCritical
 }
 
-// message says why a pod was evicted for want of a resource, in upstream's words, and the same for programs, as annotations of the event:
-// nothing of them where the pod could not be measured.
+// message says why a pod was evicted for want of a resource: in upstream's words, and as annotations of the event for programs.
+// Pods that could not be measured get no annotations.
 func message(p *v1.Pod, u Usage, measured bool, r v1.ResourceName, t Threshold, o Observation) (text string, annotations map[string]string) {
 	limit := t.Value.of(o.Capacity)
 	var b strings.Builder

@@ -33,7 +33,7 @@ const (
 	PID               Signal = "pid.available"
 )
 
-// What pods are evicted for that wrote more than they may: nothing of the node ran short.
+// The reasons for evicting a pod that wrote more than it may. Nothing of the node ran short.
 const (
 	emptyDirLimit  Signal = "emptydirfs.limit"
 	podLimit       Signal = "ephemeralpodfs.limit"
@@ -90,8 +90,8 @@ type Threshold struct {
 // Off is a threshold that is none, as 0% is.
 const Off = "100%"
 
-// Thresholds reads them from a kubelet configuration. What hard eviction keeps free of memory counts for all pods together too,
-// where the node enforces what is allocatable.
+// Thresholds reads them from a kubelet configuration. The hard threshold of memory is also applied to all pods together when the
+// node enforces what is allocatable.
 func Thresholds(c *v1beta1.KubeletConfiguration) ([]Threshold, error) {
 	var out []Threshold
 	var errs []error

@@ -51,8 +51,8 @@ type noMetrics struct{}
 func (noMetrics) HTTPFallback() {}
 func (noMetrics) SleepCut()     {}
 
-// RunHook runs h to its end or ctx's. Its error is upstream's message: for the container's status and the log, not for events, since a
-// command's output may hold secrets.
+// RunHook runs h until it ends or ctx does. Its error is upstream's message for the container's status and the log. It is not for
+// events, since a command's output may hold secrets.
 func (k *Hooks) RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, containerID string, h *v1.LifecycleHandler, podIP string) error {
 	failed := func(kind string, what any, err error, more string) error {
 		if err == nil {
@@ -97,7 +97,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// get asks; any answer is a success, also one that breaks off. A server that speaks plain HTTP although HTTPS was asked for is asked again its way.
+// get sends the request. Any answer is a success, even one that breaks off. When HTTPS was asked for and the server speaks plain
+// HTTP, it is asked again over plain HTTP.
 func (k *Hooks) get(ctx context.Context, pod *v1.Pod, h *v1.HTTPGetAction, c *v1.Container, ip string) error {
 	req, err := probe.Request(ctx, h, c, ip, agent, "*/*")
 	if err != nil {
@@ -107,7 +108,7 @@ func (k *Hooks) get(ctx context.Context, pod *v1.Pod, h *v1.HTTPGetAction, c *v1
 	if err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
 		req = req.Clone(ctx)
 		req.URL.Scheme = "http"
-		req.Header.Del("Authorization") // it was meant for a connection that nobody reads
+		req.Header.Del("Authorization") // it was meant for an encrypted connection
 		if res, err = k.client.Do(req); err == nil {
 			k.count.HTTPFallback()
 			k.event(pod, "", v1.EventTypeWarning, "LifecycleHTTPFallback",
@@ -124,5 +125,6 @@ func (k *Hooks) get(ctx context.Context, pod *v1.Pod, h *v1.HTTPGetAction, c *v1
 	return nil
 }
 
-// mostBody is how much of an answer is read, of no longer one anything: a server that has written its answer has done what it was asked for.
+// mostBody is how much of an answer is read; of a longer one nothing is. A server that has begun to answer has done what it was
+// asked for.
 const mostBody = 10 << 10

@@ -1,6 +1,6 @@
-// Package imagegc removes images that nothing needs: for their age, when the disk fills up, and when pods would be evicted
-// otherwise; the one that went unused for longest first. Never one that a container of any state has, nor a pinned one. What the
-// runtime pins are the sandbox image and what was imported from an archive, since no registry could bring that back.
+// Package imagegc removes images that nothing needs: old ones, some when the disk fills up, and all before pods would be evicted
+// for the disk; the longest unused go first. It never removes an image that a container in any state refers to, nor a pinned one.
+// Pinned are the sandbox image and images imported from an archive, since no registry could bring those back.
 package imagegc
 
 import (
@@ -21,7 +21,7 @@ import (
 
 const (
 	period = 5 * time.Minute
-	// limit keeps a hanging runtime from holding up the eviction manager, which waits for its turn.
+	// limit keeps a hanging runtime from blocking the eviction manager, which waits for its turn.
 	limit = 2 * time.Minute
 )
 
@@ -90,7 +90,8 @@ func (c *Collector) Wanted(image string) {
 	c.wanted[image] = time.Now()
 }
 
-// Run collects at once and every five minutes until ctx ends. One failure may pass by itself; that it failed again is told.
+// Run collects at once and then every five minutes until ctx ends. A single failure may pass by itself; users hear of a repeated
+// one.
 func (c *Collector) Run(ctx context.Context, ready func()) error {
 	ready()
 	tick := time.NewTicker(c.cfg.Every)
@@ -115,7 +116,7 @@ func (c *Collector) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// round looks also when nothing is to be collected: an eviction needs to know how long images have been there.
+// round looks at the images even when nothing is to be collected: an eviction needs to know how long each has been there.
 func (c *Collector) round(ctx context.Context) error {
 	if !c.cfg.Policy.off() {
 		return c.Collect(ctx)
@@ -126,7 +127,7 @@ func (c *Collector) round(ctx context.Context) error {
 	})
 }
 
-// Collect removes what is too old, and then, when the disk is too full, as much as must go. Being unable to is an error.
+// Collect removes what is too old and then, when the disk is too full, as much as must go. It returns an error when it cannot.
 func (c *Collector) Collect(ctx context.Context) error {
 	return c.inTurn(ctx, func(ctx context.Context) error {
 		now := time.Now()
@@ -168,7 +169,7 @@ func (c *Collector) inTurn(ctx context.Context, do func(context.Context) error) 
 	return do(ctx)
 }
 
-// look lists images before containers: whatever gets one afterwards has said Wanted.
+// look lists images before containers: whoever creates a container after the list has called Wanted.
 func (c *Collector) look(ctx context.Context, now time.Time) ([]*candidate, kept, error) {
 	s := &seen{used: map[string]bool{}}
 	var err error
@@ -202,7 +203,7 @@ func (c *Collector) look(ctx context.Context, now time.Time) ([]*candidate, kept
 	return free, k, nil
 }
 
-// mounted adds the images that containers have as volumes, which only each one's status tells.
+// mounted adds the images that containers mount as volumes; only the status of each container names them.
 func (c *Collector) mounted(ctx context.Context, s *seen, containers []*runtimev1.Container) error {
 	for _, x := range containers {
 		st, err := c.cfg.Runtime.ContainerStatus(ctx, x.Id)
@@ -248,7 +249,7 @@ func (c *Collector) makeRoom(ctx context.Context, free []*candidate, k kept) err
 	return errors.New(message)
 }
 
-// remove takes images until so many bytes are free. One that cannot be removed does not keep the others.
+// remove removes images until want bytes are free. One that cannot be removed does not keep the others.
 func (c *Collector) remove(ctx context.Context, why string, images []*candidate, want int64) (freed int64, err error) {
 	var errs []error
 	for _, i := range images {
@@ -276,7 +277,7 @@ func (c *Collector) remove(ctx context.Context, why string, images []*candidate,
 	return freed, utilerrors.NewAggregate(errs)
 }
 
-// wantedSince tells whether a container has come for the image since the look.
+// wantedSince tells whether a container has asked for the image since the look.
 func (c *Collector) wantedSince(i *candidate) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

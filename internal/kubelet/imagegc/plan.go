@@ -18,7 +18,7 @@ type Policy struct {
 	MaxAge    time.Duration // an image that nothing has used for longer goes; 0: age alone is no reason
 }
 
-// off tells that neither the disk nor age is a reason, and only an eviction frees images.
+// off tells that neither the disk nor age is a reason to remove images: only an eviction frees them.
 func (p Policy) off() bool { return p.High == 100 && p.MaxAge == 0 }
 
 // room is how much of the disk is in use, and how many bytes must go; 0 while it is below the high threshold.
@@ -35,7 +35,7 @@ func (p Policy) room(capacity, available int64) (percent int, want int64) {
 type seen struct {
 	images []*runtimev1.Image
 	used   map[string]bool      // what containers of any state refer to
-	wanted map[string]time.Time // what was made sure of for a container that is about to be created, and when
+	wanted map[string]time.Time // images that containers about to be created asked for, and when
 }
 
 // names are all that may refer to an image, its id first.
@@ -59,8 +59,8 @@ type times struct {
 	wanted time.Time // last asked for; zero: never
 }
 
-// memory has the times of each image there is, by id. It does not outlive the process: afterwards every image is new, as it is
-// with upstream, so that none goes before MinAge, and none for its age before MaxAge.
+// memory has the times of each known image, by id. It does not outlive the process: after a restart every image counts as new, as
+// upstream has it, so none goes before MinAge, and none for its age before MaxAge.
 type memory map[string]times
 
 // learn takes in what is seen now.
@@ -150,7 +150,7 @@ func (m memory) plan(s *seen, p Policy, now time.Time) (free []*candidate, k kep
 	return free, k
 }
 
-// split takes those out that are too old. An image that never was used is as old as it has been known.
+// split separates the images that are too old. One that was never used is as old as it has been known.
 func split(free []*candidate, p Policy, now time.Time) (old, rest []*candidate) {
 	for _, c := range free {
 		last := c.used

@@ -1,6 +1,6 @@
-// Package images makes images present: by pull policy, with the pod's credentials or the node's, several at once up to a limit, each only
-// once however many pods want it. What a Secret opened is not free for all: package pulled says who may have what is there. Events and
-// messages are upstream's. When to try again is podlife's to decide.
+// Package images pulls images by their pull policy, with the pod's credentials or the node's. Several pulls run at once up to a
+// limit, and each image is pulled once however many pods wait for it. An image that was pulled with a Secret is not free for all
+// pods: package pulled decides who may use it. Events and messages are upstream's; when to try again is podlife's decision.
 package images
 
 import (
@@ -43,20 +43,22 @@ type Config struct {
 	Logger *slog.Logger
 	// MaxParallel pulls run at once, the others wait; 1 is one after another (serializeImagePulls), 0 no limit.
 	MaxParallel int
-	// PullsPerSecond may begin, and Burst of them at once; what is more fails and comes back later. 0 is no limit.
+	// PullsPerSecond is how many pulls may begin a second, Burst how many at once. A pull beyond that fails and is tried again
+	// later. 0 means no limit.
 	PullsPerSecond, Burst int
 	Plugins               *provider.Plugins // nil: none
 	Records               *pulled.Records   // nil: whoever may run a pod here may have every image that is here
 	// NodeDirs are folders with the node's own Docker configuration, which all its pods share: the kubelet's, then homes.
 	NodeDirs []string
-	// Fetching is how much the runtime has fetched, and of how much, of what it is fetching now, in bytes; nil: it does not tell.
+	// Fetching is how many bytes the runtime has fetched so far, and the total, over all downloads under way; nil: it does not
+	// tell.
 	Fetching func(ctx context.Context) (done, total int64, err error)
 	// Wanted is told of each image that a container is about to be created from, so that it is not collected; may be nil.
 	Wanted func(image string)
 	// Pulled is told of each pull that succeeded; may be nil.
 	Pulled func(size uint64, took time.Duration)
-	// Asked is told of each image that a container needs: whether it was there, and whether it had to be pulled, each nil where
-	// that was not found out; may be nil.
+	// Asked is called for each image that a container needs: whether it was present and whether a pull was needed; nil where that
+	// was not found out. May be nil.
 	Asked func(policy v1.PullPolicy, present, needed *bool)
 	Now   func() time.Time // nil: time.Now
 }
@@ -143,7 +145,8 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 		}
 	}
 	if c.ImagePullPolicy == v1.PullNever {
-		// That it is there and not for this pod is not told: a pod must not find out what others have.
+		// The message is the same whether the image is absent or present but not for this pod: a pod must not find out what
+		// others have.
 		msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
 		return "", m.fail(pod, c, "ErrImageNeverPull", msg, &podlife.Failure{Reason: "ErrImageNeverPull", Message: msg})
 	}
@@ -164,8 +167,8 @@ func (m *Manager) mustPull(image string, have *runtimev1.Image, mine func() ([]k
 	return m.c.Records.MustPull(image, have.Id, named, mine)
 }
 
-// EnsureVolume is Ensure for an image that is mounted as a volume. It returns the image's whole name: containerd finds images that
-// were imported by their names only, where a volume is concerned.
+// EnsureVolume is Ensure for an image that is mounted as a volume. It returns the full name: for a volume, containerd finds
+// imported images by their full names only.
 func (m *Manager) EnsureVolume(ctx context.Context, pod *v1.Pod, as *v1.Container, sandbox *runtimev1.PodSandboxConfig) (string, error) {
 	if _, err := m.Ensure(ctx, pod, as, sandbox); err != nil {
 		var f *podlife.Failure
@@ -210,8 +213,8 @@ func (m *Manager) pull(ctx context.Context, pod *v1.Pod, c *v1.Container, r pull
 // progressEvery is between two records of a pull that takes long.
 const progressEvery = 10 * time.Second
 
-// awaitEnd waits for a pull's end and records meanwhile how far it is, as long as it is the only one: of several, the runtime does not
-// tell which fetches what. It says false when ctx ends before.
+// awaitEnd waits for the end of a pull and meanwhile records its progress, as long as it is the only pull: of several, the
+// runtime does not tell which fetches what. It returns false when ctx ends first.
 func (m *Manager) awaitEnd(ctx context.Context, p *pull, pod *v1.Pod, c *v1.Container) bool {
 	if m.c.Fetching == nil {
 		return p.await(ctx, p.done)
@@ -239,8 +242,8 @@ func (m *Manager) awaitEnd(ctx context.Context, p *pull, pod *v1.Pod, c *v1.Cont
 	}
 }
 
-// credentials are who the pod may be at the repository: by its pull secrets, then by the node's own configuration, then by what plug-ins
-// say. A missing secret is told, and no reason to give up: the image may be public.
+// credentials are those that the pod may use for the repository: from its pull secrets, then from the node's own configuration,
+// then from plug-ins. A missing secret is reported and does not fail the pull: the image may be public.
 func (m *Manager) credentials(ctx context.Context, pod *v1.Pod, repo string) ([]keyring.Credential, error) {
 	var found []*v1.Secret
 	var missing []string
@@ -270,7 +273,7 @@ func (m *Manager) credentials(ctx context.Context, pod *v1.Pod, repo string) ([]
 	return slices.Concat(own.Lookup(repo), nodes.Lookup(repo), m.c.Plugins.Lookup(ctx, pod, repo)), nil
 }
 
-// fail tells a failure and records it. That the container did not start ("Error: ...") is podlife's to tell.
+// fail reports and records a failure. The event that the container did not start ("Error: ...") is podlife's.
 func (m *Manager) fail(pod *v1.Pod, c *v1.Container, reason, message string, f *podlife.Failure) error {
 	m.c.Event(pod, c.Name, v1.EventTypeWarning, reason, message)
 	m.record(pod, c, "", "failed", f.Reason)

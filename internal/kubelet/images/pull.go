@@ -148,7 +148,7 @@ func (m *Manager) awaitSlot(ctx context.Context, p *pull) error {
 	}
 }
 
-// recorded pulls between the two records that a crash must not part.
+// recorded wraps a pull in the two records that let the next start finish what a crash interrupted.
 func (m *Manager) recorded(ctx context.Context, r pullRequest) (string, error) {
 	if !m.rate.Allow() {
 		return "", errors.New("pull QPS exceeded")
@@ -174,7 +174,7 @@ func (m *Manager) recorded(ctx context.Context, r pullRequest) (string, error) {
 // askLimit bounds asking for an image whose pull was given up.
 const askLimit = 5 * time.Second
 
-// came is the image that the runtime got although its answer to a pull did not arrive.
+// came is the image that the runtime has although its answer to the pull was lost.
 func (m *Manager) came(ctx context.Context, r pullRequest, err error) string {
 	switch c := status.Code(err); {
 	case ctx.Err() != nil, c == codes.Unavailable, c == codes.DeadlineExceeded, c == codes.Canceled:
@@ -210,7 +210,7 @@ func (m *Manager) fetch(ctx context.Context, r pullRequest) (string, *keyring.Cr
 	return "", nil, utilerrors.NewAggregate(errs)
 }
 
-// plain drops the code of an error whose code says nothing.
+// plain drops the code of an error when it tells nothing.
 func plain(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil && s.Code() == codes.Unknown {
 		return errors.New(s.Message())

@@ -30,8 +30,8 @@ const (
 	TerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
 	ContainerPorts           = "io.kubernetes.container.ports" // JSON
 	TerminationGracePeriod   = "io.kubernetes.pod.terminationGracePeriod"
-	// TerminationMessageHostPath is the file on the host that is mounted at the termination message path. Ours: upstream
-	// finds it by the mount's container path, and we want the answer after a restart without asking for verbose status.
+	// TerminationMessageHostPath is the host's file that is mounted at the termination message path. The key is ours: upstream
+	// finds the file by the mount's container path, which after a restart would mean asking for each container's verbose status.
 	TerminationMessageHostPath = "podo.dev/termination-message-host-path"
 )
 

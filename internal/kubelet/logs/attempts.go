@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Attempts are, by container, the newest attempts of which there are logs in a pod's folder, rotated ones too. A runtime that has lost its
-// data does not know how often a container has run; its next log must be another file all the same.
+// Attempts are, by container, the newest attempts that have a log in a pod's folder, rotated ones included. A runtime that lost
+// its data does not know how often a container has run, and the next log must still be a new file.
 func Attempts(dir string) map[string]uint32 {
 	out := map[string]uint32{}
 	files, _ := filepath.Glob(filepath.Join(escape(dir), "*", "*.log*")) // it fails for a bad pattern only

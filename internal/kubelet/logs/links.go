@@ -60,8 +60,8 @@ func (l Links) Remove(id string) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes links whose logs have gone with their pod. While the pod's folder is there, a log that is not may be about to be: its container
-// has not been started, or it is being rotated. What is no link is not ours.
+// Sweep removes links whose logs have gone together with the pod's folder. While that folder exists, a missing log may be about
+// to appear: its container has not started yet, or it is being rotated. Files that are no links are not ours.
 func (l Links) Sweep() error {
 	entries, err := l.entries()
 	var errs []error
@@ -82,7 +82,7 @@ func (l Links) Sweep() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Tend makes the links that containers miss, since the kubelet ended between a container and its link or somebody removed it, and sweeps.
+// Tend makes missing links, which a kubelet that was killed may not have made or somebody may have removed, and sweeps.
 func (l Links) Tend(ctx context.Context, rt Statuses, containers []*runtimev1.Container) error {
 	entries, err := l.entries()
 	if err != nil {

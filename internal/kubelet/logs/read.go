@@ -144,7 +144,7 @@ func (c *cursor) run(ctx context.Context, follow bool, changed, ended <-chan str
 			return ctx.Err()
 		case <-changed:
 		case <-ended:
-			last = true // one more round: what was written before the end is there now
+			last = true // one more round, for what was written before the end
 		}
 	}
 }
@@ -193,16 +193,16 @@ func (c *cursor) drain(ctx context.Context, last bool) error {
 	}
 }
 
-// next moves on to the file that was begun after this one, if there is one with something in it: a rotated one when the reader
-// was slow, or else the current one. While the current file is empty the runtime may still write to the one before it. That
-// one is read to its end once more before it is left: the runtime writes to the next by now.
+// next moves on to the file that was begun after this one: a rotated one when the reader was slow, or else the current one. While
+// the current file is empty the runtime may still be writing to the one before it. That one is read to its end once more before
+// it is left, since the runtime writes to the next by then.
 func (c *cursor) next() (bool, error) {
 	mine, err := c.f.Stat()
 	if err != nil {
 		return false, err
 	}
 	if now, err := os.Stat(c.path); err != nil || os.SameFile(now, mine) {
-		return false, nil // an error: between rename and reopening, or the log is being removed; what is open stays readable
+		return false, nil // a rename without the reopening yet, or the log is being removed; what is open stays readable
 	}
 	files, err := rotated(c.path)
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *cursor) next() (bool, error) {
 		info, err := os.Stat(name)
 		return err == nil && os.SameFile(info, mine)
 	})
-	// A file that is compressed or deleted by now was before all that are left: at is -1 then.
+	// at is -1 when our file has been compressed or deleted: then all that are left come after it.
 	to := files[at+1]
 	if info, err := os.Stat(to); err != nil || to == c.path && info.Size() == 0 {
 		return false, nil
@@ -241,7 +241,7 @@ type output struct {
 func (o *output) write(entry []byte) error {
 	l, ok := parse(entry)
 	if !ok {
-		return nil // not written by a runtime: upstream leaves such entries out, too
+		return nil // not written by a runtime; upstream leaves such entries out too
 	}
 	if l.at.Before(o.Since) {
 		return nil

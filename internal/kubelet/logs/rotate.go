@@ -98,8 +98,9 @@ func (r *Rotator) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// Rotate looks once at all running containers' logs and rotates those that are too big. One log's failure does not keep the others. It has no
-// time limit of its own: to compress what was written in a hurry takes long, and what comes after it would fail. Calls of the runtime have theirs.
+// Rotate looks once at all running containers' logs and rotates those that are too big. One log's failure does not keep the
+// others. It has no time limit of its own: compressing what was written in a hurry takes long, and the logs after it would fail.
+// Calls of the runtime have limits.
 func (r *Rotator) Rotate(ctx context.Context) error {
 	running, err := r.cfg.Runtime.ListContainers(ctx, &runtimev1.ContainerFilter{
 		State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
@@ -149,7 +150,7 @@ func (r *Rotator) all(ctx context.Context, paths map[string]string) (errs []erro
 func (r *Rotator) one(ctx context.Context, id, path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Renamed, and then we were stopped before the runtime was told.
+		// We were stopped after the rename and before the runtime was told.
 		return r.cfg.Runtime.ReopenContainerLog(ctx, id)
 	}
 	if err != nil || info.Size() < r.cfg.MaxSize {
@@ -166,7 +167,7 @@ func (r *Rotator) one(ctx context.Context, id, path string) error {
 		return err
 	}
 	if err := r.cfg.Runtime.ReopenContainerLog(ctx, id); err != nil {
-		// The runtime writes to the renamed file still. Back with it, so that readers find it.
+		// The runtime still writes to the renamed file. It is renamed back, so that readers find it.
 		if _, serr := os.Lstat(path); errors.Is(serr, fs.ErrNotExist) {
 			err = errors.Join(err, os.Rename(to, path))
 		}
@@ -175,8 +176,8 @@ func (r *Rotator) one(ctx context.Context, id, path string) error {
 	return nil
 }
 
-// tidy makes room for one more rotated file: it deletes leftovers and the oldest ones, and compresses the rest. All of them are
-// out of the runtime's use, since the runtime has reopened its log after the last rename.
+// tidy makes room for one more rotated file: it deletes leftovers and the oldest files, and compresses the rest. The runtime
+// writes to none of them, since it has reopened its log after the last rename.
 func (r *Rotator) tidy(path string) error {
 	all, err := filepath.Glob(escape(path) + ".*")
 	if err != nil {

@@ -18,7 +18,7 @@ func tailOffset(r io.ReaderAt, size int64, n int64) (int64, error) {
 		buf  []byte // the file from at to the end of the oldest line that is not yet looked at
 		at   = size
 		seen int64
-		last = true // nothing has been looked at: what follows the last newline is no line
+		last = true // nothing has been looked at yet: what follows the last newline is no complete line
 	)
 	for {
 		for {

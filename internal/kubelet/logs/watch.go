@@ -52,7 +52,7 @@ func (s *watches) listen(dir string) (<-chan struct{}, func(), error) {
 // lookEvery is how often a directory is looked at that the kernel does not watch, since the user has no inotify instance or watch left.
 const lookEvery = time.Second
 
-// look is listen where there are no events: time stands in for them.
+// look is listen where there are no events: a ticker stands in for them.
 func look() (<-chan struct{}, func()) {
 	ch, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {

@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// life is what upstream calls where a pod's worker is.
+// life is upstream's name for the state of a pod's worker.
 func life(s podlife.Stage) string {
 	switch {
 	case s < podlife.Stopping:

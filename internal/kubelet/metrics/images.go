@@ -22,7 +22,7 @@ func (m *Metrics) ImageAsked(policy v1.PullPolicy, present, needed *bool) {
 	m.imagesAsked.WithLabelValues(strings.ToLower(string(policy)), word(present), word(needed)).Inc()
 }
 
-// ImageChecked counts a look whether a pod may have an image that is there, by what came of it.
+// ImageChecked counts the checks whether a pod may use an image that is present, by their result.
 func (m *Metrics) ImageChecked(result string) { m.imageChecks.WithLabelValues(result).Inc() }
 
 // ImagePulled counts a pull that succeeded.

@@ -7,7 +7,7 @@ import (
 	"podo.dev/podo/internal/kubelet/worker"
 )
 
-// Looks are what else is asked when somebody looks; what is nil is not told.
+// Looks are the sources that are asked at each scrape; those that are nil are left out.
 type Looks struct {
 	// Volumes tells of each volume that is wanted, and of each that is there (volume.Manager).
 	Volumes func(tell func(plugin, state string))

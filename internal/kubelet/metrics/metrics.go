@@ -1,6 +1,6 @@
-// Package metrics counts what happens on the node, under upstream's names. Nothing is counted twice over: what becomes of pods is read
-// from the moves of their states, how many there are of each kind is asked when somebody looks, and what neither tells comes in by a
-// method of its own.
+// Package metrics counts what happens on the node, under upstream's names. Nothing is counted in two places: what becomes of pods
+// is read from the transitions of their states, how many there are of each kind is asked at each scrape, and only what neither
+// tells has a method of its own.
 package metrics
 
 import (
@@ -278,12 +278,12 @@ func (m *Metrics) Relisted(began time.Time, took, since time.Duration) {
 // Inspected counts how long it took to ask the runtime for one pod.
 func (m *Metrics) Inspected(took time.Duration) { m.inspected.Observe(took.Seconds()) }
 
-// Shortage counts how old the figures were by which the node ran so short of something that a pod had to go.
+// Shortage records the age of the figures for which a pod was evicted.
 func (m *Metrics) Shortage(signal string, age time.Duration) {
 	m.statsAge.WithLabelValues(signal).Observe(age.Seconds())
 }
 
-// Swept says of how many pods that nobody knew volumes were found last, and removed or not.
+// Swept records how many pods nobody knew that still had volumes, at the last look, and how many of those were removed.
 func (m *Metrics) Swept(removed, failed int) {
 	m.sweptVolumes.Set(float64(removed))
 	m.unsweptVolumes.Set(float64(failed))
@@ -306,7 +306,7 @@ type starts struct {
 	network bool // a pod with a network of its own has started
 }
 
-// starting is one of them: what of its time is not the node's fault.
+// starting is one of them, with the time that does not count as the node's.
 type starting struct {
 	seen     time.Time
 	excluded time.Duration

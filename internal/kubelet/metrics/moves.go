@@ -202,8 +202,9 @@ func (s *starts) begin(pod *v1.Pod, seen time.Time) {
 	s.pods[pod.UID] = &starting{seen: seen}
 }
 
-// startup measures a pod that the kubelet saw from its first moment until every container runs. Pulls, and init containers at work, are
-// not part of the service level; nor are pods that mount what must be brought to the node, or that end before.
+// startup measures the time from the moment that the kubelet first saw a pod until all its containers run. Pulls and init
+// containers do not count, as the service level has it. Pods that mount something from outside the node, or end before, are left
+// out.
 func (m *Metrics) startup(old, now *podlife.State, at time.Time) {
 	m.starts.mu.Lock()
 	defer m.starts.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nodeStart is how long a node that is new in the API took from its machine's boot until it was ready. Of one that was known already nothing
-// is told: its machine may have been up for long.
+// nodeStart is the time of a new node from the boot of its machine until it is Ready. A node that the API knew before is left
+// out: its machine may have been up for long.
 type nodeStart struct {
 	began time.Time // the kubelet
 

@@ -49,7 +49,7 @@ func (c *Config) object() *v1.Node {
 	return n
 }
 
-// adopt brings a node that is already registered up to date and tells whether that changed it. Its taints are others' by now.
+// adopt brings an existing Node object up to date and tells whether that changed it. Its taints are left to others.
 func (c *Config) adopt(n *v1.Node) bool {
 	before := n.DeepCopy()
 	want := c.object()
@@ -77,8 +77,8 @@ type observed struct {
 	pressure Pressure
 }
 
-// apply writes what the kubelet owns into a node's status, and tells whether anything but heartbeats differs. Foreign conditions,
-// attached volumes and resources that somebody else advertises stay.
+// apply writes what the kubelet owns into a node's status, and tells whether anything but heartbeats changed. Conditions of
+// others, attached volumes and resources that somebody else advertises stay.
 func (c *Config) apply(s *v1.NodeStatus, o observed, now time.Time) bool {
 	before := s.DeepCopy()
 	s.Capacity = merged(s.Capacity, c.Capacity)
@@ -128,8 +128,8 @@ func merged(have, own v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// shared is what pods may have of a node's capacity as far as nothing of it is reserved: who advertises a resource of his own writes the
-// capacity alone, and takes the resource back by that.
+// shared is the allocatable before reservations. An extended resource is advertised in the capacity alone, so one that is no
+// longer there is taken out of the allocatable too.
 func shared(have, capacity v1.ResourceList) v1.ResourceList {
 	out := merged(have, capacity)
 	maps.DeleteFunc(out, func(name v1.ResourceName, _ resource.Quantity) bool {
@@ -152,7 +152,7 @@ func (c *Config) info(o observed, before v1.NodeSystemInfo) v1.NodeSystemInfo {
 	info := v1.NodeSystemInfo{
 		MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID,
 		KernelVersion: m.Kernel, OSImage: m.OSImage,
-		ContainerRuntimeVersion: before.ContainerRuntimeVersion, // as it was while the runtime is away
+		ContainerRuntimeVersion: before.ContainerRuntimeVersion, // while the runtime is away, the last known version
 		KubeletVersion:          c.Version,
 		OperatingSystem:         runtime.GOOS, Architecture: runtime.GOARCH,
 		RunningInUserNamespace: &m.UserNS,

@@ -59,7 +59,7 @@ func (m *Manager) keepStatus(ctx context.Context) {
 	}
 }
 
-// observe asks the runtime how it is. A runtime that does not answer leaves what was known; its age then speaks.
+// observe asks the runtime for its status. When it does not answer, the last status stays, and its age shows.
 func (m *Manager) observe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -85,7 +85,7 @@ func (m *Manager) images(ctx context.Context, o *observed) {
 	list, err := m.cfg.Runtime.ListImages(ctx)
 	if err != nil {
 		m.cfg.Log.Debug("the runtime did not list its images", "err", err)
-		return // what is not known is not written
+		return // without knowing the runtime's status nothing is written
 	}
 	o.images, o.listed = list, true
 }
@@ -104,7 +104,7 @@ func (m *Manager) observed(now time.Time) observed {
 
 type outcome struct{ wrote, ready bool }
 
-// write brings the API's status up to date. due writes it even if only the heartbeats would move. A node that someone deleted is
+// write brings the API's status up to date; due writes it even if only heartbeats change. A node that someone deleted is
 // registered again.
 func (m *Manager) write(ctx context.Context, o observed, now time.Time, due bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

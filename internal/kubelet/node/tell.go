@@ -7,10 +7,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// schedulable stands for no condition of a node's: whether it is cordoned is in its spec.
+// schedulable stands for spec.unschedulable, which is no condition.
 const schedulable v1.NodeConditionType = "Schedulable"
 
-// turns are what events call it when a condition has become false, and when it has become true.
+// turns are the event reasons for a condition that becomes false, and for one that becomes true.
 var turns = map[v1.NodeConditionType][2]string{
 	v1.NodeReady:          {"NodeNotReady", "NodeReady"},
 	v1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
@@ -19,7 +19,7 @@ var turns = map[v1.NodeConditionType][2]string{
 	schedulable:           {"NodeNotSchedulable", "NodeSchedulable"},
 }
 
-// tell tells users, under upstream's names, of what is otherwise in a status than it was before. It is called when that has been written.
+// tell sends the events for what changed in the status, under upstream's names, after the status was written.
 func (c *Config) tell(before, now *v1.NodeStatus) {
 	if c.Event == nil {
 		return

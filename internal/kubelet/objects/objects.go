@@ -26,9 +26,9 @@ const (
 	Secret           Kind = "secret"
 	Claim            Kind = "persistentvolumeclaims"
 	PersistentVolume Kind = "persistentvolumes" // they have no namespace
-	// TrustBundle is told of without a name: who shows bundles looks at all that it selects.
+	// TrustBundle changes are reported without a name, since a volume may show all bundles that a selector selects.
 	TrustBundle Kind = "clustertrustbundles"
-	// PodCertificate is told of by the UID of the pod that a request is for, without a namespace.
+	// PodCertificate changes are reported under the UID of the pod that the request is for, without a namespace.
 	PodCertificate Kind = "podcertificaterequests"
 )
 
@@ -145,8 +145,8 @@ func notFound(k Kind, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: string(k)}, name)
 }
 
-// Follow tells which objects were written or deleted, until ctx ends: resync first, and whenever changes may have been missed;
-// changed after that. Both are called from one goroutine.
+// Follow reports written and deleted objects until ctx ends: resync first and whenever changes may have been missed, changed
+// after that. Both are called from one goroutine.
 func (r Reader) Follow(ctx context.Context, resync func(), changed func([]Ref)) error {
 	for {
 		err := r.follow(ctx, resync, changed)
@@ -196,7 +196,7 @@ func (r Reader) follow(ctx context.Context, resync func(), changed func([]Ref)) 
 	}
 }
 
-// told names what changes are about, as is said at each kind.
+// told translates changes to the references that are reported, as each kind says.
 func told(kind Kind, changes []view.Change) []Ref {
 	if kind == TrustBundle && len(changes) > 0 {
 		return []Ref{{Kind: TrustBundle}}

@@ -95,8 +95,8 @@ func sandboxInfo(s *runtimev1.PodSandboxStatus) podlife.SandboxInfo {
 	return info
 }
 
-// Event is what an event of the runtime's tells of a pod: the sandbox that it happened in and all its containers. Of the pod's other
-// sandboxes it says nothing, hence its At is zero.
+// Event is what a runtime event says of a pod: the sandbox that it happened in, with all its containers. It says nothing of the
+// pod's other sandboxes, so At is zero.
 func (o *Observer) Event(ctx context.Context, e *runtimev1.ContainerEventResponse) podlife.Observed {
 	var out podlife.Observed
 	box := e.GetPodSandboxStatus()

@@ -1,5 +1,5 @@
-// Package oom watches the kernel run out of memory. That a container was killed for its own limit the runtime tells with its end;
-// that the whole machine ran out only the kernel's log says.
+// Package oom watches the kernel run out of memory. The runtime reports a container that was killed for its own limit; that the
+// whole machine ran out of memory is only in the kernel's log.
 package oom
 
 import (
@@ -12,7 +12,8 @@ import (
 type Kill struct {
 	Process string
 	PID     int
-	// Limited is the cgroup whose limit was reached, "" when it was the machine that ran out; Victim is that of the process.
+	// Limited is the cgroup whose limit was reached, "" when the machine itself ran out; Victim is the cgroup of the killed
+	// process.
 	Limited, Victim string
 }
 

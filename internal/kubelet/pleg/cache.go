@@ -22,8 +22,8 @@ func (g *Generator) seen(uid types.UID) bool {
 	return g.cache[uid] != nil
 }
 
-// note takes into the cache what is now known of one sandbox. Should the pod have others that were never told of, the next relist
-// sees the difference. It tells whether one that is ready is known beside it.
+// note takes into the cache what is now known of one sandbox. Other sandboxes of the pod that were never reported are found by
+// the next relist. It tells whether the cache knows a ready sandbox besides this one.
 func (g *Generator) note(owner labels.Owner, part podlife.Observed) (beside bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,8 +45,8 @@ func (g *Generator) note(owner labels.Owner, part podlife.Observed) (beside bool
 	return beside
 }
 
-// removed takes a container or a sandbox out of the cache; false when it was thought to run, or is not known: then something happened
-// that was not told of. False too while the pod is being inspected, whose answer may still have what was removed.
+// removed takes a container or a sandbox out of the cache. It returns false when that was thought to run or is unknown, so that
+// something must have happened without an event; also while the pod is being inspected, since that answer may still contain it.
 func (g *Generator) removed(uid types.UID, id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,8 +89,8 @@ func (g *Generator) removed(uid types.UID, id string) bool {
 	return true
 }
 
-// Forget takes out of the cache a pod of which nothing is left. Its worker knows that before the events have come, and a pod that is back
-// under the same UID must not find there what it has left. What is being asked about it now is not taken in: it may be of before.
+// Forget removes a pod of which nothing is left from the cache. Its worker knows so before the events arrive, and a pod that
+// comes back under the same UID must not find the remains. The result of an inspection under way is dropped: it may be older.
 func (g *Generator) Forget(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,8 +142,8 @@ func (g *Generator) All() []Change {
 	return out
 }
 
-// NewerThan waits until the cache has what the runtime said of a pod after t, or ctx ends. A pod that the runtime does not
-// have is an empty answer.
+// NewerThan waits until the cache has an answer of the runtime about a pod from after t, or ctx ends. For a pod that the runtime
+// does not have it is empty.
 func (g *Generator) NewerThan(ctx context.Context, uid types.UID, t time.Time) (podlife.Observed, error) {
 	for {
 		g.mu.Lock()

@@ -49,7 +49,8 @@ type Config struct {
 	// Relisted is told of each relist: when it began, how long it took, and how long after the one before it began (0: the first). It
 	// must not block, and may be nil.
 	Relisted func(began time.Time, took, since time.Duration)
-	// Inspected is told how long it took to ask for one pod, with an answer or without; it may be nil and must not block either.
+	// Inspected is called with the duration of each inspection of a pod, whether it succeeded or not. It must not block, and may
+	// be nil.
 	Inspected func(took time.Duration)
 	// Defaults: 10 s, 2 min, 1 s, 2 min (of one call) and 3 min (without a relist that succeeded).
 	MinRelist, MaxRelist, Fallback, CallTimeout, Unhealthy time.Duration
@@ -85,9 +86,9 @@ type Generator struct {
 	newer  chan struct{} // closed and replaced when the cache changes
 	listed time.Time     // the last relist that succeeded
 	begun  time.Time
-	asking map[types.UID]bool // the pods being inspected, and whether once more
+	asking map[types.UID]bool // the pods being inspected; true: inspect once more afterwards
 	under  map[types.UID]int  // inspections under way
-	// forgets counts calls of Forget; forgotten has of pods that are being inspected which one was the last.
+	// forgets counts the calls of Forget; forgotten has, for each pod that is being inspected, the number of its last one.
 	forgets   int
 	forgotten map[types.UID]int
 	stream    string // why the stream is broken, "" while it stands
@@ -96,8 +97,8 @@ type Generator struct {
 // known is one pod's entry.
 type known struct {
 	owner    labels.Owner
-	print    string           // of identities and states: what a listing is compared with
-	observed podlife.Observed // At is zero while it is of events only
+	print    string           // of identities and states; listings are compared by it
+	observed podlife.Observed // At is zero while only events have told of it
 	at       time.Time        // the question was asked
 }
 
@@ -219,8 +220,8 @@ func (g *Generator) Stream() string {
 	return g.stream
 }
 
-// react takes in what an event says. Each carries the whole state of its sandbox, so that the runtime is asked again only where that does
-// not do: for a sandbox that ended, and for what went while it was thought to run.
+// react handles an event. Each event carries the whole state of its sandbox, so the runtime is asked only where that is not
+// enough: for a sandbox that ended, and for one that disappeared while it was thought to run.
 func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventResponse) {
 	owner, ok := labels.Read(e.GetPodSandboxStatus().GetLabels())
 	if !ok && len(e.GetContainersStatuses()) > 0 {
@@ -251,8 +252,8 @@ func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventRespon
 	}
 }
 
-// ask inspects a pod in a goroutine of its own, one at a time for each pod: what arrives meanwhile makes it ask once more. An event that
-// says enough is told instead of the first inspection.
+// ask inspects a pod in a goroutine of its own, at most one for each pod: an event that arrives meanwhile causes one more
+// inspection. With an event that says enough, that is reported in place of the first inspection.
 func (g *Generator) ask(ctx context.Context, owner labels.Owner, e *runtimev1.ContainerEventResponse) {
 	g.mu.Lock()
 	_, busy := g.asking[owner.UID] // true there: once more

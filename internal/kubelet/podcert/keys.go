@@ -13,8 +13,8 @@ import (
 	"fmt"
 )
 
-// newKey makes a key of a kind that PodCertificateProjection.keyType names, as PEM, and the proof that it is had: a request for nothing
-// that the key signs.
+// newKey makes a key of one of the kinds of PodCertificateProjection.keyType, in PEM, and the proof of possession: a certificate
+// request with no content, signed by the key.
 func newKey(kind string) (key, proof []byte, err error) {
 	var k crypto.Signer
 	switch kind {

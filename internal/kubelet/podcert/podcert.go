@@ -41,10 +41,10 @@ type API interface {
 // Config is what a Manager is made of. Now and Jitter may be left out.
 type Config struct {
 	API API
-	// Request is a request as it is known now; nil when it is not (yet, or any more).
+	// Request is the request as the API has it, nil when it is not there (yet, or any more).
 	Request func(namespace, name string) *certificatesv1.PodCertificateRequest
 	Node    func() *v1.Node // nil while it is not known
-	// Due is told that a pod's volumes are to be written anew: whoever does asks for Bundle.
+	// Due is called when a pod's volumes have to be written again; the writer calls Bundle.
 	Due    func(ctx context.Context, pod types.UID)
 	Event  func(pod *v1.Pod, container, eventType, reason, message string)
 	Logger *slog.Logger
@@ -68,7 +68,7 @@ type source struct {
 	index  int // among the volume's sources
 }
 
-// credential is what is known of one. Whoever asks for a pod's bundles does so one after the other.
+// credential is what is known of one certificate. Calls for one pod's bundles come one after the other.
 type credential struct {
 	signer     string
 	key, chain []byte    // shown; nil before the first is issued
@@ -280,7 +280,7 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// rest is how long it waits at most; at least it waits a second, so that what stays due is not asked for in a row.
+// rest is the longest wait; the shortest is a second, so that what stays due is not asked for in a loop.
 const rest = 24 * time.Hour
 
 // due are the pods that have to be looked at now, and how long until the next one has to.

@@ -33,8 +33,8 @@ type Target struct {
 type Result struct {
 	OK     bool
 	Output string // what to tell users when it failed
-	Warn   string // what to tell users although it succeeded
-	Began  bool   // with an error: an answer began and did not come to its end
+	Warn   string // what to tell users although the probe succeeded
+	Began  bool   // with an error: an answer began and broke off
 }
 
 // Checker runs a probe once. An error says that the probe itself could not be run: that is no result.
@@ -75,8 +75,8 @@ func (k *checker) Check(ctx context.Context, p *v1.Probe, t Target) (Result, err
 	return Result{}, fmt.Errorf("missing probe handler for %s:%s", t.Pod.Namespace+"/"+t.Pod.Name, t.Container.Name)
 }
 
-// expanded is a command with the container's variables in it, as far as its spec alone says what they are: one that comes from
-// elsewhere counts as empty, values are taken as they are written.
+// expanded is a command with $(NAME) replaced by the values that the container's spec states; variables that come from elsewhere
+// count as empty.
 func expanded(cmd []string, c *v1.Container) []string {
 	values := make(map[string]string, len(c.Env))
 	for _, v := range c.Env {

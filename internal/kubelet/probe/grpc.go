@@ -31,7 +31,7 @@ func askHealth(ctx context.Context, addr, service string, timeout time.Duration)
 		return Result{Output: fmt.Sprintf("error: failed to connect service at %q: %+v", addr, err)}
 	}
 	defer func() { _ = conn.Close() }()
-	// Who does not listen yet is tried again until the time is over, as gRPC itself does.
+	// A server that does not listen yet is tried again until the timeout, as the gRPC library itself does.
 	for at := conn.GetState(); at != connectivity.Ready; at = conn.GetState() {
 		if at == connectivity.Idle {
 			conn.Connect()

@@ -24,7 +24,7 @@ func transport(timeout time.Duration, two bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: timeout}
 	return &http.Transport{
 		ForceAttemptHTTP2:  two,
-		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a probe asks whether it answers, not who it is
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a probe asks whether the server answers, not who it is
 		DisableKeepAlives:  true,
 		DisableCompression: true, // one that has its own Accept-Encoding may still get one
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -37,8 +37,8 @@ func transport(timeout time.Duration, two bool) *http.Transport {
 	}
 }
 
-// Client makes requests to whatever answers, by a connection of their own each, and follows redirects on the same host, up to
-// 10; one to another host is the answer. Timeout 0 leaves it to the request's context.
+// Client opens one connection for each request and verifies no certificate. It follows redirects on the same host, up to 10; a
+// redirect to another host is the answer. Timeout 0 leaves the limit to the request's context.
 func Client(timeout time.Duration) *http.Client { return client(timeout, false) }
 
 func client(timeout time.Duration, two bool) *http.Client {
@@ -63,7 +63,7 @@ func Request(ctx context.Context, h *v1.HTTPGetAction, c *v1.Container, ip, agen
 		return nil, err
 	}
 	u, err := url.Parse(h.Path)
-	if err != nil { // what is no path stands for itself
+	if err != nil { // a path that cannot be parsed is sent as it is
 		u = &url.URL{Path: h.Path}
 	}
 	if !strings.HasPrefix(u.Path, "/") {
@@ -119,6 +119,6 @@ func get(ctx context.Context, h *v1.HTTPGetAction, t Target, timeout time.Durati
 
 func body(res *http.Response) (string, error) {
 	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxOutput)) // what is longer need not come to its end
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxOutput)) // a longer answer need not come to its end
 	return string(b), err
 }

@@ -137,7 +137,7 @@ func sameID(full, id string) bool {
 func (m *Manager) run(ctx context.Context, i *instance, kind podlife.Probe, p *v1.Probe) {
 	if kind == podlife.Startup {
 		select {
-		case <-i.started: // before a restart of the kubelet
+		case <-i.started: // known since before a restart of the kubelet
 			return
 		default:
 		}

@@ -1,5 +1,5 @@
-// Package resize changes what a running pod is limited to, without ending anything of it: the pod's cgroup and its containers, each
-// at the moment at which the kernel takes it.
+// Package resize changes the limits of a running pod: those of the pod's cgroup and of its containers, in an order that the
+// kernel accepts at every step.
 package resize
 
 import (
@@ -18,9 +18,9 @@ type step struct {
 	to     v1.ResourceRequirements // what the container has once it is done
 }
 
-// plan orders a resize. What is in a pod never has more than the pod: the pod grows before its containers and shrinks after
-// them, and of those the ones that shrink go first. Memory comes before cpu, since it is memory that may be refused. A limit
-// that want does not have stays as it is: the kernel's own has no number.
+// plan orders a resize. The containers of a pod never have more than the pod: the pod grows before its containers and shrinks
+// after them, and containers that shrink go first. Memory comes before cpu, since a change of memory may be refused. A limit that
+// want does not have stays as it is, since no number stands for the kernel's own.
 func plan(now, want cm.Limits, changes []podlife.Change) []step {
 	var out []step
 	pod := func(l cm.Limits) { out = append(out, step{cgroup: l}) }
@@ -49,7 +49,7 @@ func plan(now, want cm.Limits, changes []podlife.Change) []step {
 	return out
 }
 
-// grows tells whether a limit becomes larger; less than nothing is no limit, and nil is not known.
+// grows tells whether a limit becomes larger; a negative one means no limit, nil unknown.
 func grows(from, to *int64) bool {
 	return from != nil && to != nil && bound(*from) < bound(*to)
 }
@@ -63,8 +63,8 @@ func bound(n int64) int64 {
 
 func moreShares(from, to *uint64) bool { return from != nil && to != nil && *from < *to }
 
-// containers are the steps for one resource: those that get less of it first. One that is said to have all already is told so once
-// more: it may not be true.
+// containers are the steps for one resource, those that shrink first. A container that is said to have its resources already gets
+// them once more, since that may be outdated.
 func containers(changes []podlife.Change, name v1.ResourceName) []step {
 	var less, more []step
 	for i := range changes {
@@ -93,7 +93,7 @@ func same(c *podlife.Change, name v1.ResourceName) bool {
 	return from.Cmp(to) == 0 && was.Cmp(is) == 0
 }
 
-// but is r with another's share of one resource.
+// but is r with other's request and limit of one resource.
 func but(r v1.ResourceRequirements, name v1.ResourceName, other v1.ResourceRequirements) v1.ResourceRequirements {
 	out := *r.DeepCopy()
 	set := func(list *v1.ResourceList, from v1.ResourceList) {

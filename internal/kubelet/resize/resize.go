@@ -45,7 +45,7 @@ type Resizer struct {
 
 var _ worker.Resizer = Resizer{}
 
-// Resize implements worker.Resizer. What is done is told also when not all of it could be.
+// Resize implements worker.Resizer. It returns the changes that were made, also when it fails.
 func (r Resizer) Resize(ctx context.Context, pod *v1.Pod, changes []podlife.Change) ([]podlife.Change, error) {
 	now, err := r.Cgroups.Limits(pod)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r Resizer) Resize(ctx context.Context, pod *v1.Pod, changes []podlife.Chan
 		}
 		c := container(pod, s.change.Container)
 		if c == nil {
-			continue // an ephemeral one has no resources
+			continue // an ephemeral container has no resources
 		}
 		c.Resources = s.to
 		if err := r.Runtime.UpdateContainerResources(ctx, s.change.ID, &runtimev1.ContainerResources{Linux: r.Specs.Resources(pod, c)}); err != nil {
@@ -93,8 +93,8 @@ func container(pod *v1.Pod, name string) *v1.Container {
 
 func full(pod *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID) }
 
-// fits tells why memory cannot be taken away: what is in use would be more than is allowed, and somebody would be killed for it.
-// It may have changed a moment later; then the kernel refuses, or kills.
+// fits tells why memory cannot be taken away: more is in use than would be allowed, and something would be killed. Usage may
+// change right after; then the kernel refuses, or kills.
 func (r Resizer) fits(ctx context.Context, pod *v1.Pod, now, want cm.Limits, changes []podlife.Change) error {
 	podLess := grows(want.Memory, now.Memory)
 	var less []podlife.Change
@@ -121,7 +121,7 @@ func (r Resizer) fits(ctx context.Context, pod *v1.Pod, now, want cm.Limits, cha
 			errs = append(errs, fmt.Errorf("missing container %q memory usage", c.Container))
 			continue
 		}
-		// The usage that upstream tells of is the pod's, though it is the container's that counts.
+		// Upstream's message has the pod's usage although the container's decides.
 		if limit := c.To.Limits.Memory().Value(); st.GetMemory().GetUsageBytes().GetValue() >= uint64(limit) {
 			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", c.Container, limit, used))
 		}

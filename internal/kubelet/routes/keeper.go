@@ -57,8 +57,8 @@ func New(c Config) (*Keeper, error) {
 
 const (
 	retry = 2 * time.Second
-	// Nodes come one after another, often by the hundred; each that has come changes the rules, which are written as a whole. The first looks are at
-	// once: a node gets its own range soon after it has come.
+	// Nodes join one after another, often by the hundred, and each one changes the rules, which are written as a whole. Hence a
+	// pause between looks; only the first looks follow at once, since a new node gets its own range soon after it joined.
 	burst   = time.Second
 	atFirst = 10
 )
@@ -81,10 +81,10 @@ func (k *Keeper) run(ctx context.Context, changed <-chan struct{}) {
 	defer again.Stop()
 	<-again.C
 	looks := rate.NewLimiter(rate.Every(burst), atFirst)
-	var kept []Node // of the last look at the host; nil when it has to be looked at
+	var kept []Node // of the last look at the host; nil when it has to be looked at again
 	for looks.Wait(ctx) == nil {
 		told := k.c.Source.Changed()
-		// Most of what changes of a node is no way to it, and a thousand nodes change often: then the host is left alone.
+		// Most changes of a node do not concern its routes, and a thousand nodes change often: then the host is not looked at.
 		if nodes, known := k.c.Source.Nodes(); known && (kept == nil || !slices.EqualFunc(nodes, kept, Node.same)) {
 			kept = nodes
 			if err := k.keep(ctx, nodes); err != nil && ctx.Err() == nil {
@@ -124,7 +124,7 @@ func (k *Keeper) keep(ctx context.Context, nodes []Node) error {
 	}
 	if len(ours) == 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Name != k.c.Node }) {
 		k.tell(nil)
-		return nil // alone: devices come and go with pods, and are nobody's way
+		return nil // with no other node: devices come and go with pods, and lead nowhere
 	}
 	links, err := hostLinks(k.c.Ignore)
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *Keeper) keep(ctx context.Context, nodes []Node) error {
 			next = append(next, r.To)
 		}
 	}
-	// What is about to be ours is written down first: a crash between leaves a line too many, never a route of nobody's.
+	// What is about to be made is written down first: a crash in between leaves a line too many, never a route that nobody owns.
 	if err := record(k.c.File, next); err != nil {
 		return err
 	}
@@ -245,8 +245,8 @@ func record(file string, ours []netip.Prefix) error {
 	return pki.WriteFile(file, append(content, '\n'), 0o600)
 }
 
-// hostChanges has a value after devices or addresses changed, or somebody removed a route of ours: network managers do that to what they do
-// not know when they begin anew.
+// hostChanges has a value after devices or addresses changed, or somebody removed a route of ours, as network managers do with
+// unknown routes when they start.
 func hostChanges() (changed chan struct{}, stop func(), err error) {
 	changed, done := make(chan struct{}, 1), make(chan struct{})
 	note := func() {
@@ -264,7 +264,7 @@ func hostChanges() (changed chan struct{}, stop func(), err error) {
 			select {
 			case <-done:
 				return
-			case <-lost: // the kernel had no room for what it had to tell: anything may have changed
+			case <-lost: // the kernel dropped events: anything may have changed
 			}
 			if next, err := listen(note, done); err == nil {
 				lost = next
@@ -300,7 +300,7 @@ func listen(note func(), done <-chan struct{}) (lost <-chan struct{}, err error)
 		defer func() {
 			close(end)
 			close(ended)
-			for range links { // until it is closed: what is being told has to be taken
+			for range links { // drained until it is closed, so that the sender is not blocked
 			}
 			for range addrs {
 			}

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Path is where the API server tells nodes of each other: a kubelet may read no Node but its own, and a route needs a name, an address and
-// the range of pods, and nothing else of it. The answer comes when it is another than the one that "known" is the digest of, or after Hold.
+// Path is where the API server tells nodes of each other: a kubelet may read no Node but its own, and a route needs only the
+// name, the address and the pod range of the others. An answer is held until it differs from the one whose digest the request
+// names by "known", or for Hold.
 const Path = "/podo/network/nodes"
 
 // Hold bounds how long an answer waits for a change.

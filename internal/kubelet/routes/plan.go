@@ -1,8 +1,8 @@
-// Package routes leads from this node to the pods of the others: for each node on the same link a route to its range by its address. A
-// node behind a router cannot be reached this way; that is told, once, in an event.
+// Package routes makes this node's routes to the pods of the others: for each node on the same link a route to its pod range by
+// way of its address. A node behind a router cannot be reached this way, which an event says once.
 //
-// plan.go decides, from what there is; source.go and neighbours.go say which nodes there are, keeper.go looks and does. What it made it remembers in a file, so that it takes away its own
-// routes and nobody else's.
+// plan.go decides and is pure; source.go and neighbours.go know the nodes; keeper.go looks at the host and acts. It records in a
+// file which routes it made, so that it removes its own and nobody else's.
 package routes
 
 import (
@@ -41,8 +41,8 @@ type Plan struct {
 	Far         []Node // not on the same link
 }
 
-// Decide compares the routes that self needs with ours that there are. A node whose address is self's own (two nodes in one network
-// namespace) needs none: its pods' bridge is here.
+// Decide compares the routes that self needs with those of ours that exist. A node with self's own address (two nodes in one
+// network namespace) needs none: its bridge is on this host.
 func Decide(self string, nodes []Node, links []Link, have []Route) (p Plan) {
 	var want []Route
 	own := map[netip.Addr]bool{}

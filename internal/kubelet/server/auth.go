@@ -40,8 +40,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// user finds out who asks: by the client's certificate, or else by a token. A certificate that nobody vouches for is none: who showed it may
-// still have a token.
+// user finds out who asks: by the client's certificate, or else by a token. A certificate that no authority of ours signed is
+// ignored: its owner may still have a token.
 func (s *Server) user(r *http.Request) (user.Info, bool, error) {
 	u, err := s.shown(r)
 	if u != nil {
@@ -78,7 +78,7 @@ func (s *Server) shown(r *http.Request) (user.Info, error) {
 
 // attributes are the verb and the subresources of nodes, either of which is enough, that a request needs.
 func attributes(r *http.Request) (verb string, subresources []string) {
-	switch r.Method { // any other method is no verb, which only a rule for all verbs allows
+	switch r.Method { // other methods have no verb: only a rule for all verbs allows them
 	case http.MethodGet:
 		verb = "get"
 	case http.MethodPost:

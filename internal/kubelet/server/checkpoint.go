@@ -11,8 +11,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkpoint has the runtime write a container's memory and files into an archive of the node, and answers with its path. Whether that
-// is possible is the runtime's to say: it needs CRIU.
+// checkpoint has the runtime write a container's memory and files into an archive on the node, and answers with its path. The
+// runtime decides whether that is possible: it needs CRIU.
 func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 	pod := s.pod(w, r)
 	if pod == nil {
@@ -47,7 +47,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string][]string{"items": {location}})
 }
 
-// allocatedPods tells what the kubelet has granted each pod, which is not what the API says while a pod is being resized.
+// allocatedPods answers with what the kubelet has granted each pod, which differs from the API's while a pod is being resized.
 func (s *Server) allocatedPods(w http.ResponseWriter, _ *http.Request) {
 	list := podList()
 	for _, p := range s.granted() {
@@ -76,7 +76,7 @@ func (s *Server) granted() []*v1.Pod {
 	return s.cfg.Pods.Pods()
 }
 
-// bare is a pod without its status, which is not about what it was granted.
+// bare is a pod without its status, which does not belong to the grant.
 func bare(p *v1.Pod) *v1.Pod {
 	out := *p
 	out.Status = v1.PodStatus{}

@@ -50,7 +50,7 @@ func EndedBy(rt containerStatus, bell *Bell, backstop time.Duration) func(contex
 			tick := time.NewTicker(backstop)
 			defer tick.Stop()
 			for {
-				rung := bell.Next() // before asking: what happens after the answer rings it
+				rung := bell.Next() // taken before asking: whatever happens after the answer rings it
 				if !runs(ctx, rt, id) {
 					close(ended)
 					return

@@ -25,7 +25,7 @@ type health struct {
 func newHealth(syncloop func() error) *health {
 	fine := func() error { return nil }
 	return &health{
-		// That this is answered is what "ping" says; a logger here never blocks.
+		// "ping" is healthy because this answers at all; "log", since a logger here never blocks.
 		checks: []check{{"ping", fine}, {"log", fine}, {"syncloop", syncloop}},
 		went:   about.NewChecks(),
 	}

@@ -18,8 +18,8 @@ import (
 	"podo.dev/podo/internal/kubelet/logs"
 )
 
-// logOptions reads log options from a query as the API does: a flag is on unless it says "false" or "0". Who speaks to the kubelet itself may
-// call tailLines tail, as ever, and say "all" there.
+// logOptions reads log options from a query as the API does: a flag is on unless it says "false" or "0". Clients of the kubelet
+// itself may also use the old name tail for tailLines, with the value "all".
 func logOptions(q url.Values) (*v1.PodLogOptions, error) {
 	switch tail := q.Get("tail"); tail {
 	case "":
@@ -148,7 +148,7 @@ func (b *body) Flush() error {
 
 var _ io.Writer = (*body)(nil)
 
-// invalid tells whether the API server should not have let these options through.
+// invalid tells whether the options are such that the API server should have refused them.
 func invalid(o *v1.PodLogOptions) bool {
 	switch {
 	case o.TailLines != nil && *o.TailLines < 0,
@@ -179,8 +179,8 @@ func containerOf(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// logContainer returns the id, with its runtime's prefix, of the container whose log is meant: the one that runs or ran last, or with previous the one before.
-// Its errors are shown to users as they are.
+// logContainer returns the id, with its runtime's prefix, of the container whose log is meant: the one that runs or ran last, or
+// with previous the one before. Users see its errors as they are.
 func logContainer(pod *v1.Pod, name string, previous bool) (string, error) {
 	var status *v1.ContainerStatus
 	for _, list := range [][]v1.ContainerStatus{
@@ -206,7 +206,7 @@ func logContainer(pod *v1.Pod, name string, previous bool) (string, error) {
 	case state.Running != nil:
 		id = status.ContainerID
 	case state.Terminated != nil:
-		// A container that never started has no log: the one before it may.
+		// A container that never started has no log, but the one before it may.
 		if id = state.Terminated.ContainerID; id == "" && last != nil {
 			id = last.ContainerID
 		}

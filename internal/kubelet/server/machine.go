@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Debugging says which paths for people who look for a fault are closed.
+// Debugging says which debugging endpoints are closed.
 type Debugging struct {
 	Off          bool // all of them, and streams and logs too (enableDebuggingHandlers: false)
 	NoLogs       bool
@@ -46,8 +46,8 @@ func (s *Server) debugging(mux *router) {
 	}
 }
 
-// machineLogs serves the machine's log folder. Links that lead out of it are refused; its folder "pods" is where this node's pods log,
-// wherever that is.
+// machineLogs serves the machine's log folder. Links that lead out of it are refused; its folder "pods" stands for this node's
+// pod logs, wherever they are.
 func (s *Server) machineLogs(w http.ResponseWriter, r *http.Request) {
 	dir, prefix := s.cfg.LogDir, "/logs"
 	pods := prefix + "/" + filepath.Base(s.cfg.PodLogs)

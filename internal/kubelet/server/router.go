@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// router finds who answers a request, and how those that nobody answers are refused: as upstream's does, whose server has paths and services.
+// router finds the handler of a request, and refuses the others the way upstream's server does, which knows paths and services.
 //
-// A path answers every method. A service is everything below its root, and answers for the methods of its routes. Each is guarded by itself:
-// what is not there at all is told to everybody.
+// A path answers every method. A service answers everything below its root, for the methods of its routes. Each has its own
+// guard, and an unknown path is reported to everybody.
 type router struct {
 	*http.ServeMux
 	guard   func(http.Handler) http.Handler // nil: everybody may
-	paths   []string                        // which are no services, as they were added
+	paths   []string                        // paths that are no services, in the order in which they were added
 	buckets []string                        // first elements of all
 }
 
@@ -85,17 +85,17 @@ func elements(path string) []string { return strings.Split(strings.Trim(path, "/
 // service answers for all below its root.
 type service struct {
 	root   string
-	json   bool // all that it answers is JSON: who accepts none is refused
+	json   bool // all its answers are JSON: clients that do not accept that are refused
 	routes []route
 }
 
 type route struct {
-	parts   []string // of which {name} is any, and {name...} the rest of the path, one element at least
+	parts   []string // {name} matches any element, {name...} the rest of the path, at least one element
 	methods []string
 	handler http.HandlerFunc
 }
 
-// onlyJSON has clients refused that accept no JSON.
+// onlyJSON refuses clients that do not accept JSON.
 func (s *service) onlyJSON() *service {
 	s.json = true
 	return s
@@ -139,7 +139,7 @@ func (c route) matches(asked []string) bool {
 	return len(asked) == len(c.parts)
 }
 
-// fill tells the handler what stands for the names of its path.
+// fill gives the handler the values of its path's names.
 func (c route) fill(r *http.Request, asked []string) {
 	for i, part := range c.parts {
 		if name, ok := strings.CutPrefix(part, "{"); ok && !strings.HasSuffix(part, "...}") {
@@ -163,7 +163,7 @@ func accepts(r *http.Request, want string) bool {
 	return false
 }
 
-// fail answers with an error as it is; http.Error would end the line.
+// fail answers with the error text unchanged; http.Error would add a newline.
 func fail(w http.ResponseWriter, code int, text string) {
 	w.WriteHeader(code)
 	_, _ = fmt.Fprint(w, text)

@@ -52,7 +52,7 @@ func (s *Server) routes() *router {
 	return mux
 }
 
-// guarded adds what looks into pods or acts on them.
+// guarded adds the endpoints that look into pods or act on them.
 func (s *Server) guarded(mux *router) {
 	const container, ofPod = "/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"
 	mux.service("/run").route("POST", container, s.run).route("POST", ofPod, s.run)
@@ -84,8 +84,8 @@ func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, list)
 }
 
-// runningPods tells what the runtime runs, as far as the runtime knows it: pods whose sandbox is ready, or that have a container which runs,
-// the newest first.
+// runningPods answers with what the runtime runs, and as much of it as the runtime knows: pods with a ready sandbox or a running
+// container, newest first.
 func (s *Server) runningPods(w http.ResponseWriter, r *http.Request) {
 	sandboxes, err := s.cfg.Runtime.ListPodSandbox(r.Context(), &runtimev1.PodSandboxFilter{
 		State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY},
@@ -168,7 +168,7 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) (*v1.Pod, string
 		return nil, "", false
 	}
 	if another(r, pod) {
-		return pod, "", true // whose container is not here
+		return pod, "", true // the container does not run here
 	}
 	id, err := s.running(r.Context(), pod, r.PathValue("container"))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package server is the kubelet's HTTP server: logs, exec, attach and port-forward for the API server, and what the node tells
-// about itself.
+// Package server is the kubelet's HTTP server: logs, exec, attach and port-forward for the API server, and information about the
+// node.
 //
-// Streams end at the container runtime, which speaks SPDY and the old WebSocket protocols only. What newer clients speak
-// (v5.channel.k8s.io, and SPDY tunnelled through WebSocket for port-forward) is translated here, so that the API server hands
-// on every upgrade as it came. Each stream has a connection of its own to the runtime: one client's end is nobody else's.
+// Streams end at the container runtime, which speaks only SPDY and the old WebSocket protocols. Newer protocols
+// (v5.channel.k8s.io, and SPDY tunnelled through WebSocket for port-forward) are translated here, so that the API server passes
+// every upgrade on unchanged. Each stream has its own connection to the runtime: when one client leaves, the others go on.
 package server
 
 import (
@@ -157,7 +157,7 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	s.addr = ln.Addr().String()
 	s.mu.Unlock()
 	conf := s.cfg.TLS.Clone()
-	conf.ClientAuth = tls.RequestClientCert // guard judges them: one that is no good is answered, not cut off
+	conf.ClientAuth = tls.RequestClientCert // guard verifies them, so that a client with a bad one gets an answer
 	conf.MinVersion = max(conf.MinVersion, tls.VersionTLS12)
 	conf.NextProtos = []string{"http/1.1"} // HTTP/2 cannot be upgraded to streams
 	main := s.server(ctx, s.handler)

@@ -51,12 +51,12 @@ type Config struct {
 	Connect func() (Logind, error)
 	Pods    func() []*v1.Pod // that run or are about to
 	Signal  func(uid types.UID, ev podlife.Event)
-	// AwaitEnds returns when none of the pods runs any more and the API knows that, or ctx ends: what it is not told before the machine is
-	// off, it does not know until that is back.
+	// AwaitEnds returns when none of the pods runs any more and the API has been told so, or ctx ends. What the API does not hear
+	// before the machine is off, it hears only when that is back.
 	AwaitEnds func(ctx context.Context, uids []types.UID)
-	Changed   func() // Down is another than before: the node's status should say so. It must not block.
+	Changed   func() // Down has changed, and the node's status should say so; must not block
 	NodeEvent func(eventType, reason, message string)
-	// Began and Ended are told when a shutdown waits for the pods, and when it need not any more; they may be nil.
+	// Began and Ended are called when a shutdown begins to wait for the pods and when it no longer has to; they may be nil.
 	Began, Ended func(at time.Time)
 	Log          *slog.Logger
 }
@@ -89,7 +89,7 @@ func (m *Manager) Down() bool { return m.down.Load() }
 // again is how long after a lost connection it is tried anew.
 const again = 30 * time.Second
 
-// Run works until ctx ends. Where there is no logind it says so and lets pods be: the machine then ends them as it ends everything.
+// Run works until ctx ends. Without logind it says so and does nothing: the machine then ends pods as it ends every process.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	ready()
 	if whole(m.c.Groups) == 0 {
@@ -140,7 +140,7 @@ func (m *Manager) session(ctx context.Context) error {
 	}
 	defer func() { release() }()
 	m.c.Log.Info("a shutdown of the machine waits for the pods", "atMost", whole(m.c.Groups))
-	if m.Down() { // it was called off while nobody told us
+	if m.Down() { // it was called off while we were not connected
 		m.turn(false, eventCancelled)
 	}
 	for {

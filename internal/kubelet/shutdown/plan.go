@@ -38,7 +38,7 @@ func whole(groups []Group) (sum time.Duration) {
 	return sum
 }
 
-// turns are the pods of each of some groups. Those below the lowest priority go with the lowest group.
+// turns are the pods of each group. Pods below the lowest priority go with the lowest group.
 func turns(groups []Group, pods []*v1.Pod) [][]*v1.Pod {
 	out := make([][]*v1.Pod, len(groups))
 	for _, p := range pods {
@@ -55,7 +55,7 @@ func turns(groups []Group, pods []*v1.Pod) [][]*v1.Pod {
 	return out
 }
 
-// grace is the pod's own, when its group has more.
+// grace is the pod's own grace period, when its group has more time than that.
 func grace(p *v1.Pod, g Group) time.Duration {
 	if own := p.Spec.TerminationGracePeriodSeconds; own != nil {
 		return min(g.Period, time.Duration(*own)*time.Second)

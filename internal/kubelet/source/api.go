@@ -79,7 +79,7 @@ func (a API) Run(ctx context.Context, out chan<- Change) error {
 	return nil
 }
 
-// take tells one pod as it is now. Of one version there may be two forms: a server that was restored counts anew.
+// take reports one pod as it is now. Two forms may have the same version, since a restored server counts anew.
 func (a API) take(have map[types.UID]*v1.Pod, p *v1.Pod, send func(Op, *v1.Pod) bool) bool {
 	old := have[p.UID]
 	if old != nil && old.ResourceVersion == p.ResourceVersion && (old == p || equality.Semantic.DeepEqual(old, p)) {
@@ -117,7 +117,7 @@ func (a API) follow(ctx context.Context, rev int64, have map[types.UID]*v1.Pod, 
 	}
 }
 
-// replaced is the pod that a change takes away: deleted, or another of its name in its place.
+// replaced is the pod that a change takes away: one that was deleted, or whose name another pod has now.
 func replaced(c view.Change) *v1.Pod {
 	if c.Old == nil {
 		return nil

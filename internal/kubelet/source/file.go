@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// settle is how long a folder must be quiet before it is read: whoever writes a manifest is then done with it.
+// settle is how long a folder must be quiet before it is read, so that half-written manifests are not.
 const settle = 50 * time.Millisecond
 
-// File is the source of the static pods that are written down in a folder (or one file) of this machine, one a file. Names that
-// begin with a dot are passed over. A file that cannot be read as a pod keeps the pod that it had before: a slip of the pen ends
-// nothing; removing the file does.
+// File is the source of the static pods in a folder (or one file) of this machine, one pod a file. Names that begin with a dot
+// are skipped. A file that cannot be read as a pod keeps the pod that it had before: a typing error ends nothing, removing the
+// file does.
 type File struct {
 	Path, Node string
 	// Every is how often the folder is read without having heard of a change: it repairs what inotify missed.
@@ -75,8 +75,8 @@ func (f File) Run(ctx context.Context, out chan<- Change) error {
 	}
 }
 
-// quiet returns once nothing has happened for a moment, with the files that were removed or moved away since the event e, also those that
-// are there again; false when ctx has ended.
+// quiet returns once nothing has happened for a moment, with the files that were removed or moved away since the event e, even if
+// they exist again; false when ctx has ended.
 func (f File) quiet(ctx context.Context, e fsnotify.Event, events <-chan fsnotify.Event) (gone []string, ok bool) {
 	t := time.NewTimer(settle)
 	defer t.Stop()
@@ -98,8 +98,8 @@ func (f File) quiet(ctx context.Context, e fsnotify.Event, events <-chan fsnotif
 	}
 }
 
-// forget drops files that were gone, and returns their pods: these have ended, and one whose file is there again begins anew, though it reads
-// as before. That is how people restart a static pod.
+// forget drops files that were gone for a moment, and returns their pods: these end, and a file that exists again begins a new
+// pod even if it is unchanged. That is how people restart a static pod.
 func forget(files map[string]*written, gone []string) []*v1.Pod {
 	var pods []*v1.Pod
 	for _, path := range gone {

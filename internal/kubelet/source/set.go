@@ -17,8 +17,8 @@ type set struct {
 	pods   map[types.UID]*v1.Pod
 }
 
-// become tells how the set turns into pods: what goes first, so that a changed manifest, which is another pod of the same name,
-// does not wait for itself. false says that ctx has ended.
+// become reports how the set turns into pods: removals first, since a changed manifest is another pod of the same name and would
+// wait for itself. It returns false when ctx has ended.
 func (s *set) become(ctx context.Context, pods []*v1.Pod) bool {
 	want := map[types.UID]*v1.Pod{}
 	for _, p := range pods {
@@ -53,7 +53,7 @@ func (s *set) become(ctx context.Context, pods []*v1.Pod) bool {
 	return true
 }
 
-// without tells that pods have gone, whatever there will be next; false when ctx has ended.
+// without reports that pods have gone, whatever comes next; false when ctx has ended.
 func (s *set) without(ctx context.Context, pods []*v1.Pod) bool {
 	for _, p := range pods {
 		if s.pods[p.UID] != p {
@@ -76,7 +76,7 @@ func (s *set) send(ctx context.Context, op Op, p *v1.Pod) bool {
 	}
 }
 
-// unnamed leaves out pods whose name an earlier one has.
+// unnamed leaves out pods whose name an earlier pod has.
 func (s *set) unnamed(pods []*v1.Pod, log *slog.Logger) []*v1.Pod {
 	names := map[types.NamespacedName]bool{}
 	return slices.DeleteFunc(pods, func(p *v1.Pod) bool {

@@ -1,5 +1,5 @@
-// Package source says which pods this node shall run. Sources are told apart by name (api, file); each says once that it has
-// told everything it had at its start, since only then may what no source wants be ended.
+// Package source says which pods this node shall run. Each source has a name (api, file, http) and reports once that it has told
+// everything it had at its start: before that, nothing may be ended because no source wants it.
 package source
 
 import (
@@ -29,7 +29,7 @@ type Change struct {
 	Pod    *v1.Pod
 }
 
-// classify says what a pod's new form asks for, beside the old one.
+// classify says what the change from old to pod asks for.
 func classify(old, pod *v1.Pod) Op {
 	switch {
 	case old == nil:

@@ -99,9 +99,9 @@ func oneDocument(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// finish makes a pod this node's: named for it, bound to it, known by a UID that is the hash of what is written and where, so
-// that the same manifest is the same pod after a restart, and a changed one is another. One with a UID of its own stays the same, and its mirror
-// knows by the hash that it shows an older form.
+// finish makes a pod this node's: it is named for the node and bound to it. Its UID is the hash of the manifest and its origin,
+// so that the same manifest is the same pod after a restart, and a changed one is another. A pod that states its UID stays the
+// same pod; the hash then tells its mirror that it shows an older form.
 func (m manifest) finish(pod *v1.Pod) error {
 	if pod.Name == "" {
 		return errors.New("invalid pod: name is needed for the pod")
@@ -128,13 +128,13 @@ func (m manifest) finish(pod *v1.Pod) error {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}
 	if m.Source == "file" && !slices.ContainsFunc(pod.Spec.Tolerations, toleratesEviction) {
-		// What this machine itself is told to run is not driven off it.
+		// What this machine was itself told to run is not evicted from it by taints.
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	}
 	kind := registry.Lookup(schema.GroupResource{Resource: "pods"})
 	kind.Default(pod)
 	kind.PrepareForCreate(pod)
-	pod.Generation = 0 // it is the API server that counts them, for the mirror
+	pod.Generation = 0 // the API server counts generations, for the mirror
 	if errs := kind.CheckCreate(pod); len(errs) > 0 {
 		return fmt.Errorf("invalid pod: %w", errs.ToAggregate())
 	}

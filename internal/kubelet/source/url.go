@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// URL is the source of the static pods that a web server describes: a Pod or a list of them, asked for now and again, since
-// HTTP tells of no changes. While the server does not answer, or answers nonsense, the pods go on as they are.
+// URL is the source of the static pods that a web server describes: a Pod or a list of them, polled, since HTTP reports no
+// changes. While the server does not answer, or answers nonsense, its pods stay as they are.
 type URL struct {
 	URL, Node string
 	Header    http.Header
 	Every     time.Duration
 	// Problem is told when the answer cannot be used, once for each reason.
 	Problem func(origin string, err error)
-	// Twice is told of each pod that is passed over since one before it has its name, each time that it is. May be nil.
+	// Twice is called for each pod that is skipped because an earlier one has its name, each time. May be nil.
 	Twice func(pod *v1.Pod, source string)
 	Log   *slog.Logger
 }
 
-// Run tells changes on out until ctx ends. It has told everything once it has asked for the first time, answered or not.
+// Run reports changes on out until ctx ends. It counts as synced after the first request, answered or not.
 func (u URL) Run(ctx context.Context, out chan<- Change) error {
 	s := &set{source: "http", twice: u.Twice, out: out, pods: map[types.UID]*v1.Pod{}}
 	client := &http.Client{Timeout: 10 * time.Second}

@@ -11,8 +11,8 @@ import (
 	"podo.dev/podo/internal/kubelet/inotify"
 )
 
-// watch hears of changes in a File's folder. Where there is no folder yet, or the kernel watches no more of them, it does not, and is opened
-// anew each time that the folder is read.
+// watch hears of changes in a File's folder. While there is no folder, or the kernel allows no further watch, it hears nothing;
+// opening it is tried again each time that the folder is read.
 type watch struct {
 	f    File
 	make func() (*fsnotify.Watcher, error) // nil: a buffered watcher of the kernel's
@@ -29,7 +29,7 @@ func (w *watch) events() <-chan fsnotify.Event {
 	return w.w.Events
 }
 
-// missed tells that the kernel had more to say than it keeps. Unheard, it would be the last that the watcher says.
+// missed reports that the kernel dropped events. It has to be read: otherwise the watcher blocks.
 func (w *watch) missed() <-chan error {
 	if w.w == nil {
 		return nil
@@ -37,7 +37,7 @@ func (w *watch) missed() <-chan error {
 	return w.w.Errors
 }
 
-// open watches unless it does already. A watch ends with its folder, also when there is one of that name again.
+// open starts watching unless it does already. A watch ends with its folder, even if another folder takes that name.
 func (w *watch) open() {
 	if w.w != nil && len(w.w.WatchList()) > 0 {
 		return
@@ -73,7 +73,7 @@ func (w *watch) close() {
 	}
 }
 
-// tell tells of pods that changes in the folder reach late, each once.
+// tell reports, once each, pods whose changes are noticed late.
 func (w *watch) tell(pods []*v1.Pod) {
 	if w.w != nil || w.f.Unwatched == nil {
 		return

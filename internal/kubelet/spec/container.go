@@ -62,7 +62,7 @@ func (b *Builder) container(ctx context.Context, in worker.ContainerInput) (*run
 		return nil, err
 	}
 	if users := security.NamespaceOptions.UsernsOptions; users != nil {
-		for _, m := range mounts { // what is the host's root's is the container's root's
+		for _, m := range mounts { // a mount of the host's root is taken for the container's root
 			m.UidMappings, m.GidMappings = users.Uids, users.Gids
 		}
 	}
@@ -97,8 +97,8 @@ func expandAll(list []string, env *environment) []string {
 	return out
 }
 
-// messageFile makes the file in which the container may leave a last message. Each instance has its own, named by its attempt;
-// an instance that could not be created and is tried again begins with an empty one.
+// messageFile makes the file for the container's termination message. Each instance has its own, named by its attempt; an
+// instance whose creation failed and is tried again starts with an empty one.
 func (b *Builder) messageFile(pod *v1.Pod, c *v1.Container, attempt uint32) (string, error) {
 	if c.TerminationMessagePath == "" {
 		return "", nil
@@ -174,7 +174,7 @@ func (b *Builder) mount(pod *v1.Pod, c *v1.Container, i int, env *environment) (
 	}, nil
 }
 
-// nest makes places for what is mounted below a volume that podo fills and that containers only read: the runtime cannot make them
+// nest makes mount points inside volumes that podo fills and that containers mount read-only, since the runtime cannot make them
 // there. The first mounts are those of the container's volumes, in their order.
 func (b *Builder) nest(pod *v1.Pod, c *v1.Container, mounts []*runtimev1.Mount) error {
 	for i := range c.VolumeMounts {
@@ -228,8 +228,8 @@ func imageVolume(pod *v1.Pod, name string) *v1.ImageVolumeSource {
 	return nil
 }
 
-// imageMount has the runtime mount an image, or a folder of it, read-only. The image is had as a container's is: what keeps it from
-// being there is told of the container that mounts it.
+// imageMount has the runtime mount an image, or a folder of it, read-only. The image is pulled as a container's is; what prevents
+// that is reported for the container that mounts it.
 func (b *Builder) imageMount(ctx context.Context, in worker.ContainerInput, vm *v1.VolumeMount, v *v1.ImageVolumeSource, env *environment) (*runtimev1.Mount, error) {
 	if b.c.Volume == nil {
 		return nil, errors.New("volumes of type image are not supported")
@@ -266,7 +266,7 @@ func subPath(vm *v1.VolumeMount, env *environment) (sub string, err error) {
 	return sub, nil
 }
 
-// expandSubPath is expand where every name must have a value: a path with a hole in it is another path.
+// expandSubPath expands the expression, and fails when a variable is not set: a path with a hole in it would be another path.
 func expandSubPath(expr string, env *environment) (string, error) {
 	missing := map[string]bool{}
 	path := expand.Refs(expr, func(name string) (string, bool) {

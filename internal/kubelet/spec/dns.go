@@ -73,7 +73,7 @@ func parseResolvConf(text string) *runtimev1.DNSConfig {
 		case f[0] == "search": // the last one counts
 			out.Searches = nil
 			for _, s := range f[1:] {
-				if s != "." { // that a name is tried as it is needs no saying, and resolvers of musl find nothing where it is said
+				if s != "." { // "." only says that a name is tried as it is, which needs no entry, and breaks lookups in musl
 					out.Searches = append(out.Searches, strings.TrimSuffix(s, "."))
 				}
 			}
@@ -86,7 +86,7 @@ func parseResolvConf(text string) *runtimev1.DNSConfig {
 	return out
 }
 
-// dns is what the pod's containers find in /etc/resolv.conf. tell says whether users hear of what had to be changed.
+// dns is what the pod's containers find in /etc/resolv.conf. tell says whether to report what had to be changed.
 func (b *Builder) dns(pod *v1.Pod, tell bool) (*runtimev1.DNSConfig, error) {
 	policy := pod.Spec.DNSPolicy
 	if policy == v1.DNSClusterFirst && pod.Spec.HostNetwork {
@@ -122,8 +122,8 @@ func (b *Builder) dns(pod *v1.Pod, tell bool) (*runtimev1.DNSConfig, error) {
 	return b.fit(pod, out, tell), nil
 }
 
-// noDNS leads to nobody: without any name server resolvers would ask one at this very address. The search list keeps the runtime from
-// putting the host's own there.
+// noDNS is a configuration in which no name is resolved: its name servers are the pod's own loopback addresses, since without any
+// name server resolvers would use those anyway. The search list keeps the runtime from adding the host's.
 func noDNS(node []string) *runtimev1.DNSConfig {
 	var servers []string
 	for _, ip := range node {
@@ -158,7 +158,7 @@ func (b *Builder) hostDNS() (*runtimev1.DNSConfig, error) {
 	return parseResolvConf(string(text)), nil
 }
 
-// CheckResolvConf tells users, once when it is called, what of the node's resolver configuration pods cannot be given whole.
+// CheckResolvConf reports what of the node's resolver configuration cannot be given to pods in full.
 func (b *Builder) CheckResolvConf() {
 	if b.c.DNS.Off {
 		return

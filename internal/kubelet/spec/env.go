@@ -13,8 +13,8 @@ import (
 	"podo.dev/podo/internal/kubelet/expand"
 )
 
-// environment is a set of variables that remembers the order in which they were declared; one that is declared again keeps its
-// place and changes its value. What it is told of services stands behind what was declared.
+// environment is a set of variables in the order in which they were declared; one that is declared again keeps its place and
+// changes its value. Variables of services come after the declared ones.
 type environment struct {
 	names    []string
 	values   map[string]string
@@ -89,7 +89,7 @@ func optionally(err error, optional *bool) error {
 	return err
 }
 
-// wholeObject sets a variable for every key. Since 1.34 any key is a name: none is left out.
+// wholeObject sets a variable for every key. Any key is a valid name since 1.34, so none is left out.
 func (b *Builder) wholeObject(env *environment, namespace string, from *v1.EnvFromSource) error {
 	values := map[string]string{}
 	switch {

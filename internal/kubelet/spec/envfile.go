@@ -12,10 +12,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// maxEnvFile bounds what is read of a file of variables, which a container wrote.
+// maxEnvFile bounds how much of a file of variables is read, since a container wrote it.
 const maxEnvFile = 1 << 20
 
-// fromFile is a variable of a file that an earlier container left in a volume; ok is false for an optional one that is missing.
+// fromFile is a variable from a file that an earlier container left in a volume; ok is false for an optional one that is missing.
 func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, ok bool, err error) {
 	dir, _, err := b.c.Volumes.Path(pod, ref.VolumeName)
 	if err != nil || !mounted(pod, ref.VolumeName) {
@@ -27,7 +27,7 @@ func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, 
 	}
 	if err != nil {
 		b.c.Logger.Warn("cannot read a file of environment variables", "pod", full(pod), "volume", ref.VolumeName, "path", ref.Path, "err", err)
-		return "", false, errors.New("couldn't parse env file") // upstream's words: what is in the file is not for everybody
+		return "", false, errors.New("couldn't parse env file") // upstream's words; the file's content is not for everybody
 	}
 	if value != "" || ref.Optional != nil && *ref.Optional {
 		return value, value != "", nil
@@ -35,7 +35,7 @@ func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, 
 	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, filepath.Join(dir, ref.Path))
 }
 
-// mounted tells whether any container mounts a volume: one that none does is not there.
+// mounted tells whether any container mounts a volume: otherwise the volume does not exist on the node.
 func mounted(pod *v1.Pod, volume string) bool {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -73,9 +73,9 @@ func readInside(dir, path string) (string, error) {
 	return string(b), err
 }
 
-// parseEnvFile finds a variable in lines NAME='value'. What stands between the quotes is taken as it is, over several lines too. Before a
-// name there may be blanks, after the value blanks and a comment; a blank before the value makes it empty, as in a shell. Lines after
-// the one that was looked for are not read.
+// parseEnvFile finds a variable in lines NAME='value'. The text between the quotes is taken as it is, also over several lines.
+// Blanks may stand before a name, blanks and a comment after the value; a blank before the value makes it empty, as in a shell.
+// Lines after the wanted one are not read.
 func parseEnvFile(text, key string) (string, error) {
 	line := 0
 	next := func() (s string, ok bool) {

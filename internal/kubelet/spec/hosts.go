@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxHostname = 63 // the kernel takes 64, upstream keeps one back
+	maxHostname = 63 // the kernel allows 64; upstream keeps one back
 	maxFQDN     = 64
 	etcHosts    = "/etc/hosts"
 )
@@ -84,7 +84,8 @@ func (b *Builder) hostsFile(pod *v1.Pod, ips []string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", err
 	}
-	// Written in place, since running containers have this very file mounted, and only when it changes: who reads it meanwhile finds it empty.
+	// It is written in place, since running containers have this very file mounted, and only when it changes, since a reader may
+	// see it empty meanwhile.
 	if !holds(path, text) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return "", err
@@ -93,7 +94,7 @@ func (b *Builder) hostsFile(pod *v1.Pod, ips []string) (string, error) {
 	return path, os.Chmod(path, 0o644)
 }
 
-// holds tells whether a file is this text. Containers write to it: of what they made larger than any memory nothing is read.
+// holds tells whether a file is this text. Containers write to it and may make it larger than memory: such a file is not read.
 func holds(path, text string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -26,7 +26,7 @@ func (b *Builder) Resources(pod *v1.Pod, c *v1.Container) *runtimev1.LinuxContai
 	}
 	for _, size := range b.c.Machine.PageSizes() {
 		l := &runtimev1.HugepageLimit{PageSize: size}                         // none, unless asked for
-		for _, limits := range []v1.ResourceList{ofPod, c.Resources.Limits} { // the container's own counts more
+		for _, limits := range []v1.ResourceList{ofPod, c.Resources.Limits} { // the container's own limit wins
 			for name, q := range limits {
 				if unit, ok := cm.HugePageUnit(name); ok && unit == size {
 					l.Limit = uint64(q.Value())
@@ -40,8 +40,8 @@ func (b *Builder) Resources(pod *v1.Pod, c *v1.Container) *runtimev1.LinuxContai
 	return out
 }
 
-// throttle says from where on a container is slowed down for memory, and that none is kept for it: a container that had it once must
-// lose it when it is resized. Only cgroup v2 can.
+// throttle sets the memory usage from which a container is slowed down (cgroup v2 only). Without one it is written as unlimited,
+// since a resized container may have had one.
 func (b *Builder) throttle(out *runtimev1.LinuxContainerResources, pod *v1.Pod, c *v1.Container) {
 	if !b.c.CgroupV2 {
 		return
@@ -127,8 +127,8 @@ const (
 	scoreScale      = 1000
 )
 
-// oomScore protects those who asked for what they use: a Burstable container's score falls with its share of the node's memory,
-// so that whoever uses more than it asked for goes first.
+// oomScore protects containers that use what they asked for: a Burstable container's score falls as its share of the node's
+// memory grows, so that those that use more than they asked for are killed first.
 func oomScore(pod *v1.Pod, c *v1.Container, capacity int64) int64 {
 	if isNodeCritical(pod) {
 		return guaranteedScore
@@ -181,7 +181,7 @@ func isInit(pod *v1.Pod, c *v1.Container) bool {
 	return false
 }
 
-// isNodeCritical tells the pods that a node needs to be one.
+// isNodeCritical tells whether a pod is one that the node cannot work without.
 func isNodeCritical(pod *v1.Pod) bool {
 	const systemCritical = 2_000_000_000
 	source := pod.Annotations["kubernetes.io/config.source"]

@@ -56,8 +56,8 @@ func (b *Builder) makeLogs(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// portMappings are those of containers that live beside each other. Ports without one of the host are named too: what the
-// runtime makes of them is its own.
+// portMappings are those of containers that run at the same time. Ports without a host port are included, for the runtime to use
+// or ignore.
 func portMappings(pod *v1.Pod) []*runtimev1.PortMapping {
 	var out []*runtimev1.PortMapping
 	add := func(c *v1.Container) {
@@ -132,7 +132,8 @@ func (b *Builder) sandboxResources(pod *v1.Pod) *runtimev1.LinuxContainerResourc
 	return b.limits(cpu, limits.Cpu(), limits.Memory())
 }
 
-// anyPrivileged counts ephemeral containers, too: the runtime refuses one that is privileged unless it is told that its sandbox is.
+// anyPrivileged also looks at ephemeral containers: the runtime refuses a privileged one unless its sandbox was announced as
+// privileged.
 func anyPrivileged(pod *v1.Pod) bool {
 	privileged := func(sc *v1.SecurityContext) bool { return sc != nil && isTrue(sc.Privileged) }
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -150,7 +151,7 @@ func anyPrivileged(pod *v1.Pod) bool {
 	return false
 }
 
-// namespaces says with whom a pod's containers share what.
+// namespaces says which namespaces a pod's containers share, and with whom.
 func (b *Builder) namespaces(pod *v1.Pod) (*runtimev1.NamespaceOption, error) {
 	out := &runtimev1.NamespaceOption{
 		Network: runtimev1.NamespaceMode_POD, Ipc: runtimev1.NamespaceMode_POD, Pid: runtimev1.NamespaceMode_CONTAINER,

@@ -75,7 +75,7 @@ func (b *Builder) security(ctx context.Context, pod *v1.Pod, c *v1.Container, im
 	return out, b.user(ctx, pod, c, sc, imageRef, out)
 }
 
-// user sets as whom the container runs. The image is asked only when the answer counts: for the check against root, and because
+// user sets the user that the container runs as. The image is asked only when it decides: for the check against root, and because
 // the runtime takes no group without a user.
 func (b *Builder) user(ctx context.Context, pod *v1.Pod, c *v1.Container, sc *v1.SecurityContext, imageRef string, out *runtimev1.LinuxContainerSecurityContext) error {
 	if sc.RunAsGroup != nil {
@@ -106,7 +106,7 @@ func (b *Builder) user(ctx context.Context, pod *v1.Pod, c *v1.Container, sc *v1
 		out.RunAsUsername = image.Username
 		return nil
 	}
-	uid := image.Uid.GetValue() // an image that names nobody runs as root
+	uid := image.Uid.GetValue() // an image that names no user runs as root
 	out.RunAsUser = &runtimev1.Int64Value{Value: uid}
 	if !isTrue(sc.RunAsNonRoot) {
 		return nil

@@ -29,7 +29,7 @@ func serviceVariables(services []*v1.Service, namespace string, links bool) map[
 	for _, s := range services {
 		told(s, false)
 	}
-	for _, s := range services { // a namespace's own service of the same name counts more
+	for _, s := range services { // a service of the pod's own namespace wins
 		told(s, true)
 	}
 	return vars

@@ -48,7 +48,7 @@ type Images interface {
 type Config struct {
 	Node    string // its name
 	LogDir  string // podLogsDir
-	LogList string // where LogDir is not this node's alone: has an entry for each of its directories that is (containergc.Config)
+	LogList string // where several nodes share LogDir: has an entry for each directory that is this node's (containergc.Config)
 	Files   host.Files
 	Objects Objects
 	Volumes Volumes
@@ -65,7 +65,7 @@ type Config struct {
 	Handler func(class string) (string, error)
 	// Services are those of the namespace and the API server's (may be nil): containers are told of them.
 	Services func(namespace string) []*v1.Service
-	// Event tells users about a pod, NodeEvent about the node; may be nil, the latter. They must not block.
+	// Event tells users about a pod, NodeEvent (which may be nil) about the node. They must not block.
 	Event     func(pod *v1.Pod, container, eventType, reason, message string)
 	NodeEvent func(eventType, reason, message string)
 	Logger    *slog.Logger
@@ -74,7 +74,7 @@ type Config struct {
 
 	SeccompDefault bool          // RuntimeDefault for those that say nothing
 	SeccompDir     string        // of Localhost profiles
-	SandboxSeccomp string        // file of the profile for sandboxes' own process; "" takes the runtime's default
+	SandboxSeccomp string        // file of the seccomp profile of sandboxes' own process; "" takes the runtime's default
 	NoCPUQuota     bool          // cpuCFSQuota: false
 	QuotaPeriod    time.Duration // 0: 100 ms
 	SwapLimited    bool          // the kernel accounts swap per cgroup (cm.Manager.SwapLimited)
@@ -82,8 +82,8 @@ type Config struct {
 	// SingleProcessOOMKill leaves the other processes of a container alone when one is killed for memory; false kills the
 	// whole container, which only cgroup v2 can.
 	SingleProcessOOMKill bool
-	LimitedSwap          bool // memorySwap.swapBehavior: LimitedSwap; on cgroup v1 nobody swaps
-	// ThrottlingFactor is memoryThrottlingFactor; nil: nobody is slowed down for memory.
+	LimitedSwap          bool // memorySwap.swapBehavior is LimitedSwap; without effect on cgroup v1
+	// ThrottlingFactor is memoryThrottlingFactor; nil: no container is slowed down for memory.
 	ThrottlingFactor  *float64
 	RecursiveReadOnly bool // the runtime can make mounts below a read-only one read-only too
 }
@@ -109,7 +109,7 @@ type Builder struct {
 	period int64    // µs
 	masked []string // paths that containers must not see
 
-	noClusterDNS sync.Once // tells of it: each pod says it of itself
+	noClusterDNS sync.Once // reports once for the node that there is no cluster DNS; each pod reports it for itself
 }
 
 var _ worker.Specs = (*Builder)(nil)
@@ -126,7 +126,7 @@ func New(c Config) (*Builder, error) {
 	if c.QuotaPeriod > 0 {
 		b.period = c.QuotaPeriod.Microseconds()
 	}
-	// The times at which a cpu got hot leak what others compute.
+	// The times at which a cpu was throttled leak what others compute.
 	for i := range c.Machine.CPUs {
 		path := "/sys/devices/system/cpu/cpu" + strconv.Itoa(i) + "/thermal_throttle"
 		if _, err := c.Files.ReadDir(path); err == nil {
@@ -158,7 +158,7 @@ func full(pod *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Na
 
 func configError(err error) error {
 	if f := (*podlife.Failure)(nil); errors.As(err, &f) {
-		return f // an image volume's, told in its own words
+		return f // of an image volume, in its own words
 	}
 	return &podlife.Failure{Reason: "CreateContainerConfigError", Message: err.Error()}
 }

@@ -1,6 +1,6 @@
-// Package state keeps what of a pod must survive the kubelet: one small file a pod, written beside and renamed over, with a
-// version and a checksum. A file that is damaged or of another version is set aside under another name, and told of: the pod
-// is then restored from what the runtime and the API say.
+// Package state keeps what of a pod must survive the kubelet: one small file for each pod, written beside and renamed, with a
+// version and a checksum. A damaged file, or one of another version, is set aside under another name and reported: the pod is
+// then restored from what the runtime and the API say.
 package state
 
 import (
@@ -58,7 +58,7 @@ func (s *Store) Load() (map[types.UID]*podlife.Saved, []Damaged, error) {
 		path := filepath.Join(s.dir, n.Name())
 		uid, isPod := strings.CutSuffix(n.Name(), ".json")
 		if !isPod {
-			if strings.HasSuffix(n.Name(), ".new") { // a write that was cut short
+			if strings.HasSuffix(n.Name(), ".new") { // left by an interrupted write
 				os.Remove(path) //nolint:errcheck // in the way of nothing
 			}
 			continue
@@ -104,8 +104,8 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Save writes a pod's state. It always survives the end of this process; a durable one survives the machine's too, at the
-// cost of two fsyncs. What is not durable is worth nothing after the machine went down: its containers went with it.
+// Save writes a pod's state. It always survives the end of this process; a durable save also survives the machine's, at the cost
+// of two fsyncs. Other saves are of no use after the machine went down, since the containers are gone too.
 func (s *Store) Save(saved podlife.Saved, durable bool) error {
 	pod, err := json.Marshal(saved)
 	if err != nil {

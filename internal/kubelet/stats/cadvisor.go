@@ -31,7 +31,7 @@ type runtimes struct {
 // Describe says nothing: what there is depends on the runtime.
 func (c runtimes) Describe(chan<- *prometheus.Desc) {}
 
-// exact is the metric that the runtime rounds to whole seconds, and its statistics have to the nanosecond.
+// exact is the metric whose exact value comes from the runtime's statistics: as a metric the runtime rounds it to whole seconds.
 const exact = "container_cpu_usage_seconds_total"
 
 func (c runtimes) Collect(out chan<- prometheus.Metric) {
@@ -94,8 +94,8 @@ type wait struct {
 	all  bool // no task got on
 }
 
-// pressures are the metrics that the runtime leaves to its statistics, with the labels of the metric that it has of every container; none
-// when it has them.
+// pressures are the metrics of pressure that the runtime has only in its statistics, with the labels of its other container
+// metrics; none when it has them as metrics.
 func pressures(descriptors []*runtimev1.MetricDescriptor) (out []wait) {
 	of := func(name string) int {
 		return slices.IndexFunc(descriptors, func(d *runtimev1.MetricDescriptor) bool { return d.Name == name })
@@ -135,7 +135,8 @@ func (w wait) tell(out chan<- prometheus.Metric, s *runtimev1.ContainerStats, la
 	}
 }
 
-// tell passes metrics on. One that does not fit its own description is left out: it is the runtime's fault, and only its own.
+// tell passes metrics on. One that does not fit its own description is left out, so that a fault of the runtime costs nothing
+// else.
 func tell(
 	out chan<- prometheus.Metric, kinds map[string]*prometheus.Desc, metrics []*runtimev1.Metric, used map[string]*runtimev1.ContainerStats, waits []wait,
 ) {

@@ -13,8 +13,8 @@ import (
 	"podo.dev/podo/internal/host"
 )
 
-// cgroup is where the kernel tells of pods what the runtime does not: how much of them is swapped out, and on cgroup v2 how long they waited
-// for a resource. On v1 it is the memory's hierarchy; without a dir there is none.
+// cgroup reads what the kernel knows of pods and the runtime does not report: how much of them is swapped out and, on cgroup v2,
+// their pressure. On v1 dir is in the memory hierarchy. An empty dir yields nothing.
 type cgroup struct {
 	files host.Files
 	dir   string
@@ -27,10 +27,10 @@ func (s *Source) cgroupOf(pod *v1.Pod) cgroup {
 	return cgroup{s.cfg.Files, dir, v2}
 }
 
-// container is that of a container in the pod's. Runtimes put the id into its name, each in a way of its own.
+// container is the cgroup of a container in the pod's. Each runtime has its own way of putting the id into the name.
 func (c cgroup) container(id string) cgroup {
 	if c.dir != "" {
-		names, _ := c.files.ReadDir(c.dir) // one that has gone has nothing to tell
+		names, _ := c.files.ReadDir(c.dir) // a cgroup that is gone has no children
 		for _, name := range names {
 			if strings.Contains(name, id) {
 				return cgroup{c.files, filepath.Join(c.dir, name), c.v2}
@@ -48,7 +48,7 @@ func (c cgroup) add(cpu *v1alpha1.CPUStats, memory *v1alpha1.MemoryStats, swap *
 	if *swap == nil {
 		*swap = c.swap(now)
 	}
-	if !c.v2 { // whose cgroups know no pressure
+	if !c.v2 { // v1 has no pressure
 		return
 	}
 	if cpu != nil && cpu.PSI == nil {
@@ -65,13 +65,13 @@ func (c cgroup) add(cpu *v1alpha1.CPUStats, memory *v1alpha1.MemoryStats, swap *
 	}
 }
 
-// unlimited is from where on a limit is none, as upstream has it.
+// unlimited is the value from which on a limit counts as none, as upstream has it.
 const unlimited = 1 << 62
 
-// swap is what of the memory is swapped out, and how much more may be. A kernel that does not count it says nothing: then none is, as upstream
-// has it. nil when the cgroup has gone.
+// swap is the swap in use and what is still available. Where the kernel does not account swap, both are 0, as upstream has it;
+// nil when the cgroup is gone.
 func (c cgroup) swap(now metav1.Time) *v1alpha1.SwapStats {
-	limit := "memory.memsw.limit_in_bytes" // which is of both together: upstream tells it as if it were the swap's
+	limit := "memory.memsw.limit_in_bytes" // it limits memory and swap together; upstream reports it as the swap's
 	var used uint64
 	if c.v2 {
 		limit = "memory.swap.max"
@@ -94,7 +94,8 @@ func (c cgroup) swap(now metav1.Time) *v1alpha1.SwapStats {
 	return out
 }
 
-// memory fills in what the kernel counts of a cgroup's memory beside its working set; what may still be used, where there is a limit.
+// memory fills in what the kernel counts of a cgroup's memory besides the working set, and what is available where there is a
+// limit.
 func (c cgroup) memory(out *v1alpha1.MemoryStats) {
 	if c.dir == "" {
 		return
@@ -110,7 +111,7 @@ func (c cgroup) memory(out *v1alpha1.MemoryStats) {
 		free := most - min(*out.WorkingSetBytes, most)
 		out.AvailableBytes = &free
 	}
-	counts, _ := c.counts() // of one that has gone there are none
+	counts, _ := c.counts() // empty for a cgroup that is gone
 	for name, to := range map[string]**uint64{rss: &out.RSSBytes, faults: &out.PageFaults, major: &out.MajorPageFaults} {
 		if n, ok := counts[name]; ok {
 			*to = &n

@@ -27,7 +27,7 @@ type claims struct {
 	pods func() []*v1.Pod
 }
 
-// Claims is a collector of what the claims of some pods use; a claim of several is told of once.
+// Claims is a collector of what the claims of some pods use. A claim that several pods use is reported once.
 func (s *Source) Claims(pods func() []*v1.Pod) prometheus.Collector { return claims{s, pods} }
 
 func (claims) Describe(out chan<- *prometheus.Desc) {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// shortest is the least time between two samples that a load is computed of.
+// shortest is the least time between two samples from which a load is computed.
 const shortest = time.Second
 
-// loads are what cumulative times of processors say when they are asked for again: the load since. Its owner makes last.
+// loads turn cumulative cpu times into the load since the previous sample. The owner makes last.
 type loads struct {
 	mu   sync.Mutex
 	last map[string]sample // by what was measured
@@ -24,7 +24,7 @@ type sample struct {
 	load  *uint64 // since the one before
 }
 
-// fill gives a measurement its load, unless who measured knows it. The first time there is none to tell.
+// fill adds the load to a measurement that lacks it. The first sample has none.
 func (l *loads) fill(of string, s *v1alpha1.CPUStats) {
 	if s == nil || s.UsageCoreNanoSeconds == nil || s.UsageNanoCores != nil {
 		return

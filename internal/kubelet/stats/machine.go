@@ -50,7 +50,8 @@ func (c runtimes) machine(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(machineError, prometheus.GaugeValue, failed)
 }
 
-// distinct counts what the processors have of something, as upstream does: by /proc/cpuinfo, and where that does not say it by sysfs.
+// distinct counts the distinct values of a property over all processors, as upstream does: by /proc/cpuinfo, or sysfs where that
+// lacks it.
 func (c runtimes) distinct(field, file string) float64 {
 	seen := map[string]bool{}
 	if text, err := c.s.cfg.Files.ReadFile("/proc/cpuinfo"); err == nil {

@@ -130,7 +130,7 @@ func (s *Source) pressure(resource string) *v1alpha1.PSIStats {
 // pressureIn reads a file of that kind.
 func pressureIn(files host.Files, path string) *v1alpha1.PSIStats {
 	text, err := files.ReadFile(path)
-	if err != nil || len(text) == 0 { // which is how a kernel that does not count says so
+	if err != nil || len(text) == 0 { // a kernel that does not account pressure fails or returns nothing
 		return nil
 	}
 	out := &v1alpha1.PSIStats{}
@@ -188,7 +188,7 @@ func (s *Source) network(now metav1.Time) *v1alpha1.NetworkStats {
 	return out
 }
 
-// images are the file systems of the runtime's images and of containers' own files, which are one here.
+// images are the file systems of the runtime's images and of containers' writable layers, which are one here.
 func (s *Source) images(ctx context.Context, now metav1.Time) *v1alpha1.RuntimeStats {
 	info, err := s.cfg.Runtime.ImageFsInfo(ctx)
 	if err != nil || len(info.GetImageFilesystems()) == 0 {
@@ -223,7 +223,8 @@ func (s *Source) processes(now metav1.Time) *v1alpha1.RlimitStats {
 	return &v1alpha1.RlimitStats{Time: now, NumOfRunningProcesses: &running, MaxPID: &limit}
 }
 
-// system are the parts of the machine that are no single pod's: this process, which has no cgroup of its own, and all pods together.
+// system are the parts of the machine that belong to no single pod: this process, which has no cgroup of its own, and all pods
+// together.
 func (s *Source) system(now metav1.Time, brief bool) []v1alpha1.ContainerStats {
 	var out []v1alpha1.ContainerStats
 	if c, ok := s.self(now); ok {
@@ -245,7 +246,7 @@ func (s *Source) system(now metav1.Time, brief bool) []v1alpha1.ContainerStats {
 
 func (s *Source) self(now metav1.Time) (v1alpha1.ContainerStats, bool) {
 	stat, err := s.cfg.Files.ReadFile("/proc/self/stat")
-	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // a program's name may hold anything
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // after the program's name in parentheses, which may hold anything
 	if err != nil || len(f) < 22 {
 		return v1alpha1.ContainerStats{}, false
 	}

@@ -87,7 +87,7 @@ func (s *Source) known(ref v1alpha1.PodReference) *v1.Pod {
 	return nil
 }
 
-// pod is what a pod's sandbox says: the figures of its cgroup, its network, its processes.
+// pod is what is measured for a pod as a whole: its cgroup's figures, its network and its processes.
 func (s *Source) pod(ref v1alpha1.PodReference, pod *v1.Pod, first *runtimev1.Container, u *runtimev1.PodSandboxStats, brief bool) v1alpha1.PodStats {
 	p := v1alpha1.PodStats{PodRef: ref, StartTime: stamp(first.CreatedAt)}
 	if pod != nil && pod.Status.StartTime != nil {
@@ -103,7 +103,7 @@ func (s *Source) pod(ref v1alpha1.PodReference, pod *v1.Pod, first *runtimev1.Co
 		p.Network = &v1alpha1.NetworkStats{Time: stamp(n.Timestamp), InterfaceStats: interfaceOf(n.GetDefaultInterface())}
 		p.Network.Interfaces = append(p.Network.Interfaces, p.Network.InterfaceStats)
 		for _, i := range n.GetInterfaces() {
-			if i.GetName() != p.Network.Name { // some runtimes list the default one again
+			if i.GetName() != p.Network.Name { // some runtimes list the default interface again
 				p.Network.Interfaces = append(p.Network.Interfaces, interfaceOf(i))
 			}
 		}
@@ -126,7 +126,7 @@ func container(c *runtimev1.Container, u *runtimev1.ContainerStats, brief bool) 
 		return out
 	}
 	out.IO = ioOf(u.GetIo())
-	if fs := u.GetWritableLayer(); fs.GetTimestamp() > 0 { // the runtime has not looked yet
+	if fs := u.GetWritableLayer(); fs.GetTimestamp() > 0 { // zero: the runtime has not measured it yet
 		out.Rootfs = &v1alpha1.FsStats{Time: stamp(fs.Timestamp), UsedBytes: value(fs.UsedBytes), InodesUsed: value(fs.InodesUsed)}
 	}
 	return out
@@ -147,7 +147,7 @@ func cpuOf(u *runtimev1.CpuUsage) *v1alpha1.CPUStats {
 	}
 	out := &v1alpha1.CPUStats{Time: stamp(u.Timestamp), UsageCoreNanoSeconds: value(u.UsageCoreNanoSeconds), PSI: psiOf(u.Psi)}
 	if load := value(u.UsageNanoCores); load != nil && *load > 0 {
-		out.UsageNanoCores = load // a runtime that does not know says 0
+		out.UsageNanoCores = load // a runtime that does not know the load says 0
 	}
 	return out
 }

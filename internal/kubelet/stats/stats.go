@@ -1,6 +1,6 @@
-// Package stats tells what the node, its pods and their containers use: the summary API, and metrics under upstream's names. It measures
-// when it is asked. What it keeps between two requests is the last figures of processors, whose difference is the load, and what volumes
-// took, since walking them takes time.
+// Package stats measures what the node, its pods and their containers use, for the summary API and for metrics under upstream's
+// names. It measures when it is asked. Between requests it keeps only the last cpu times, whose difference is the load, and the
+// sizes of volumes, since walking them takes time.
 package stats
 
 import (
@@ -35,11 +35,12 @@ type Config struct {
 	DataDir string // whose file system is the node's
 	// Pod returns a pod of the node, for its start time and its volumes; nil when unknown.
 	Pod func(namespace, name string) *v1.Pod
-	// Volumes is the folder of a pod's volumes, TYPE/NAME below it; Logs that of its containers' logs, a folder each; nil: not measured.
+	// Volumes is the folder of a pod's volumes (TYPE/NAME below it), Logs that of its logs (a folder for each container); nil:
+	// not measured.
 	Volumes func(uid types.UID) string
 	Logs    func(namespace, name string, uid types.UID) string
-	// Cgroup is where the kernel tells of a pod, or for nil of all pods together: on cgroup v1 of their memory. "" when nobody knows; nil: the
-	// runtime alone is asked.
+	// Cgroup is where the kernel accounts a pod, or all pods together for nil (on cgroup v1 their memory only); "" when unknown.
+	// nil: only the runtime is asked.
 	Cgroup func(pod *v1.Pod) (dir string, v2 bool)
 	// Machine is what metrics of the machine name it by.
 	Machine Machine
@@ -84,7 +85,7 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, started: cfg.Now(), loads: loads{last: map[string]sample{}}, volumes: volumes{known: map[types.UID]*measured{}}}, nil
 }
 
-// Summary is what everything uses now. What cannot be measured is left out. brief leaves out all but processors and memory.
+// Summary is what everything uses now, without what cannot be measured. brief leaves out all but cpu and memory.
 func (s *Source) Summary(ctx context.Context, brief bool) (*v1alpha1.Summary, error) {
 	node, err := s.node(ctx, brief)
 	if err != nil {

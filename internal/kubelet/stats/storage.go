@@ -18,7 +18,7 @@ import (
 
 const (
 	volumesEvery = time.Minute     // between two walks of a pod's volumes
-	volumesWait  = 2 * time.Second // for one: a volume of a server that is away may hang
+	volumesWait  = 2 * time.Second // for one walk: a volume of a server that is away may hang
 )
 
 // volumes are what was last found out about pods' volumes.
@@ -27,7 +27,7 @@ type volumes struct {
 	known map[types.UID]*measured
 }
 
-// measured is one pod's. It is measured by one goroutine at a time, which a volume that hangs may hold up.
+// measured is one pod's. One goroutine at a time measures it, and a hanging volume may hold that up.
 type measured struct {
 	at    time.Time
 	done  chan struct{} // of the walk that goes on; nil: none does
@@ -74,7 +74,7 @@ func (v *volumes) of(ctx context.Context, uid types.UID, now time.Time, measure 
 	return m.stats
 }
 
-// storage gives a pod's containers what their logs take, the pod its volumes, and what all that is on the node's disk.
+// storage fills in a pod's files: its volumes, its containers' logs, and the sum of what is on the node's disk.
 func (s *Source) storage(ctx context.Context, p *v1alpha1.PodStats) {
 	now := metav1.NewTime(s.cfg.Now())
 	node, err := disk.Of(s.cfg.DataDir)

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ownConditions are the condition types that only the kubelet writes: one that it no longer reports goes away. PodScheduled (the
-// scheduler's, or the kubelet's for static pods) and DisruptionTarget are replaced when reported. All others stay as they are: what the
-// kubelet knows of them may be older than what the API has.
+// ownConditions are the condition types that only the kubelet writes: one that it no longer reports is removed. PodScheduled (the
+// scheduler's, or the kubelet's for static pods) and DisruptionTarget are replaced when reported. All others stay as the API has
+// them, since the kubelet's knowledge of them may be older.
 var ownConditions = map[v1.PodConditionType]bool{
 	v1.PodReady:                  true,
 	v1.PodInitialized:            true,
@@ -77,12 +77,12 @@ func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now
 		if c.Type == v1.PodReady {
 			c = gated(c, have, pod.Spec.ReadinessGates)
 		}
-		if c.ObservedGeneration == 0 && c.Type != v1.AllContainersRestarting { // of which upstream says none
+		if c.ObservedGeneration == 0 && c.Type != v1.AllContainersRestarting { // for which upstream sets none
 			c.ObservedGeneration = next.ObservedGeneration
 		}
 		old := find(have, c.Type)
 		switch {
-		case c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress: // says itself since when its reason holds
+		case c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress: // these say themselves since when their reason holds
 		case old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero():
 			c.LastTransitionTime = old.LastTransitionTime
 		case c.LastTransitionTime.IsZero() || old != nil && old.Status != c.Status && !c.LastTransitionTime.After(old.LastTransitionTime.Time):
@@ -98,8 +98,9 @@ func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now
 	return out
 }
 
-// dated says of the kubelet's conditions since when they hold: as before what says the same as before, the others from now on. The API may
-// hear of it much later. A pod's disruption is told with its end, and holds from then on.
+// dated sets the transition times of the kubelet's conditions: the earlier time for those whose status is the same as before, now
+// for the others, since the API may hear of them much later. DisruptionTarget gets its time when it is written, with the pod's
+// end.
 func dated(conditions, before []v1.PodCondition, now metav1.Time) []v1.PodCondition {
 	out := slices.Clone(conditions)
 	for i := range out {

@@ -32,7 +32,7 @@ const (
 type Config struct {
 	Client client.Client
 	Append timeline.Append // told of phases and conditions as they commit
-	// Written is told of each status that the API has, how long after the first change that it did not have; may be nil.
+	// Written is called for each status that was written, with the time since it first differed from the API's; may be nil.
 	Written  func(after time.Duration)
 	Log      *slog.Logger
 	Parallel int           // pods written at the same time; default 8
@@ -66,7 +66,7 @@ type Reporter struct {
 
 	mu   sync.Mutex
 	pods map[types.UID]*entry
-	news chan struct{} // closed when the API knows more than before; nil while nobody waits for that
+	news chan struct{} // closed when the API has been told something; nil while nobody waits for that
 	// queue holds the UIDs that have something to write; it never hands one UID to two workers. A new one is made for each Run.
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 }
@@ -74,12 +74,12 @@ type Reporter struct {
 // entry is what is known about one pod. Guarded by Reporter.mu; the objects in it are not changed once they are there.
 type entry struct {
 	pod      *v1.Pod
-	status   *v1.PodStatus // as reported, or the API's own, see settle; the zero value until version 1
-	changed  time.Time     // when it first became another than the API has; zero while it is not
+	status   *v1.PodStatus // as reported, or the API's own equal one (settle); the zero value until version 1
+	changed  time.Time     // when it first differed from the API's; zero while it does not
 	version  uint64        // grows with each report that differs
 	told     uint64        // newest version that the API has
 	finished bool          // the pod has ended and holds nothing
-	deleted  bool          // the API object has gone, or is another pod's
+	deleted  bool          // the API object is gone, or belongs to another pod
 }
 
 // New makes a Reporter. It collects reports at once and writes them while Run runs.
@@ -155,7 +155,7 @@ func (r *Reporter) Forget(uid types.UID) {
 	}
 }
 
-// AwaitEnds returns when the API knows that the pods have ended, or ctx ends. Of static pods nobody needs to know.
+// AwaitEnds returns when the API knows that the pods have ended, or ctx ends. Static pods are not waited for.
 func (r *Reporter) AwaitEnds(ctx context.Context, pods []types.UID) {
 	for {
 		r.mu.Lock()
@@ -176,13 +176,13 @@ func (r *Reporter) AwaitEnds(ctx context.Context, pods []types.UID) {
 	}
 }
 
-// untold tells whether the API does not know yet that a pod has ended. Called with mu held.
+// untold tells whether the API has yet to learn that a pod has ended. Called with mu held.
 func (r *Reporter) untold(uid types.UID) bool {
 	e := r.pods[uid]
 	return e != nil && !e.deleted && !static(e.pod) && (e.told != e.version || !terminal(e.status.Phase))
 }
 
-// heard wakes who waits for what the API knows. Called with mu held.
+// heard wakes those who wait for the API to be told. Called with mu held.
 func (r *Reporter) heard() {
 	if r.news != nil {
 		close(r.news)
@@ -224,8 +224,8 @@ func (r *Reporter) entry(pod *v1.Pod) *entry {
 	return e
 }
 
-// settle is called when the API says of the pod what was reported: its own status is held anyway, and stands for that from then on. What gates
-// are to turn is judged by what was reported.
+// settle is called when the API has what was reported. From then on the API's own status, which is in memory anyway, takes the
+// place of the reported one. Readiness gates are judged by what was reported.
 func (e *entry) settle() {
 	if len(e.pod.Spec.ReadinessGates) == 0 {
 		e.status = &e.pod.Status
@@ -350,7 +350,7 @@ func (r *Reporter) drop(uid types.UID, e *entry) {
 	r.heard()
 }
 
-// errOther says that the name belongs to another pod now.
+// errOther says that the name now belongs to another pod.
 var errOther = errors.New("the API object has another UID")
 
 func gone(err error) bool { return errors.Is(err, errOther) || apierrors.IsNotFound(err) }

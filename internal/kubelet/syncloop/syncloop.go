@@ -1,5 +1,5 @@
-// Package syncloop is the order in which things happen in the kubelet: one goroutine, one select over every reason to do
-// something. It decides nothing; handlers pass on what happened, and none of them blocks.
+// Package syncloop is the order in which things happen in the kubelet: one goroutine with one select over every reason to do
+// something. It decides nothing; its handlers pass on what happened, and none of them blocks.
 package syncloop
 
 import (
@@ -28,7 +28,7 @@ type Handler interface {
 	HandlePodSyncs(c pleg.Change)
 	// HandleSignal takes an event for one pod: a probe's result, an eviction, volumes that may work now.
 	HandleSignal(s Signal)
-	// HandlePodCleanups ends what no source wants. It is called once every source has synced, and then now and again.
+	// HandlePodCleanups ends what no source wants. It is called once every source has synced, and periodically after that.
 	HandlePodCleanups()
 }
 

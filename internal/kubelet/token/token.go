@@ -1,5 +1,5 @@
-// Package token keeps the tokens that projected volumes show: it asks the API for them, each bound to its pod, remembers them, and says
-// when a pod's volumes must be written anew because a token's time is near. One timer serves all pods.
+// Package token keeps the tokens that projected volumes show. It requests them from the API, each bound to its pod, caches them,
+// and says when a pod's volumes must be written again because a token nears its end. One timer serves all pods.
 package token
 
 import (
@@ -27,7 +27,7 @@ type Requester interface {
 // Config is what a Manager is made of. Client, Due and Logger are required.
 type Config struct {
 	Client Requester
-	// Due is told that a pod's token should be shown anew: whoever shows it asks Token again.
+	// Due is called when a pod's token should be replaced in its volume; the writer calls Token again.
 	Due    func(ctx context.Context, pod types.UID)
 	Logger *slog.Logger
 	Now    func() time.Time                       // default time.Now
@@ -71,9 +71,9 @@ func New(c Config) (*Manager, error) {
 	return &Manager{c: c, tokens: map[key]*entry{}, timer: due.New()}, nil
 }
 
-// Token is the token for a volume of the pod: the one that is known, or a new one when its time has come. One that could not be renewed
-// goes on as long as it lives; after that, too, it is tried again until the volume is no longer shown: an API server may be away for longer
-// than a token lives.
+// Token is the token for a volume of the pod: the cached one, or a new one when it is time. A token that could not be renewed is
+// used until it expires. Renewal is tried even after that for as long as the volume is shown, since the API server may be away
+// for longer than a token lives.
 func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
 	k := key{pod: pod.UID, account: pod.Spec.ServiceAccountName, audience: s.Audience}
 	if s.ExpirationSeconds != nil {
@@ -125,7 +125,7 @@ func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (e entry, err
 	}
 	ends := out.Status.ExpirationTimestamp.Time
 	life := ends.Sub(m.c.Now())
-	if n := out.Spec.ExpirationSeconds; n != nil { // what the server made of the wish
+	if n := out.Spec.ExpirationSeconds; n != nil { // the server may shorten the requested life
 		life = time.Duration(*n) * time.Second
 	}
 	return entry{token: out.Status.Token, ends: ends, renew: renewAt(ends, life, m.c.Jitter(spread))}, nil
@@ -158,8 +158,8 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// due takes the pods whose time has come, and says how long until the next one's. A token that nobody asked for again goes when it ends:
-// its volume is no longer shown.
+// due takes the pods whose time has come, and says how long until the next one's. A token that was not requested again is dropped
+// when it expires, since its volume is no longer shown.
 func (m *Manager) due(now time.Time) (pods []types.UID, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

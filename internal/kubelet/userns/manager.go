@@ -1,5 +1,6 @@
-// Package userns gives pods with hostUsers: false a user namespace: a range of the node's users and groups that is no other pod's, from
-// the first question until nothing of the pod is left, across restarts. Its root is nobody outside.
+// Package userns gives pods with hostUsers: false a user namespace: a range of the node's user and group ids that no other pod
+// has, kept from the first request until nothing of the pod is left, across restarts. Root in the pod is an unprivileged id on
+// the host.
 package userns
 
 import (
@@ -23,9 +24,9 @@ import (
 type Config struct {
 	Dir  string // of one file a pod
 	Pool Pool
-	// Supported tells whether the runtime's handler of a name ("": the default one) can do it.
+	// Supported tells whether a handler of the runtime ("": the default one) supports user namespaces.
 	Supported func(handler string) bool
-	// Pods are those that the node has, and whether these are all: what others left is given back.
+	// Pods are the node's pods, and whether the list is complete: ranges of other pods are then given back.
 	Pods func() (pods map[types.UID]bool, complete bool)
 	Log  *slog.Logger
 }
@@ -46,8 +47,8 @@ type Manager struct {
 	taken map[types.UID]Span
 }
 
-// Open reads what processes before this one gave out. A damaged file is set aside: its pod's containers keep the ids that they have, and a
-// new sandbox of it gets others.
+// Open reads what earlier processes gave out. A damaged file is set aside: the pod's running containers keep their ids, and a new
+// sandbox of it gets others.
 func Open(c Config) (*Manager, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (m *Manager) take(uid types.UID) (Span, error) {
 	return s, nil
 }
 
-// sweep gives back what pods have that the node no longer has: a process before this one may have ended before it could.
+// sweep gives back the ranges of pods that the node no longer has: an earlier process may have ended before it could.
 func (m *Manager) sweep() {
 	pods, complete := m.c.Pods()
 	for uid := range m.taken {
@@ -190,8 +191,8 @@ func write(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// FindPool is the pool of the user "kubelet" in /etc/subuid and /etc/subgid, the default one where there is no such line, with so many
-// ids for each pod.
+// FindPool is the range of the user "kubelet" in /etc/subuid and /etc/subgid, or the default one where there is no such line,
+// divided into each ids for each pod.
 func FindPool(readFile func(string) ([]byte, error), pods int, each uint32) (Pool, error) {
 	var found [2]*Span
 	for i, file := range []string{"/etc/subuid", "/etc/subgid"} {

@@ -23,14 +23,14 @@ type Pool struct {
 	Each uint32
 }
 
-// DefaultPool is the node's where nothing else is said: right above the host's own ids, enough for its pods.
+// DefaultPool is used where nothing is configured: right above the host's own ids, and large enough for the node's pods.
 func DefaultPool(pods int, each uint32) Pool {
 	n := min(uint64(pods), (1<<32-1)/uint64(each)-1) // there are no more
 	return Pool{Span{First: each, Length: uint32(n) * each}, each}
 }
 
-// free is the first span of the pool that meets none that is taken; false when there is none. Those that are taken may have other
-// lengths, of a time when the node was configured otherwise.
+// free is the first span of the pool that overlaps none that is taken; false when there is none. Taken spans may have other
+// lengths, from an earlier configuration.
 func (p Pool) free(taken []Span) (Span, bool) {
 	for n := range p.Length / p.Each {
 		s := Span{p.First + n*p.Each, p.Each}
@@ -67,7 +67,7 @@ func ParseSubordinate(text, name string) (p Span, ok bool, err error) {
 	return p, ok, nil
 }
 
-// check says why pods cannot have their ids of a pool.
+// check says why a pool cannot serve the pods.
 func (p Pool) check(pods int) error {
 	switch {
 	case p.First < p.Each:

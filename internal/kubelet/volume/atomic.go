@@ -48,7 +48,7 @@ func writeAtomically(dir string, p payload, now time.Time, stay time.Duration, o
 		return fmt.Errorf("read the volume's current version: %w", err)
 	}
 	if err == nil && shows(filepath.Join(dir, old), p) {
-		return link(dir, p) // an interrupted writer may not have come to the links
+		return link(dir, p) // an interrupted writer may not have made the links
 	}
 	fresh, err := os.MkdirTemp(dir, now.UTC().Format("..2006_01_02_15_04_05."))
 	if err != nil {
@@ -114,7 +114,7 @@ func shows(dir string, p payload) bool {
 		}
 		want, ok := p[rel]
 		info, ierr := d.Info()
-		// Ownership adds bits to the mode (group read), so that only bits which are missing count.
+		// Giving the volume to a group adds mode bits (group read), so only missing bits count.
 		if !ok || ierr != nil || info.Size() != int64(len(want.data)) || info.Mode().Perm()&want.mode != want.mode {
 			return errDiffers
 		}
@@ -165,7 +165,7 @@ func (p payload) roots() []string {
 	return out
 }
 
-// link links the first path element of each file, or, in a folder that was unfolded (MakePlace), the first one below it.
+// link links the first path element of each file or, below a folder that was unfolded (MakePlace), the first element inside it.
 func link(dir string, p payload) error {
 	for path := range p {
 		at, to := dir, dataLink
@@ -187,10 +187,10 @@ func link(dir string, p payload) error {
 	return nil
 }
 
-// mostReplaced bounds how many replaced versions stay: a Secret's lie in memory.
+// mostReplaced bounds how many replaced versions are kept, since a Secret's are in memory.
 const mostReplaced = 32
 
-// sweep takes away links to files that are gone, and every version but the current one and those that are to stay.
+// sweep removes links to files that are gone, and every version but the current one and those that stay.
 func sweep(dir string, p payload, current string, now time.Time, stay time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -39,20 +39,20 @@ func (b bound) mode() v1.PersistentVolumeMode {
 	return v1.PersistentVolumeFilesystem
 }
 
-// unprocessed says why it is not known what a volume is: nothing was tried on the machine.
+// unprocessed is an error from before anything was tried on the machine: what the volume is could not be found out.
 type unprocessed struct{ err error }
 
 func (e *unprocessed) Error() string { return e.err.Error() }
 func (e *unprocessed) Unwrap() error { return e.err }
 
-// stepError is a step of setting up a persistent volume that failed. Users know the volume by its own name then.
+// stepError is a failed step of setting up a persistent volume, which messages then call by its own name.
 type stepError struct {
 	step string // MountVolume.SetUp failed, ...
 	pv   string
 	err  error
 }
 
-// mapDevice is the step of a volume that containers have as a device.
+// mapDevice is the step of making a volume available as a device.
 const mapDevice = "MapVolume.MapPodDevice failed"
 
 func (e *stepError) Error() string { return fmt.Sprintf("%s for volume %q : %v", e.step, e.pv, e.err) }
@@ -94,7 +94,7 @@ func (m *Manager) lookUp(pod *v1.Pod, v *v1.Volume, s *v1.PersistentVolumeClaimV
 			return bound{}, err
 		}
 	}
-	const protection = "kubernetes.io/pvc-protection" // a claim that has it stays until the pod has gone
+	const protection = "kubernetes.io/pvc-protection" // a claim with this finalizer stays until the pod has gone
 	switch {
 	case claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, protection):
 		return bound{}, errors.New("PVC is being deleted")
@@ -116,7 +116,7 @@ func (m *Manager) lookUp(pod *v1.Pod, v *v1.Volume, s *v1.PersistentVolumeClaimV
 	return bound{objects.Ref{Kind: objects.Claim, Namespace: pod.Namespace, Name: s.ClaimName}, pv, s.ReadOnly}, nil
 }
 
-// setUpClaim makes what a claim leads to available, and remembers it: while the pod is there its volume stays the one that it
+// setUpClaim makes the volume of a claim available, and remembers it: for the life of the pod its volume stays the one that it
 // began with.
 func (m *Manager) setUpClaim(pod *v1.Pod, v *v1.Volume) error {
 	b, err := m.claimed(pod, v)
@@ -153,7 +153,7 @@ func (m *Manager) setUpClaim(pod *v1.Pod, v *v1.Volume) error {
 	return nil
 }
 
-// take gives the pod a volume, unless another pod has it for itself alone.
+// take gives the pod a volume, unless another pod has exclusive use of it.
 func (m *Manager) take(uid types.UID, volume string, b bound) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +175,7 @@ func (m *Manager) take(uid types.UID, volume string, b bound) error {
 	return nil
 }
 
-// leave wakes those that wait for a volume which a pod had for itself alone.
+// leave wakes the pods that wait for a volume which a pod had exclusively.
 func (m *Manager) leave(claims map[string]bound) {
 	for _, b := range claims {
 		if !b.exclusive() || m.c.Wake == nil {
@@ -187,7 +187,7 @@ func (m *Manager) leave(claims map[string]bound) {
 	}
 }
 
-// followVolume has the pod woken also by what the claim's volume becomes.
+// followVolume also wakes the pod when the claim's volume changes.
 func (m *Manager) followVolume(pod *v1.Pod, v *v1.Volume) {
 	claim, err := m.c.Objects.PersistentVolumeClaim(pod.Namespace, claimSource(pod, v).ClaimName)
 	if err != nil || claim.Spec.VolumeName == "" {
@@ -246,8 +246,8 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	return nil
 }
 
-// giveLocal gives a local volume to the pod's group, unless pods have it already: they would lose it. What cannot be given, on a file system
-// that takes no owners, does not keep the pod from it.
+// giveLocal gives a local volume to the pod's group, unless other pods use it, which would lose access. A failure, as on a file
+// system without owners, does not keep the pod from the volume.
 func (m *Manager) giveLocal(pod *v1.Pod, b bound, dir string, others bool) {
 	group := fsGroup(pod)
 	if group == nil || onRootMismatch(pod) && owned(dir, group, groupBits(true, false)) {
@@ -317,7 +317,7 @@ func (m *Manager) Device(pod *v1.Pod, volume string) (path string, readOnly bool
 	return path, b.readOnly, err
 }
 
-// has is what a claim of the pod was found to lead to when the volume was set up; after a restart, what it leads to now.
+// has is the volume that a claim of the pod led to when it was set up; after a restart, the one that it leads to now.
 func (m *Manager) has(pod *v1.Pod, v *v1.Volume) (bound, error) {
 	m.mu.Lock()
 	e := m.pods[pod.UID]

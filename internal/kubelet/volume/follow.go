@@ -43,7 +43,7 @@ func (m *Manager) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// Replace implements worker.Volumes: the form of the pod that was mounted is held no longer than there is no newer one.
+// Replace implements worker.Volumes: the form of the pod at its mount is dropped once there is a newer one.
 func (m *Manager) Replace(pod *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +54,7 @@ func (m *Manager) Replace(pod *v1.Pod) {
 	e.take(pod)
 }
 
-// take makes this the pod's form. What only it has of volumes is not there yet. Manager.mu is held.
+// take makes this the pod's form. Volumes that only it has are not set up yet. Manager.mu is held.
 func (e *entry) take(pod *v1.Pod) {
 	if e.absent != nil && e.pod != nil && len(pod.Spec.EphemeralContainers) != len(e.pod.Spec.EphemeralContainers) {
 		known := usedVolumes(e.pod)
@@ -74,7 +74,7 @@ func (m *Manager) shown(e *entry, pod *v1.Pod) []*v1.Volume {
 	return slices.DeleteFunc(usedVolumes(pod), func(v *v1.Volume) bool { return !showsObjects(v) || e.absent[v.Name] })
 }
 
-// Refresh writes into the pod's volumes what is to be shown now: something of the pod itself has changed, or a token's time has come.
+// Refresh writes into the pod's volumes what they should show now: the pod itself has changed, or a token's time has come.
 func (m *Manager) Refresh(ctx context.Context, uid types.UID) { m.refresh(ctx, uid, false) }
 
 func (m *Manager) usersOf(refs []objects.Ref) map[types.UID]bool {
@@ -101,7 +101,7 @@ func (m *Manager) refreshAll(ctx context.Context) {
 	}
 }
 
-// refreshAgain is how long after a volume could not be written it is tried again: what it was to show may not change any more.
+// refreshAgain is the wait after a failed write of a volume: the objects that it shows may not change again.
 const refreshAgain = time.Minute
 
 func (m *Manager) tryLater(uid types.UID) {
@@ -128,8 +128,9 @@ func (m *Manager) due() (pods []types.UID, next time.Duration) {
 	return pods, next
 }
 
-// refresh writes what objects say now into one pod's volumes. A volume whose object has gone, or cannot be shown, keeps what it shows. That is told
-// when it is so once more, a minute later and from then on: an object often goes just before its pods.
+// refresh writes into one pod's volumes what their objects say now. A volume whose object has gone, or cannot be shown, keeps its
+// content. Users are told of that at the next attempt, a minute later, and from then on: an object often goes shortly before its
+// pods.
 func (m *Manager) refresh(ctx context.Context, uid types.UID, still bool) {
 	m.mu.Lock()
 	e := m.pods[uid]
@@ -139,12 +140,12 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID, still bool) {
 	}
 	select {
 	case <-e.turn:
-	default: // someone works on it: a Mount looks again, and after an Unmount there is nothing to do
+	default: // someone works on it: a Mount looks again, and after an Unmount nothing is left to do
 		e.stale = true
 		m.mu.Unlock()
 		return
 	}
-	if e.failed { // the pod's worker mounts again, sooner than its back-off says
+	if e.failed { // the pod's worker mounts again before its back-off ends
 		e.turn <- struct{}{}
 		m.mu.Unlock()
 		m.wake(uid)

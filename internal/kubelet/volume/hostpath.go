@@ -24,7 +24,7 @@ func checkHostPath(s *v1.HostPathVolumeSource) error {
 		case v1.HostPathFileOrCreate:
 			return createFile(s.Path)
 		}
-		err = nil // what is not there is of no type
+		err = nil // a path that does not exist matches no type
 	}
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	if err := makeDir(dir, 0o777); err != nil {
 		return err
 	}
-	// What must not reach a disk lives in memory, and so does what a pod is told of itself, as upstream has it.
+	// What must not reach a disk is in memory, and so is what a pod is told about itself, as upstream has it.
 	if v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil {
 		if err := m.memory(pod, nil, dir); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (m *Manager) show(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 // startTime is how long a container may take from the making of its configuration until it has its mounts.
 const startTime = 5 * time.Minute
 
-// replacedStays is how long what a volume showed before must stay: where nobody mounts a part of it, not at all.
+// replacedStays is how long a replaced version of a volume must stay: not at all where no container mounts a part of the volume.
 func replacedStays(pod *v1.Pod, volume string) time.Duration {
 	parts := func(mounts []v1.VolumeMount) bool {
 		return slices.ContainsFunc(mounts, func(m v1.VolumeMount) bool { return m.Name == volume && (m.SubPath != "" || m.SubPathExpr != "") })
@@ -83,8 +83,8 @@ func replacedStays(pod *v1.Pod, volume string) time.Duration {
 	return 0
 }
 
-// share makes a volume a mount of its own that tells others of mounts in it, where a container asks for these (mountPropagation): what is around
-// it may not, on a machine without systemd.
+// share makes a volume a shared mount of its own where a container's mountPropagation asks for that: on a machine without systemd
+// the mounts around it may be private.
 func (m *Manager) share(pod *v1.Pod, v *v1.Volume, dir string) error {
 	asks := func(c *v1.Container) bool {
 		return slices.ContainsFunc(c.VolumeMounts, func(vm v1.VolumeMount) bool {
@@ -121,7 +121,7 @@ func (m *Manager) setUpEmptyDir(pod *v1.Pod, v *v1.Volume, dir string) error {
 		return fmt.Errorf("unknown storage medium %q", medium)
 	}
 	group := fsGroup(pod)
-	if owned(dir, group, fs.ModeSetgid) { // its mode is its containers' since, and their files' modes are
+	if owned(dir, group, fs.ModeSetgid) { // its containers may have changed its mode, and their files' modes are theirs
 		return nil
 	}
 	return own(dir, group, false, nil)
@@ -153,14 +153,14 @@ func (m *Manager) memory(pod *v1.Pod, limit *resource.Quantity, dir string) erro
 	return m.mountMemory(dir, options)
 }
 
-// mountMemory keeps what is in the volume from being swapped to a disk, where the kernel can.
+// mountMemory keeps the volume's content out of swap where the kernel can.
 func (m *Manager) mountMemory(dir string, options []string) error {
 	if !m.swaps.Load() {
 		err := m.c.Host.Mount("tmpfs", dir, "tmpfs", append(slices.Clip(options), "noswap"))
 		if !errors.Is(err, unix.EINVAL) {
 			return err
 		}
-		if m.swaps.CompareAndSwap(false, true) { // a kernel before 6.4, or one of which this is no root
+		if m.swaps.CompareAndSwap(false, true) { // the kernel is older than 6.4, or this process is not its root
 			m.c.Swapped()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // plugins is where upstream's names of the types of volumes begin.
 const plugins = "kubernetes.io/"
 
-// plugin is what upstream calls a volume's type, "" where a claim leads nowhere; block tells that containers have it as a device.
+// plugin is upstream's name of a volume's type, "" for a claim without a volume; block says that containers have it as a device.
 func (m *Manager) plugin(pod *v1.Pod, v *v1.Volume) (name string, block bool) {
 	switch {
 	case v.HostPath != nil:
@@ -47,7 +47,7 @@ func kindAt(dir string) string {
 	return plugins + kind
 }
 
-// kinds are the types of the volumes that a pod has on the disk, one for each.
+// kinds are the types of the volumes that a pod has on the disk, each once.
 func (l Layout) kinds(uid types.UID) (kinds []string) {
 	dirs, _ := filepath.Glob(filepath.Join(l.Pod(uid), "volumes", "kubernetes.io~*", "*"))
 	for _, dir := range dirs {
@@ -67,14 +67,15 @@ func (m *Manager) mounted(pod *v1.Pod, v *v1.Volume, began time.Time, err error)
 	}
 }
 
-// unmounted tells of a pod's volumes, which go together: each has taken what all of them took.
+// unmounted reports the operation for each of a pod's volumes. They are unmounted together, so each gets the whole duration.
 func (m *Manager) unmounted(kinds []string, began time.Time, err error) {
 	for _, kind := range kinds {
 		m.c.Operated(kind, "volume_unmount", m.c.Now().Sub(began), err)
 	}
 }
 
-// Count tells of every volume of the pods that are known: one that is wanted, and one that is there, once for each of both.
+// Count reports every volume of the known pods: once in the desired state if it is wanted, and once in the actual state if it is
+// mounted.
 func (m *Manager) Count(tell func(plugin, state string)) {
 	type volume struct {
 		pod   *v1.Pod

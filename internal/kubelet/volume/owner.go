@@ -14,11 +14,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// own gives a tree to a pod's group: everything belongs to it, directories hand it down (setgid), and the group may read, and
+// own gives a tree to a pod's group: everything belongs to the group, new files inherit it (setgid), and the group may read, and
 // write unless readOnly. A nil group changes nothing.
 //
-// The tree's own directory comes last: it tells that all of it has been given (owned). What goes meanwhile is passed over, what cannot be
-// given keeps nothing else from it, and the first such error is returned in the end. files, unless nil, counts what was dealt with.
+// The tree's own directory comes last: it marks the whole tree as given (owned). Files that disappear meanwhile are skipped; a
+// file that cannot be given does not stop the rest, and the first such error is returned. files, unless nil, counts the files
+// dealt with.
 func own(dir string, group *int64, readOnly bool, files *atomic.Int64) error {
 	if group == nil {
 		return nil
@@ -49,13 +50,13 @@ func own(dir string, group *int64, readOnly bool, files *atomic.Int64) error {
 	return first
 }
 
-// When it is told that a volume of many files is still being given to its pod's group.
+// Users are told when a volume of many files is still being given to its pod's group, first after slow, then periodically.
 const (
 	slowAfter = 30 * time.Second
 	slowEvery = time.Minute
 )
 
-// tellSlow tells users of a pod that giving a volume to its group takes long, and how far it is, until end is called.
+// tellSlow tells users of a pod that giving a volume to its group takes long, with its progress, until end is called.
 func (m *Manager) tellSlow(pod *v1.Pod, dir string) (files *atomic.Int64, end func()) {
 	files = &atomic.Int64{}
 	shown := dir
@@ -117,7 +118,7 @@ func groupBits(dir, readOnly bool) fs.FileMode {
 	return bits
 }
 
-// owned tells whether a directory was given to the group already, and still has these of its bits.
+// owned tells whether a directory was given to the group already and still has the bits in need.
 func owned(dir string, group *int64, need fs.FileMode) bool {
 	if group == nil {
 		return true

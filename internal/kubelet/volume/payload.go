@@ -233,11 +233,11 @@ func (m maker) podCertificate(ctx context.Context, p payload, pod *v1.Pod, volum
 	return nil
 }
 
-// ownFile is readable by the user that all containers run as, when there is one, and by the pod's group, when it has one; by nobody
-// else then.
+// ownFile makes a file readable only by the one user that all containers run as, if there is one, and by the pod's group, if it
+// has one. Otherwise its mode is def.
 func ownFile(pod *v1.Pod, data []byte, def fs.FileMode) file {
 	f := file{data: data, mode: def, uid: oneUser(pod)}
-	if f.uid != nil || fsGroup(pod) != nil { // the group's bits come with its ownership
+	if f.uid != nil || fsGroup(pod) != nil { // the group's bits are set together with its ownership
 		f.mode = 0o600
 	}
 	return f

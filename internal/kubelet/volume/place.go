@@ -11,9 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// MakePlace makes, in a volume that shows API objects, a place at which something like the file or directory can be mounted. In
-// other volumes the runtime makes such places itself. What the volume shows at that place is left alone, and covered, and its versions are its own (names that begin with two dots); a folder that it
-// shows on the way there is unfolded.
+// MakePlace makes a mount point inside a volume that shows API objects, for something like the file or directory like. In other
+// volumes the runtime makes mount points itself. What the volume already has at that place is left alone and will be covered; so
+// are the volume's versions (names that begin with two dots). A folder that the volume shows on the way there is unfolded.
 func (m *Manager) MakePlace(pod *v1.Pod, volume, at, like string) error {
 	v := volumeOf(pod, volume)
 	if v == nil || v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil && v.Projected == nil || strings.HasPrefix(at, "..") {
@@ -47,18 +47,18 @@ func (m *Manager) MakePlace(pod *v1.Pod, volume, at, like string) error {
 	return err
 }
 
-// unfold makes a folder of links to what is in it out of a link to a folder of the volume's current version: a place in it is then none in
-// a version, and outlives it. Readers see the one or the other.
+// unfold replaces a link to a folder of the volume's current version by a folder of links to its entries. A mount point in it
+// then belongs to no version, and outlives them. Readers see the one or the other.
 func unfold(dir, at string) error {
 	to, err := os.Readlink(at)
 	if err != nil {
-		return nil //nolint:nilerr // it is a folder already, or the runtime says what it is
+		return nil //nolint:nilerr // it is a folder already, or the runtime reports what is wrong with it
 	}
 	entries, err := os.ReadDir(at)
 	if err != nil {
 		return err
 	}
-	fresh, err := os.MkdirTemp(dir, "..place.") // swept with old versions, should nobody get further
+	fresh, err := os.MkdirTemp(dir, "..place.") // swept with old versions if this is interrupted
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func openBelow(base, rel string) (int, error) {
 	if !errors.Is(err, unix.EXDEV) {
 		return fd, err
 	}
-	// An absolute link: where it leads is looked up by name, and then opened without trusting the names.
+	// An absolute link: its target is looked up by name inside base, and then opened step by step without following links.
 	real, err := filepath.EvalSymlinks(filepath.Join(base, rel))
 	if err != nil {
 		return -1, err
@@ -138,7 +138,7 @@ func (m *Manager) pin(fd int, target string) error {
 			return err
 		}
 	}
-	// What the last mount covered may be a directory where now a file is needed.
+	// Below an old mount there may be a directory where a file is needed now.
 	if err := tree.Remove(target); err != nil {
 		return err
 	}

@@ -43,10 +43,10 @@ func (m maker) trustBundle(p payload, pod *v1.Pod, s *v1.ClusterTrustBundleProje
 	return nil
 }
 
-// order is another one each time that the kubelet starts, so that nobody relies on the order of trust anchors.
+// order differs in each run of the kubelet, so that nobody relies on the order of trust anchors.
 var order = maphash.MakeSeed()
 
-// anchors are the bundles' trust anchors, each once, without what else their texts hold.
+// anchors are the bundles' trust anchors, each once, without the other contents of their texts.
 func anchors(bundles []*certificatesv1.ClusterTrustBundle) []byte {
 	var all [][]byte
 	for _, b := range bundles {

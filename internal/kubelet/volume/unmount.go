@@ -15,8 +15,8 @@ import (
 
 // Unmount implements worker.Volumes.
 //
-// The kernel may keep an unmount waiting, too: when ctx ends, Unmount says for which volume, and leaves the pod's turn to who waits, as Mount
-// does.
+// The kernel may block an unmount too. When ctx ends, Unmount returns an error with the volume's name, and the pod's turn stays
+// with the goroutine that waits, as in Mount.
 func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if uid == "" || strings.ContainsAny(string(uid), "/.") {
 		return fmt.Errorf("%q is no pod's UID", uid)
@@ -47,7 +47,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	}
 }
 
-// stays says what is not gone when there is no more time for it.
+// stays is the error that names what is still mounted when ctx ends.
 func (m *Manager) stays(ctx context.Context, uid types.UID, e *entry) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
@@ -61,7 +61,7 @@ func (m *Manager) stays(ctx context.Context, uid types.UID, e *entry) error {
 	return m.tearDownFailed(uid, at, fmt.Errorf("unmounting %s: %w", at, ctx.Err()))
 }
 
-// tearDownFailed is an error of a mount below the pod's directory, with the name of its volume.
+// tearDownFailed wraps an error of a mount below the pod's directory with the name of its volume.
 func (m *Manager) tearDownFailed(uid types.UID, target string, err error) error {
 	return fmt.Errorf("UnmountVolume.TearDown failed for volume %q : %w", m.layout.volumeAt(uid, target), err)
 }
@@ -90,8 +90,8 @@ func (m *Manager) waitFor(e *entry, target string) {
 	m.mu.Unlock()
 }
 
-// unmountBelow unmounts everything inside a pod's directory, the last mounted first. What a container left mounted in a volume
-// goes too: unmounting deletes nothing.
+// unmountBelow unmounts everything inside a pod's directory, the last mounted first. It also unmounts what a container mounted
+// inside a volume: unmounting deletes nothing.
 func (m *Manager) unmountBelow(ctx context.Context, uid types.UID, e *entry, dir string) error {
 	const rounds = 3 // mounts may uncover others
 	for range rounds {
@@ -116,7 +116,7 @@ func (m *Manager) unmountBelow(ctx context.Context, uid types.UID, e *entry, dir
 	return err
 }
 
-// volumeAt is the name of the volume at, or in, which a path inside the pod's directory is; the path itself where it is in none.
+// volumeAt is the name of the volume that contains a path inside the pod's directory; the path itself when none does.
 func (l Layout) volumeAt(uid types.UID, path string) string {
 	in, _ := filepath.Rel(l.Pod(uid), path)
 	switch parts := strings.Split(in, "/"); {

@@ -1,8 +1,8 @@
-// Package volume is the volume manager: it owns what is mounted for pods and the directories of pods. What a pod wants is
-// compared with what is on the disk and in the mount table each time, so that nothing has to be remembered over a restart.
+// Package volume is the volume manager: it owns what is mounted for pods and the directories of pods. Each time it compares what
+// a pod wants with what is on the disk and in the mount table, so that nothing has to be remembered over a restart.
 //
-// Volumes that show API objects (configMap, secret, downwardAPI, projected) follow these: one goroutine hears of changes and
-// writes them into the volumes of all pods.
+// Volumes that show API objects (configMap, secret, downwardAPI, projected) follow these objects: one goroutine hears of changes
+// and writes them into the volumes of all pods.
 package volume
 
 import (
@@ -49,7 +49,7 @@ type Config struct {
 	Operated func(plugin, operation string, took time.Duration, err error)
 	// Event tells users about a pod. It must not block. Optional.
 	Event func(pod *v1.Pod, container, eventType, reason, message string)
-	// Swapped is told once when the kernel does not keep what is in memory from being swapped to a disk. It must not block. Optional.
+	// Swapped is called once when the kernel cannot keep volumes in memory out of swap. It must not block. Optional.
 	Swapped func()
 	// Folder makes the folder of a local volume that is one of the node's own; optional.
 	Folder func(pv *v1.PersistentVolume) error
@@ -73,26 +73,26 @@ type Manager struct {
 	c      Config
 	layout Layout
 	maker  maker
-	swaps  atomic.Bool // the kernel knows no file system in memory that is not swapped
+	swaps  atomic.Bool // the kernel has no in-memory file system without swap
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
 	users map[objects.Ref]map[types.UID]bool // who shows an object
-	again map[types.UID]time.Time            // whose volumes could not be written, and when they are tried again
+	again map[types.UID]time.Time            // volumes that could not be written, and when that is tried again
 	timer due.Timer
 }
 
-// entry is a pod with volumes. Its turn is held by who works on the pod's directory: Mount, Unmount, or the follower, which
-// never waits for it but leaves word.
+// entry is a pod with volumes. Whoever works on the pod's directory holds its turn: Mount, Unmount, or the follower, which never
+// waits for the turn but sets stale.
 type entry struct {
 	turn chan struct{} // holds one token while nobody works
 
 	// guarded by Manager.mu
-	pod    *v1.Pod          // nil for what nobody knows any more
-	coming int              // Mounts that wait for their turn: they have announced the pod
+	pod    *v1.Pod          // nil when no Mount has announced the pod
+	coming int              // Mounts that wait for their turn; they have announced the pod
 	failed bool             // the last Mount did not succeed, or an Unmount came after it
 	stale  bool             // an object changed while someone worked
-	absent map[string]bool  // volumes that the Mount under way, or the last one, has not set up, and newer ones; nil when an Unmount came after it
+	absent map[string]bool  // volumes that the last Mount has not set up (yet), and newer ones; nil after an Unmount
 	waits  string           // the mount that the Unmount under way waits for
 	claims map[string]bound // what claims lead to, by the volume's name
 }
@@ -122,7 +122,7 @@ func New(c Config) (*Manager, error) {
 	if err := os.MkdirAll((Layout{c.Root}).Pods(), 0o750); err != nil {
 		return nil, err
 	}
-	// The mount table has real paths: below a symbolic link no mount of ours would be recognized.
+	// The mount table has real paths: mounts below a symbolic link would not be recognized.
 	root, err := filepath.EvalSymlinks(c.Root)
 	if err != nil {
 		return nil, err
@@ -163,8 +163,9 @@ const parallelMounts = 8 // of one pod
 
 // Mount implements worker.Volumes. Volumes that no container mounts are left out.
 //
-// The kernel may keep a mount waiting without end, and nothing can call it back. When ctx ends, Mount says which volumes are not there, and
-// leaves the pod's turn to who waits: nobody else touches the pod's directory before the kernel has answered, and then the pod is woken.
+// The kernel may block a mount forever, and nothing can cancel it. When ctx ends, Mount returns an error with the volumes that
+// are missing, and the pod's turn stays with the goroutine that waits: nobody else touches the pod's directory before the kernel
+// has answered, and then the pod is woken.
 func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) error {
 	// Announced before the objects are read, so that no change is missed.
 	e := m.announce(pod)
@@ -198,10 +199,10 @@ func (m *Manager) wake(uid types.UID) {
 	}
 }
 
-// mount works until everything is as the objects say, or has failed. The turn is held, and given back.
+// mount works until everything is as the objects say, or has failed. It is called with the turn held, and gives it back.
 func (m *Manager) mount(ctx context.Context, e *entry) error {
 	m.mu.Lock()
-	whole := e.absent != nil && !e.failed // then what is absent now is what an ephemeral container brought: the others go on
+	whole := e.absent != nil && !e.failed // then what is absent was brought by an ephemeral container, and the other volumes stay in use
 	m.mu.Unlock()
 	for {
 		pod := m.podOf(e)
@@ -218,7 +219,7 @@ func (m *Manager) mount(ctx context.Context, e *entry) error {
 	}
 }
 
-// late says what is not there when there is no more time for it.
+// late is the error that names what is missing when ctx ends.
 func (m *Manager) late(ctx context.Context, e *entry) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
@@ -236,8 +237,8 @@ func (m *Manager) late(ctx context.Context, e *entry) error {
 		"Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=[]: %v", absent, ctx.Err())}
 }
 
-// mountAll sets up every volume of the pod at once and says which failed. Where the pod was whole, one that was there stays there, with its old
-// content if it has to.
+// mountAll sets up all volumes of the pod in parallel and says which failed. With whole (the pod was complete before), a volume
+// that was mounted stays mounted even if it cannot be updated.
 func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole bool) *podlife.Failure {
 	if err := os.MkdirAll(filepath.Join(m.layout.Pod(pod.UID), "volumes"), 0o750); err != nil {
 		return &podlife.Failure{Reason: "Failed", Message: "error making pod data directories: " + err.Error()}
@@ -246,7 +247,7 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole boo
 	m.mu.Lock()
 	if !whole {
 		e.absent = map[string]bool{}
-		for _, v := range usedVolumes(e.pod) { // by now there may be a newer form of it
+		for _, v := range usedVolumes(e.pod) { // the pod may have a newer form by now
 			e.absent[v.Name] = true
 		}
 	}
@@ -277,7 +278,7 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole boo
 	return failure(used, errs)
 }
 
-// failure tells which volumes failed; nil when none did.
+// failure names the volumes that failed; nil when none did.
 func failure(used []*v1.Volume, errs []error) *podlife.Failure {
 	var texts, failed, unknown, why []string
 	reason := "FailedMapVolume" // unless something else failed too
@@ -358,7 +359,7 @@ func (m *Manager) announce(pod *v1.Pod) *entry {
 	return e
 }
 
-// came says that a Mount waits for its turn no longer.
+// came says that a Mount no longer waits for its turn.
 func (m *Manager) came(e *entry) {
 	m.mu.Lock()
 	e.coming--
@@ -391,7 +392,7 @@ func (m *Manager) podOf(e *entry) *v1.Pod {
 }
 
 // finish gives the turn back, unless an object changed while the pod was worked on: then the work must be done again. The
-// follower takes a turn, or leaves word, under the same mutex, so that nothing falls between.
+// follower takes the turn or sets stale under the same mutex, so that no change is lost.
 func (m *Manager) finish(e *entry, failed, stop bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -404,16 +405,16 @@ func (m *Manager) finish(e *entry, failed, stop bool) bool {
 	return true
 }
 
-// unmounting is called with the turn held, before anything of the pod is unmounted: until a Mount has succeeded again, who follows objects
-// writes nothing into the pod's folders. What is to be in memory alone would be where that was mounted.
+// unmounting is called with the turn held, before anything of the pod is unmounted. Until a Mount has succeeded again, the
+// follower writes nothing into the pod's folders: Secrets would land on the disk below where the memory was mounted.
 func (m *Manager) unmounting(e *entry) {
 	m.mu.Lock()
 	e.failed, e.absent = true, nil
 	m.mu.Unlock()
 }
 
-// forget is called with the turn held, when nothing of the pod is left. The entry stays as long as a Mount waits for its turn: another one
-// beside it would have a turn of its own. It returns what the pod's claims led to.
+// forget is called with the turn held, when nothing of the pod is left. The entry stays as long as a Mount waits for its turn,
+// since a second entry would have a turn of its own. It returns the volumes that the pod's claims led to.
 func (m *Manager) forget(uid types.UID, e *entry) map[string]bound {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// Pods that ask for other resources than they were granted wait in Workers.resizes. All of them are judged, in their order, when one
-// comes and when there may be room: a pod ended or went, a resize is done. What a verdict gives counts at once for the ones
-// after it; the pod's worker learns of it as an event, and nothing is changed before that is on disk.
+// Pods that ask for other resources than they were granted wait in Workers.resizes. All of them are judged, in order, when one is
+// added and when there may be room: a pod ended or was removed, or a resize is done. A granted resize counts at once for those
+// after it; the pod's worker learns of it as an event, and changes nothing before the grant is on disk.
 
-// Trigger is what made it worth while to judge the resizes that wait, in upstream's words.
+// Trigger is the reason for judging the waiting resizes, in upstream's words.
 type Trigger string
 
 // The triggers.
@@ -39,7 +39,7 @@ func (w *Workers) allocate(n *pod) {
 	w.RetryResizes(PodUpdated)
 }
 
-// OpenResizes says that every pod that the node had is there again: from now on resizes are judged.
+// OpenResizes says that every earlier pod of the node has been restored: from now on resizes are judged.
 func (w *Workers) OpenResizes() {
 	w.mu.Lock()
 	w.open = true
@@ -61,7 +61,7 @@ func (w *Workers) RetryResizes(trigger Trigger) {
 	w.resizes = slices.DeleteFunc(w.resizes, func(n *pod) bool { return w.judge(n, trigger) })
 }
 
-// judge is called with mu held. It tells whether the pod need not be judged again before it asks anew.
+// judge is called with mu held. It returns true when the verdict is final until the pod asks anew.
 func (w *Workers) judge(n *pod, trigger Trigger) bool {
 	r := w.cfg.Admission.Resize(n.desired, n.granted(), w.active(n))
 	if r == nil {
@@ -81,16 +81,16 @@ func (w *Workers) judge(n *pod, trigger Trigger) bool {
 	return reason == v1.PodReasonInfeasible
 }
 
-// granted is the pod with what it may use. Called with Workers.mu held.
+// granted is the pod with the resources that it was granted. Called with Workers.mu held.
 func (n *pod) granted() *v1.Pod { return n.grant.Over(n.desired) }
 
-// active are the admitted pods but n that have not ended, with what they may use and, while that is less than what they run with,
-// with that. Called with mu held.
+// active are the admitted pods other than n that have not ended, with the resources that they were granted and, where they still
+// run with more, a status that says so. Called with mu held.
 func (w *Workers) active(n *pod) []*v1.Pod {
 	var out []*v1.Pod
 	for _, o := range w.pods {
-		// A pod that has ended no longer counts, though its volumes are still being returned: its phase is in the API already, and
-		// the scheduler gives its room away.
+		// A pod that has ended no longer counts although its volumes are still being unmounted: the API has its phase already,
+		// and the scheduler gives its resources to others.
 		if o == n || !o.admitted {
 			continue
 		}
@@ -99,7 +99,7 @@ func (w *Workers) active(n *pod) []*v1.Pod {
 			continue
 		}
 		p := o.granted()
-		if p.Generation > 1 || s.Resizing { // else it runs with what it has asked for ever since, as its status says
+		if p.Generation > 1 || s.Resizing { // a pod that was never resized runs with what its spec asks for
 			p = counted(p, s)
 		}
 		out = append(out, p)
@@ -107,8 +107,8 @@ func (w *Workers) active(n *pod) []*v1.Pod {
 	return out
 }
 
-// counted is a pod, with what it may use, as the others have to reckon with it: with the status of what it runs with where that is something else. What
-// the API has of its status may be older.
+// counted is the granted pod as the admission of others has to count it. While it runs with other resources than granted, its
+// status says which. The API's status is dropped, since it may be older.
 func counted(granted *v1.Pod, s Snapshot) *v1.Pod {
 	p := *granted
 	if s.Resizing || !equality.Semantic.DeepEqual(requests(&p), requests(s.Given)) {
@@ -119,7 +119,7 @@ func counted(granted *v1.Pod, s Snapshot) *v1.Pod {
 	return &p
 }
 
-// wish is what the order of pods that wait depends on.
+// wish is what the order of waiting resizes depends on.
 type wish struct {
 	more     bool // asks for more than it has
 	priority int32
@@ -133,7 +133,7 @@ func waiting(n *pod) wish {
 	if p := n.desired.Spec.Priority; p != nil {
 		out.priority = *p
 	}
-	if p := n.snapshot().Pending; p != nil { // not of a status: it is asked for at each comparison, with the lock held
+	if p := n.snapshot().Pending; p != nil { // Pending and no whole status: this runs for each comparison, with the lock held
 		out.since = p.Since
 	}
 	return out
@@ -148,8 +148,8 @@ func above(a, b v1.ResourceList, name v1.ResourceName) bool {
 	return x.Cmp(y) > 0
 }
 
-// before orders wishes: those that ask for no more first, then by priority, then guaranteed pods, then those that wait longest; the
-// newest, of which nothing was told yet, last.
+// before orders wishes: first those that ask for no more than they have, then by priority, then Guaranteed pods, then those that
+// have waited longest; a new one, which was not reported yet, comes last.
 func before(a, b wish) int {
 	first := func(x, y bool) int {
 		switch {

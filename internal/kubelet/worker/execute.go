@@ -16,10 +16,10 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// pullLimit ends a pull that goes on for ever; the image manager ends one that makes no progress long before.
+// pullLimit ends a pull that never ends; the image manager ends one without progress long before.
 const pullLimit = 2 * time.Hour
 
-// prepare binds an effect to the state that asked for it. What it returns runs in a goroutine of its own and gives the
+// prepare binds an effect to the state that asked for it. The returned function runs in a goroutine of its own and returns the
 // effect's result.
 func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 	s := n.state
@@ -127,7 +127,7 @@ func mountsImage(pod *v1.Pod, c *v1.Container) bool {
 	})
 }
 
-// bounded runs an effect with a deadline and, where it makes the runtime work, in its turn.
+// bounded runs an effect with a deadline. With slot, it first waits for one of the slots that bound how hard the runtime works.
 func (n *pod) bounded(parent context.Context, limit time.Duration, slot bool, f func(context.Context) podlife.Event) podlife.Event {
 	if slot {
 		select {
@@ -168,7 +168,7 @@ func (n *pod) createSandbox(ctx context.Context, s *podlife.State, x podlife.Cre
 		} else {
 			f.Reason, f.Message = "FailedPodSandBoxStatus", "Unable to get pod sandbox status: "+whole(err)
 		}
-		f.Unsure = true // it is there: it will be found and swept
+		f.Unsure = true // it exists, and will be found and swept
 		return podlife.SandboxCreated{Attempt: x.Attempt, Fail: f}
 	}
 	return podlife.SandboxCreated{Attempt: x.Attempt, ID: id, IPs: info.IPs}
@@ -180,7 +180,7 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 	}
 	box := n.config(s, s.SandboxAttempt)
 	config := box.get
-	if s.Container(x.Container).Kind == podlife.Ephemeral { // of which the sandbox was not told
+	if s.Container(x.Container).Kind == podlife.Ephemeral { // the sandbox's configuration was made without it
 		config = func() (*runtimev1.PodSandboxConfig, error) {
 			return n.w.cfg.Specs.Sandbox(s.Given(), s.SandboxAttempt, s.CgroupParent)
 		}
@@ -198,7 +198,7 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 		target = c.Cur.ID
 	}
 	if s.Container(x.Container).Kind == podlife.Ephemeral && len(spec.VolumeMounts)+len(spec.VolumeDevices) > 0 {
-		// What no other container mounts is not there yet.
+		// Volumes that no other container mounts are not mounted yet.
 		if err := n.w.cfg.Volumes.Mount(ctx, s.Given()); err != nil {
 			return fail(errors.New(err.Error()), "CreateContainerConfigError")
 		}
@@ -219,7 +219,7 @@ func (n *pod) createContainer(ctx context.Context, s *podlife.State, x podlife.C
 	}}
 }
 
-// resize changes what it can, and looks at the containers that it changed.
+// resize changes what it can, and then looks at the containers that it changed.
 func (n *pod) resize(ctx context.Context, pod *v1.Pod, box string, x podlife.ResizePod) podlife.Event {
 	out := podlife.Resized{Granted: x.Granted, Done: x.Changes}
 	if n.w.cfg.Resizer == nil {
@@ -297,7 +297,8 @@ func failure(err error, reason string) *podlife.Failure {
 	}
 }
 
-// stuck is a failure that keeps a pod from its end, in the words in which upstream tells of it. Whom the runtime does not know has ended.
+// stuck is a failure that keeps a pod from its end, in upstream's words. A container or sandbox that the runtime does not know
+// has ended.
 func stuck(err error, action, target string) *podlife.Failure {
 	f := failure(err, "")
 	if f != nil && !cri.IsNotFound(err) {
@@ -307,8 +308,8 @@ func stuck(err error, action, target string) *podlife.Failure {
 	return f
 }
 
-// unseen is that a pod could not be looked at, in the words in which upstream tells of it. Of a runtime that is away nothing is told: that is
-// the node's affair.
+// unseen is the failure of looking at a pod, in upstream's words. When the runtime is away it has no reason, so that users are
+// not told: the node reports that.
 func unseen(err error) *podlife.Failure {
 	f := failure(err, "")
 	if f != nil && !cri.IsUnavailable(err) && !errors.Is(err, context.Canceled) {
@@ -326,7 +327,7 @@ func grpcStatus(err error) *status.Status {
 	return nil
 }
 
-// text is what users are told: the runtime's own words, without what adapters put before them.
+// text is what users are told: the runtime's own message, without what adapters put before it.
 func text(err error) string {
 	if st := grpcStatus(err); st != nil {
 		return st.Message()
@@ -334,7 +335,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// whole is the runtime's answer with its code, as upstream shows some, or the error.
+// whole is the runtime's answer including its code, which upstream shows in some messages; otherwise the error's text.
 func whole(err error) string {
 	if st := grpcStatus(err); st != nil {
 		return st.Err().Error()

@@ -32,10 +32,10 @@ type pod struct {
 
 	mu     sync.Mutex
 	inbox  []podlife.Event
-	under  int            // effects under way, or whose results are not in the inbox yet
-	atWork bool           // somebody steps the state, and will look into the inbox
+	under  int            // effects under way, and those whose results are not in the inbox yet
+	atWork bool           // a goroutine steps the state, and will look into the inbox
 	box    *sandboxConfig // nil at rest
-	state  podlife.State  // changed by who is at work, who reads it without mu
+	state  podlife.State  // changed only by whoever is at work, who may therefore read it without mu
 
 	// Owned by who is at work.
 	status   *v1.PodStatus // as last reported; nil at rest, when it follows from the state
@@ -44,14 +44,15 @@ type pod struct {
 	unsaved  *unsaved      // nil while everything is saved
 	work     work
 	reported bool
-	told     *v1.Pod // the form of the pod that the reporter was last told has ended
-	mounting *v1.Pod // the form of the pod that its volumes are being mounted for
+	told     *v1.Pod // the form of the pod for which the reporter was last told Finished
+	mounting *v1.Pod // the form of the pod whose volumes are being mounted
 	// early ends what is pointless once the pod stops: pulls and mounts. nil at rest.
 	early       context.Context
 	cancelEarly context.CancelFunc
 }
 
-// unsaved is a state that could not be written down, as on a full disk. It is tried again until it can, or there is a newer one.
+// unsaved is a state that could not be written, as on a full disk. Writing is tried again until it succeeds or there is a newer
+// state.
 type unsaved struct {
 	save podlife.Save
 	wait time.Duration
@@ -60,7 +61,7 @@ type unsaved struct {
 
 const firstSaveWait, maxSaveWait = time.Second, time.Minute
 
-// work is a time in which effects are under way without a pause: what upstream calls one sync. Its beginning is zero while none are.
+// work is a period in which effects are under way without a pause: what upstream calls one sync. began is zero while none are.
 type work struct {
 	on    Operation
 	began time.Time
@@ -78,7 +79,7 @@ func (n *pod) untilStop() context.Context {
 	return n.early
 }
 
-// endEarly is called when nobody has a use for what untilStop gave.
+// endEarly ends untilStop's context when nothing depends on it any more.
 func (n *pod) endEarly() {
 	if n.early != nil {
 		n.cancelEarly()
@@ -86,7 +87,7 @@ func (n *pod) endEarly() {
 	}
 }
 
-// begin takes the first step in its caller's goroutine, so that pods are admitted in order. What is heard meanwhile waits for its end.
+// begin takes the first step in its caller's goroutine, so that pods are admitted in order. Events that arrive meanwhile wait.
 func (n *pod) begin(ev podlife.Event) {
 	n.step(ev)
 	n.rest()
@@ -117,7 +118,7 @@ func (n *pod) run() {
 		n.rest()
 		if n.state.Stage == podlife.Gone {
 			n.leave()
-			return // at work for ever: what still comes is for nobody
+			return // atWork stays true, so that later events start nothing
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (n *pod) leave() {
 	})
 }
 
-// rest is called when all that was known has been dealt with: unless effects are under way, the work is done.
+// rest is called when all known events have been handled: unless effects are under way, the work is done.
 func (n *pod) rest() {
 	n.mu.Lock()
 	done := n.under == 0 && len(n.inbox) == 0
@@ -152,15 +153,14 @@ func (n *pod) rest() {
 	case !n.work.began.IsZero():
 		n.w.cfg.Metrics.Worked(n.work.on, time.Since(n.work.began))
 	case n.work.on == Create:
-		return // its first work is to come
+		return // the pod's first work has yet to begin
 	}
 	n.work = work{}
 	n.status = nil
 	n.endEarly()
 }
 
-// operation is what an event that makes a worker work is called. Whatever makes it work once the pod's source has removed it, the work
-// is that of its end.
+// operation names the work that an event causes. Once the pod's source has removed it, all work is that of its end.
 func operation(ev podlife.Event, removed bool) Operation {
 	if removed {
 		return Kill
@@ -174,10 +174,10 @@ func operation(ev podlife.Event, removed bool) Operation {
 	return Sync
 }
 
-// send puts an event into the inbox. A newer observation or desire replaces an older one that nobody has looked at yet.
+// send puts an event into the inbox. A newer observation or desire replaces an older one that was not taken yet.
 func (n *pod) send(ev podlife.Event) { n.put(ev, 0) }
 
-// put is send, of what that many effects came to.
+// put is send for a result that stands for that many finished effects.
 func (n *pod) put(ev podlife.Event, effects int) {
 	n.mu.Lock()
 	n.under -= effects
@@ -239,7 +239,7 @@ func (n *pod) says() v1.PodStatus {
 // step takes one event in and begins what follows from it.
 func (n *pod) step(ev podlife.Event) {
 	if n.state.Stage == podlife.Gone || n.w.ctx.Err() != nil {
-		return // what is learnt while the process ends belongs to the next one
+		return // what is learnt while the process ends is left to the next one
 	}
 	now := time.Now()
 	old := n.state
@@ -260,7 +260,7 @@ func (n *pod) step(ev podlife.Event) {
 	n.record(old, next, now)
 	n.w.cfg.Metrics.Moved(old, next, now)
 	was := old.Given()
-	if _, ok := ev.(podlife.VolumesDone); ok && n.mounting != nil { // a form that came before the mount had begun found nothing to replace
+	if _, ok := ev.(podlife.VolumesDone); ok && n.mounting != nil { // a form that arrived before the mount had begun could not replace anything yet
 		was, n.mounting = n.mounting, nil
 	}
 	if given := next.Given(); was != given {
@@ -272,7 +272,7 @@ func (n *pod) step(ev podlife.Event) {
 	if next.Stage > podlife.Running {
 		n.endEarly()
 	}
-	if n.work.on != Create && n.work.began.IsZero() { // named after what makes it work: of events that come together, the first may ask for nothing
+	if n.work.on != Create && n.work.began.IsZero() { // the work is named after the event that first asks for an effect
 		n.work.on = operation(ev, next.Removed)
 	}
 	var verdict podlife.Event
@@ -281,14 +281,14 @@ func (n *pod) step(ev podlife.Event) {
 			verdict = v
 		}
 	}
-	if verdict != nil { // it reports: of a pod that is turned away nothing else is ever told
+	if verdict != nil { // the inner step reports; of a rejected pod nothing else may be reported
 		n.step(verdict)
 		return
 	}
 	n.report(&old)
 }
 
-// refresh brings what has changed of the pod into its volumes.
+// refresh updates the pod's volumes that show the pod itself.
 func (n *pod) refresh() {
 	until := n.untilStop()
 	n.mu.Lock()
@@ -303,7 +303,7 @@ func (n *pod) refresh() {
 	})
 }
 
-// shownAnew tells whether what volumes may show of a pod itself is another than before: labels, annotations, what it was granted.
+// shownAnew tells whether anything of the pod that volumes may show has changed: labels, annotations, granted resources.
 func shownAnew(old, now *v1.Pod) bool {
 	return !(maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations) &&
 		equality.Semantic.DeepEqual(podlife.GrantOf(old), podlife.GrantOf(now)))
@@ -317,7 +317,8 @@ func (n *pod) record(old, next podlife.State, now time.Time) {
 	}
 }
 
-// report hands the status on when it is another than in old, the state before, and says when the pod holds nothing any more.
+// report passes the status on when it differs from the one of old, the state before, and says when the pod holds nothing any
+// more.
 func (n *pod) report(old *podlife.State) {
 	switch {
 	case old.Stage < podlife.Releasing && n.state.Stage >= podlife.Releasing:
@@ -339,17 +340,17 @@ func (n *pod) report(old *podlife.State) {
 	}
 	first := n.told == nil
 	n.told = n.state.Pod
-	n.w.cfg.Reporter.Finished(n.state.Pod) // again for each newer form: its deletion may have been asked for only now
+	n.w.cfg.Reporter.Finished(n.state.Pod) // called again for each newer form, since deletion may have been requested only now
 	if first {
 		n.w.ended(n)
 	}
 }
 
-// begun begins an effect. What is quick and must be in order is done at once; Admit's verdict is returned.
+// begun begins an effect. Effects that are quick and must keep their order are done at once; Admit's verdict is returned.
 func (n *pod) begun(e podlife.Effect) podlife.Event {
 	pod := n.state.Pod
 	if n.reached(pod, e, "before"); n.w.ctx.Err() != nil {
-		return nil // the process ends: it belongs to the next one
+		return nil // the process ends: the effect is left to the next one
 	}
 	switch e.(type) {
 	case podlife.Admit, podlife.Allocate, podlife.Save, podlife.Tell, podlife.WakeAt, podlife.SetProbes:
@@ -366,7 +367,7 @@ func (n *pod) begun(e podlife.Effect) podlife.Event {
 	n.w.spawn(func() {
 		ev := do()
 		n.reached(pod, e, "after")
-		if ev != nil { // without one the process ends
+		if ev != nil { // nil only when the process ends
 			n.put(ev, 1)
 		}
 	})
@@ -393,7 +394,7 @@ func (n *pod) atOnce(e podlife.Effect) podlife.Event {
 	return nil
 }
 
-// wakeAt has the pod look at the time once, then; never when at is zero. A look at another time does no harm.
+// wakeAt sends a Tick at the time, or never when at is zero. A Tick at another time does no harm.
 func (n *pod) wakeAt(at time.Time) {
 	n.due = at
 	switch {
@@ -415,7 +416,7 @@ func (n *pod) save(x podlife.Save) {
 	wait := firstSaveWait
 	if u := n.unsaved; u != nil {
 		wait = min(2*u.wait, maxSaveWait)
-		// A newer state that may be written as it pleases stands for an older one that must be on the disk.
+		// A newer state that need not be durable replaces an older one that must be: so it must be, too.
 		x.Durable = x.Durable || u.save.Durable
 	}
 	n.unsaved = &unsaved{save: x, wait: wait, at: time.Now().Add(wait)}
@@ -423,14 +424,14 @@ func (n *pod) save(x podlife.Save) {
 	n.w.cfg.Log.Error("cannot save a pod's state: a restart may repeat what was done; it is tried again", "pod", fullName(n.state.Pod), "after", wait, "err", err)
 }
 
-// saveAgain saves what could not be saved, when it is time for that.
+// saveAgain retries a failed save when its time has come.
 func (n *pod) saveAgain() {
 	if u := n.unsaved; u != nil && n.state.Stage != podlife.Gone && !time.Now().Before(u.at) {
 		n.save(u.save)
 	}
 }
 
-// reached tells of a boundary of an effect, where somebody asked to be told.
+// reached reports a boundary of an effect to Config.Reached.
 func (n *pod) reached(pod *v1.Pod, e podlife.Effect, side string) {
 	if f := n.w.cfg.Reached; f != nil {
 		f(pod, podlife.Name(e)+"."+side)
@@ -444,14 +445,15 @@ func first(s []string) string {
 	return s[0]
 }
 
-// sandboxConfig is what a sandbox of the pod is made of. It is made once while the pod starts, so that its containers are created with the
-// very one that their sandbox has; a failure is not kept. A pod at rest keeps none: for a container that starts anew it is made anew, as after
-// a restart of this process.
+// sandboxConfig is the configuration of the pod's sandbox. It is made once while the pod starts, so that containers are created
+// with the very configuration of their sandbox; a failure is not kept. A pod at rest drops it: for a container that restarts it
+// is made again, as after a restart of this process.
 type sandboxConfig struct {
 	attempt uint32
 	get     func() (*runtimev1.PodSandboxConfig, error)
-	// images holds a token while a container with image volumes is being created: the runtime mounts an image once for all containers of a
-	// sandbox, and two that find it not mounted at once undo each other's mount, for good. Who waits for it makes nobody else wait.
+	// images holds a token while a container with image volumes is being created. The runtime mounts an image once for all
+	// containers of a sandbox; two creations that both find it unmounted undo each other's mount for good. Only containers with
+	// image volumes wait for it.
 	images chan struct{}
 }
 

@@ -1,5 +1,5 @@
-// Package worker keeps a worker for each pod. It feeds podlife.Step what happened, executes the effects that Step asks for through
-// the ports below, and feeds back their results. It decides nothing.
+// Package worker keeps a worker for each pod. It feeds podlife.Step with what happened, executes the effects that Step asks for
+// through the ports below, and feeds their results back. It decides nothing.
 package worker
 
 import (
@@ -19,48 +19,48 @@ import (
 // Rejection says why a pod may not run here, in upstream's words (reason OutOfcpu, NodeAffinity, ...).
 type Rejection struct {
 	Reason, Message string
-	// Victims, when there are any, say otherwise: the pod may run once these have ended, and they are to end for it. Lacks is the first
-	// resource of which it has not enough.
+	// Victims, if any, turn the rejection around: the pod may run once these pods have ended, which are therefore to end. Lacks
+	// is the first resource that is short.
 	Victims []*v1.Pod
 	Lacks   v1.ResourceName
-	// Detail says of a resize that is infeasible why, in upstream's word for metrics.
+	// Detail is upstream's metric label for why a resize is infeasible.
 	Detail string
 }
 
 // Admission (package admit) checks a pod against the node. active are the pods already admitted and not yet ended.
 type Admission interface {
 	Admit(pod *v1.Pod, active []*v1.Pod) *Rejection // nil admits
-	// Resize checks a pod that runs and asks for other resources than it was granted. Infeasible is one that will never be
-	// granted here; any other reason is why there is no room now.
+	// Resize checks a running pod that asks for other resources than it was granted. Reason Infeasible means that they will never
+	// be granted here; any other reason, that there is no room now.
 	Resize(pod, granted *v1.Pod, active []*v1.Pod) *Rejection
 }
 
-// Metrics (package metrics) are told what cannot be read elsewhere. Their methods do not block.
+// Metrics (package metrics) receives what cannot be read elsewhere. Its methods do not block.
 type Metrics interface {
 	// Moved is told of each step of a pod.
 	Moved(old, now podlife.State, at time.Time)
-	// Taken is told of a pod that is new, Orphan of one that runs and that nobody knows.
+	// Taken reports a pod that is new, Orphan a pod that runs and that no source has.
 	Taken(pod *v1.Pod, seen time.Time)
 	Orphan()
-	// Restarted is told of a pod that begins anew under the same UID.
+	// Restarted reports a pod that begins again under the same UID.
 	Restarted(pod *v1.Pod)
-	// Worked is told how long a pod's effects were under way without a pause, and what began the first of them.
+	// Worked reports how long a pod's effects were under way without a pause, and what began the first of them.
 	Worked(on Operation, took time.Duration)
-	// Preempted is told of each pod that ends for want of a resource.
+	// Preempted reports each pod that ends because a critical one lacks a resource.
 	Preempted(lacks string)
-	// ResizeAccepted is told of a resize that had to wait, and what happened that it need not any more.
+	// ResizeAccepted reports a resize that had to wait, with the trigger that ended the wait.
 	ResizeAccepted(trigger string)
 	ResizeInfeasible(detail string)
 	ResizeTried(took time.Duration, err error)
 }
 
-// Operation is what makes a worker work, in upstream's words.
+// Operation is the cause of a worker's work, in upstream's words.
 type Operation string
 
 // The operations.
 const (
 	Create Operation = "create" // the pod is new to this process
-	Change Operation = "update" // its source wants it otherwise
+	Change Operation = "update" // its source changed it
 	Sync   Operation = "sync"   // something happened to it
 	Kill   Operation = "kill"   // it is to end
 )
@@ -84,17 +84,17 @@ type Resizer interface {
 
 // Volumes (package volume) mounts and unmounts a pod's volumes, all in parallel, idempotently.
 type Volumes interface {
-	// Mount returns when every volume is there; a *podlife.Failure names the volumes that are not and why. Later
-	// changes of ConfigMaps and Secrets reach mounted volumes by themselves until Unmount.
+	// Mount returns when every volume is mounted; a *podlife.Failure names the volumes that failed and why. Until Unmount, later
+	// changes of ConfigMaps and Secrets reach mounted volumes by themselves.
 	Mount(ctx context.Context, pod *v1.Pod) error
-	// Replace takes a newer form of a pod that has been mounted, in place of the one before. It does not block, and writes nothing.
+	// Replace takes a newer form of a mounted pod. It does not block, and writes nothing.
 	Replace(pod *v1.Pod)
-	// Refresh brings what has changed of a pod itself (labels, annotations, resources) into its mounted volumes. Without volumes it does
-	// nothing.
+	// Refresh writes what has changed of the pod itself (labels, annotations, resources) into its mounted volumes, if there are
+	// any.
 	Refresh(ctx context.Context, uid types.UID)
 	// Unmount never deletes through a live mount; it returns once nothing of the pod is mounted and its directory is gone.
 	Unmount(ctx context.Context, uid types.UID) error
-	// OnDisk are the pods of which there is something, known or not.
+	// OnDisk are the pods that have anything on the disk, known or not.
 	OnDisk() ([]types.UID, error)
 }
 
@@ -107,17 +107,17 @@ type Images interface {
 
 // Cgroups (package cm) owns the pod's cgroup.
 type Cgroups interface {
-	// Ensure makes it; keep leaves the limits of one that is there as they are.
+	// Ensure makes it; with keep, an existing cgroup keeps its limits.
 	Ensure(ctx context.Context, pod *v1.Pod, keep bool) (parent string, err error)
 	Remove(ctx context.Context, uid types.UID) error
-	// Pods are the pods that have one, known or not.
+	// Pods are the pods that have a cgroup, known or not.
 	Pods() ([]types.UID, error)
 }
 
 // Specs (package spec) turns a pod into what the runtime is asked for.
 type Specs interface {
 	Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimev1.PodSandboxConfig, error)
-	// Handler is what the runtime calls the pod's RuntimeClass; "" is its default.
+	// Handler is the runtime's handler of the pod's RuntimeClass; "" is the default one.
 	Handler(pod *v1.Pod) (string, error)
 	// Container's failures have reason CreateContainerConfigError and name what is missing.
 	Container(ctx context.Context, in ContainerInput) (*runtimev1.ContainerConfig, error)
@@ -134,7 +134,7 @@ type ContainerInput struct {
 	Sandbox   *runtimev1.PodSandboxConfig
 }
 
-// Reporter (package status) is told every new status. It patches the API at once, what changed only.
+// Reporter (package status) receives every new status and patches the API at once, with the changed fields only.
 type Reporter interface {
 	// The status is shared and not to be changed.
 	Report(pod *v1.Pod, status v1.PodStatus)

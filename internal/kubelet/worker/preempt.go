@@ -11,10 +11,11 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// Pods end for a critical one that would not have room otherwise. It counts as admitted meanwhile, so that nobody takes the room, and
-// begins when the last of them has ended. Should the process end before, it is judged again, and so are they.
+// Pods are preempted for a critical pod that would have no room otherwise. It counts as admitted meanwhile, so that no other pod
+// takes the room, and begins when the last victim has ended. If the process ends before, a later one judges the pod and its
+// victims again.
 
-// What users read of a preempted pod, in upstream's words.
+// The reason and message of a preempted pod are upstream's.
 const (
 	preempting       = "Preempting"
 	preemptedMessage = "Preempted in order to admit critical pod"
@@ -43,7 +44,7 @@ func (w *Workers) AwaitEnds(ctx context.Context, pods []types.UID) {
 	}
 }
 
-// makeRoom tells the victims to end. It is called with mu held, and tells whether there is room already.
+// makeRoom tells the victims to end. It is called with mu held, and returns true when nobody has to end any more.
 func (w *Workers) makeRoom(n *pod, r *Rejection) bool {
 	e := &ending{done: func() { n.send(podlife.Admitted{}) }}
 	for _, v := range r.Victims {
@@ -76,7 +77,7 @@ func (w *Workers) haveEnded() {
 	})
 }
 
-// busy tells whether something of a pod may run. Called with mu held.
+// busy tells whether anything of a pod may still run. Called with mu held.
 func (w *Workers) busy(uid types.UID) bool {
 	n := w.pods[uid]
 	return n != nil && n.snapshot().Stage < podlife.Releasing

@@ -5,16 +5,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sweep is the removal of what a pod left that has no worker. What is a pod's is its worker's to make and to remove, so that for its time the
-// pod gets none: one that comes back under its UID, as a static pod does, begins when the sweep has ended.
+// sweep is the removal of what a pod without a worker left behind. Only its worker may make and remove what is a pod's, so during
+// a sweep the pod gets no worker: one that comes back under its UID, as a static pod does, begins after it.
 type sweep struct {
 	under int                  // removals under way
-	pod   *v1.Pod              // as its source wants it now
-	begin func(*v1.Pod) func() // how it came first; nil while nobody wants it
+	pod   *v1.Pod              // the newest form that its source wants
+	begin func(*v1.Pod) func() // begins the pod; nil while nobody wants it
 }
 
-// give hands on a pod, unless what it left is being removed: then its newest form is handed on afterwards. What runs and is not wanted is not:
-// whoever looks for that finds it again. begin is called with mu held, and what it returns without.
+// give hands a pod on, unless what it left is being swept: then the newest form that a source wants is handed on afterwards. An
+// unwanted pod (wanted false) is dropped then, since cleanup finds it again. begin is called with mu held, and what it returns
+// without.
 func (w *Workers) give(p *v1.Pod, wanted bool, begin func(*v1.Pod) func()) {
 	w.mu.Lock()
 	if s := w.sweeps[p.UID]; s != nil {
@@ -36,8 +37,8 @@ func (s *sweep) wait(p *v1.Pod, begin func(*v1.Pod) func()) {
 	}
 }
 
-// Sweep removes something that a pod left, unless the pod has a worker or, asked when it can get none any more, is wanted. It tells whether
-// remove was called.
+// Sweep removes something that a pod left, unless the pod has a worker or is wanted. wanted is called once the pod can get no
+// worker any more. Sweep tells whether remove was called.
 func (w *Workers) Sweep(uid types.UID, wanted func() bool, remove func()) bool {
 	w.mu.Lock()
 	if w.pods[uid] != nil {
@@ -54,7 +55,7 @@ func (w *Workers) Sweep(uid types.UID, wanted func() bool, remove func()) bool {
 	return true
 }
 
-// hold keeps a pod from getting a worker, until swept is called as often. mu is held.
+// hold keeps a pod from getting a worker until swept is called as many times. mu is held.
 func (w *Workers) hold(uid types.UID) *sweep {
 	s := w.sweeps[uid]
 	if s == nil {

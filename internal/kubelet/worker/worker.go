@@ -36,13 +36,13 @@ type Hooks interface {
 	RunHook(ctx context.Context, pod *v1.Pod, c *v1.Container, containerID string, h *v1.LifecycleHandler, podIP string) error
 }
 
-// Probes run probes (package probe). Results come back by Workers.Probe.
+// Probes run probes (package probe). Results come back as events, by Workers.Send.
 type Probes interface {
 	SetProbes(pod *v1.Pod, c *v1.Container, containerID, podIP string, set podlife.ProbeSet)
 }
 
-// Config is what Workers need. Hooks, Probes and Resizer may be nil: then hooks succeed at once, probes are not run, and resizes are
-// told as done.
+// Config is what Workers need. Hooks, Probes and Resizer may be nil: then hooks succeed at once, probes are not run, and resizes
+// are reported as done.
 type Config struct {
 	Life        *podlife.Config
 	Runtime     cri.Runtime
@@ -60,24 +60,24 @@ type Config struct {
 	// Event tells users about a container of a pod; container "" is the pod itself. It must not block.
 	Event  func(pod *v1.Pod, container, eventType, reason, message string)
 	Append timeline.Append
-	// NetworkProblem is why pods have no network now, by what the runtime said last; "" when it said nothing of the kind. Default: that.
+	// NetworkProblem says why the runtime gives pods no network now; "" when it does. Nil stands for "".
 	NetworkProblem func() string
-	// Reached is told of each boundary of an effect as it is passed ("StartContainer.before", "StartContainer.after"), and may hold the
-	// worker there: tests end the process. nil costs nothing.
+	// Reached is called at each boundary of an effect ("StartContainer.before", "StartContainer.after"), and may block the worker
+	// there: tests end the process at such a point. May be nil.
 	Reached func(pod *v1.Pod, point string)
-	// Gone is told of each pod of which nothing is left, logs aside. It must not block. May be nil.
+	// Gone is called for each pod of which nothing but logs is left. It must not block. May be nil.
 	Gone func(pod *v1.Pod)
 	// Metrics may be nil.
 	Metrics Metrics
 	Log     *slog.Logger
-	// CallTimeout bounds most effects: a call of the runtime, volumes, a cgroup. Making a sandbox may take twice as long, stopping a container
-	// its grace besides; pulls and hooks have bounds of their own.
+	// CallTimeout bounds most effects: a call of the runtime, volumes, a cgroup. Making a sandbox may take twice as long,
+	// stopping a container its grace period in addition; pulls and hooks have bounds of their own.
 	CallTimeout time.Duration
 	// Parallel bounds the effects that make the runtime work (sandboxes, creates, starts) at one time; default 32.
 	Parallel int
 }
 
-// CallTimeout is Config.CallTimeout where none is given.
+// CallTimeout is the default of Config.CallTimeout.
 const CallTimeout = 2 * time.Minute
 
 // Validate fills in defaults and says what is missing.
@@ -109,7 +109,7 @@ type Workers struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*pod
 	names   map[string]types.UID // namespace/name of the pods that have not ended
-	waiting map[string]*v1.Pod   // created anew while one of the same name has not ended
+	waiting map[string]*v1.Pod   // pods that wait until another pod of their name has ended
 	sweeps  map[types.UID]*sweep // see sweep.go
 	resizes []*pod               // see allocate.go
 	open    bool                 // resizes are judged
@@ -117,7 +117,7 @@ type Workers struct {
 	endings []*ending // see preempt.go
 
 	gate   sync.Mutex // held while a goroutine is started
-	closed bool       // none is any more; guarded by gate
+	closed bool       // no goroutine is started any more; guarded by gate
 	wg     sync.WaitGroup
 }
 
@@ -152,14 +152,14 @@ func (w *Workers) spawn(f func()) {
 
 func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// Update hands a worker its pod as its source now wants it. A new pod is admitted at once, in the order of the calls. One
-// whose name another pod still uses waits for the end of that.
+// Update hands a worker its pod as the source wants it now. A new pod is admitted at once, in the order of the calls. A pod whose
+// name is still in use by another waits for the end of that one.
 func (w *Workers) Update(p *v1.Pod) {
 	seen := time.Now()
 	w.give(p, true, func(p *v1.Pod) func() { return w.updated(p, seen) })
 }
 
-// updated is called with mu held, and what it returns without.
+// updated is called with mu held, and the function that it returns without.
 func (w *Workers) updated(p *v1.Pod, seen time.Time) func() {
 	if old := w.pods[p.UID]; old != nil {
 		if w.waiting[fullName(p)] != nil && old.removed {
@@ -179,8 +179,8 @@ func (w *Workers) updated(p *v1.Pod, seen time.Time) func() {
 	}
 }
 
-// Again takes a pod that its source has anew, and tells whether it has a worker. Should that be ending it because it had been removed (a
-// manifest that went and came back), the pod begins once more when nothing of it is left.
+// Again takes a pod that its source reports anew, and tells whether it has a worker. When that worker is ending the pod because
+// it had been removed (a manifest that went and came back), the pod begins again once nothing of it is left.
 func (w *Workers) Again(p *v1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,13 +191,13 @@ func (w *Workers) Again(p *v1.Pod) bool {
 	return n != nil
 }
 
-// Restore brings back a worker of a pod that a process before this one had. p is the pod as its source has it, or what is
-// known of it when no source has it any more (gone): that one is ended.
+// Restore brings back the worker of a pod that an earlier process had. p is the pod as its source has it; with gone, no source
+// has it any more, p is what is known of it, and it is ended.
 func (w *Workers) Restore(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) {
 	w.give(p, !gone, func(p *v1.Pod) func() { return w.restored(p, saved, o, gone) })
 }
 
-// restored is called with mu held, and what it returns without.
+// restored is called with mu held, and the function that it returns without.
 func (w *Workers) restored(p *v1.Pod, saved *podlife.Saved, o podlife.Observed, gone bool) func() {
 	if w.pods[p.UID] != nil {
 		return func() {}
@@ -236,8 +236,8 @@ func (w *Workers) add(p *v1.Pod, s podlife.State) *pod {
 	return n
 }
 
-// Remove says that the source no longer has the pod. Its room is free at once, as upstream's kubelet has it: the scheduler has given it
-// away already, and a pod that is refused for it would have failed for good, while what is being stopped is soon gone.
+// Remove says that the source no longer has the pod. Its resources are free at once, as in upstream's kubelet: the scheduler has
+// given them away already, and a pod rejected for them would fail for good, while what is being stopped is gone soon.
 func (w *Workers) Remove(p *v1.Pod) {
 	w.mu.Lock()
 	if q := w.waiting[fullName(p)]; q != nil && q.UID == p.UID {
@@ -290,8 +290,8 @@ type Snapshot struct {
 	// Given is the pod with what it was granted, Resizing says that not all of it runs with that yet.
 	Given    *v1.Pod
 	Resizing bool
-	Pending  *podlife.Resize // why it was not granted what it asks for; nil when it was. Not to be changed
-	// Status is what the worker says of it by now, which follows from its state. What it leads to is shared, not to be changed.
+	Pending  *podlife.Resize // why its resize was not granted; nil when there is nothing pending. Not to be changed
+	// Status computes the status from the worker's present state. What it refers to is shared, not to be changed.
 	Status func() v1.PodStatus
 }
 
@@ -322,7 +322,8 @@ func (w *Workers) Get(uid types.UID) (Snapshot, bool) {
 	return n.snapshot(), true
 }
 
-// admit is serialized: a verdict counts the pods that were admitted before it. Nil: it comes later, when there is room.
+// admit is serialized: a verdict counts the pods that were admitted before it. nil means that the verdict comes later, when there
+// is room.
 func (w *Workers) admit(n *pod, p *v1.Pod) podlife.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -337,7 +338,7 @@ func (w *Workers) admit(n *pod, p *v1.Pod) podlife.Event {
 	return podlife.Admitted{}
 }
 
-// ended is called once by a worker whose pod holds nothing any more: whoever waits for its name may begin.
+// ended is called once by a worker whose pod holds nothing any more: a pod that waits for its name may begin.
 func (w *Workers) ended(n *pod) {
 	w.mu.Lock()
 	n.admitted = false
@@ -357,8 +358,8 @@ func (w *Workers) ended(n *pod) {
 	}
 }
 
-// forget is called with what is to be told of a pod of which nothing is left. It has no worker then, and gets none before that has been told:
-// who was told forgets what he has of it. Then it begins anew, when it came back while it ended.
+// forget is called when nothing is left of a pod. The pod has no worker then, and gets none before tell has returned, since those
+// who are told drop what they have of it. A pod that came back while it ended begins after that.
 func (w *Workers) forget(n *pod, tell func()) {
 	w.mu.Lock()
 	delete(w.pods, n.uid)

@@ -45,7 +45,7 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	}
 	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(f.Auth), "="))
 	if err != nil {
-		return err // tells a place in the text, and nothing of it
+		return err // names a place in the text, and quotes nothing of it
 	}
 	user, password, ok := strings.Cut(string(text), ":")
 	if !ok {
@@ -55,7 +55,7 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// auth has no server address: that the entry fits has been found out, and a runtime would judge again, by rules of its own.
+// auth leaves the server's address out: we have already matched the entry, and a runtime would match again by rules of its own.
 func (e Entry) auth() *runtimev1.AuthConfig {
 	return &runtimev1.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
 }
@@ -116,8 +116,8 @@ func parse(b []byte, auths bool) (Config, error) {
 	return c, err
 }
 
-// OfNode is a ring of the node's own configuration: the first file there is of DIR/config.json and DIR/.docker/config.json, for each
-// of the folders, and then of DIR/.dockercfg. A file that cannot be read is told of and passed over.
+// OfNode is a ring of the node's own configuration: for each folder the first that exists of DIR/config.json and
+// DIR/.docker/config.json, then DIR/.dockercfg. A file that cannot be read is reported and skipped.
 func OfNode(dirs []string, problem func(path string, err error)) *Ring {
 	r := &Ring{}
 	for _, kind := range []struct {

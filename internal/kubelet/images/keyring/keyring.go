@@ -31,7 +31,7 @@ type Source struct {
 
 // Ring holds credentials by the pattern of registries, or of repositories in one, that they are for. Its zero value is empty.
 type Ring struct {
-	patterns []string // as sort.Reverse has them: what goes on after a common beginning comes first
+	patterns []string // in reverse order, so that of patterns with a common prefix the longer comes first
 	by       map[string][]Credential
 }
 
@@ -96,8 +96,8 @@ func pattern(server string) (string, bool) {
 	return u.Host + p, true
 }
 
-// Matches tells whether a pattern fits an image or repository. The host's parts match one by one, where * stands for one whole part or
-// some of it; ports must be the same; the pattern's path must begin the image's.
+// Matches tells whether a pattern fits an image or repository. The parts of the host match one by one, where * stands for any
+// part or for some of one; ports must be equal; the pattern's path must be a prefix of the image's.
 func Matches(pattern, image string) bool {
 	p, perr := url.Parse("https://" + pattern)
 	r, rerr := url.Parse("https://" + image)

@@ -1,5 +1,5 @@
-// Package provider asks credential provider plug-ins who to be at a registry: programs that a CredentialProviderConfig names, run with
-// the image on their standard input. What they answer is remembered for as long and for as many images as they say.
+// Package provider asks credential provider plug-ins for credentials: programs that a CredentialProviderConfig names, called with
+// the image on their standard input. Their answers are cached for as long and for as many images as they say.
 package provider
 
 import (
@@ -71,8 +71,8 @@ func New(c Config) (*Plugins, error) {
 	return out, nil
 }
 
-// Lookup asks those plug-ins that the repository matches, on behalf of a pod. One that fails is told of and has none. No plug-ins have
-// none either.
+// Lookup asks every plug-in whose patterns match the repository, on behalf of a pod. A plug-in that fails is reported and
+// contributes nothing. p may be nil: then there are none.
 func (p *Plugins) Lookup(ctx context.Context, pod *corev1.Pod, repo string) []keyring.Credential {
 	if p == nil {
 		return nil
@@ -101,10 +101,10 @@ type plugin struct {
 	cache map[key]answer
 }
 
-// key is what an answer is good for: an image, a registry or everything, and whose it is: "" without an account.
+// key is the scope of an answer: an image, a registry or everything, and the account that it is for ("" without one).
 type key struct{ images, account string }
 
-// everything cannot be the name of an image or registry.
+// everything is no possible name of an image or registry.
 const everything = "<global>"
 
 type answer struct {
@@ -116,7 +116,7 @@ type answer struct {
 type identity struct {
 	token       string
 	annotations map[string]string
-	account     string // what of the cache is its own
+	account     string // the part of the cache key that is its own account's
 	source      keyring.Source
 }
 
@@ -154,7 +154,7 @@ func (p *plugin) matches(repo string) bool {
 	return false
 }
 
-// identify finds out about the pod's account when the plug-in wants it. It says false when the plug-in is not to be asked.
+// identify looks up the pod's account when the plug-in wants it. It returns false when the plug-in is not to be asked.
 func (p *plugin) identify(ctx context.Context, pod *corev1.Pod) (as identity, ok bool, err error) {
 	t, name := p.TokenAttributes, pod.Spec.ServiceAccountName
 	if t == nil {
@@ -209,7 +209,7 @@ func (p *plugin) known(repo, account string) (keyring.Config, bool) {
 	return nil, false
 }
 
-// remember keeps an answer for as long as the plug-in says, or else the configuration; 0 is not at all.
+// remember caches an answer for as long as the plug-in says or else the configuration; 0 means not at all.
 func (p *plugin) remember(r *v1.CredentialProviderResponse, repo string, as identity) (keyring.Config, error) {
 	config := keyring.Config{}
 	for server, a := range r.Auth {
@@ -239,7 +239,7 @@ func (p *plugin) remember(r *v1.CredentialProviderResponse, repo string, as iden
 	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for old, a := range p.cache { // few, and only after a plug-in was run
+	for old, a := range p.cache { // there are few, and this runs only after a plug-in ran
 		if now.After(a.ends) {
 			delete(p.cache, old)
 		}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// Names and form are upstream's: <kubelet's folder>/image_manager/pulling and pulled, a file a record, named by the hash of the image's
-// name or reference. A file is written beside and renamed over, so that it is there whole or not at all.
+// Names and form are upstream's: <kubelet's folder>/image_manager/{pulling,pulled}, one file a record, named by the hash of the
+// image's name or reference. Files are written beside and renamed, so that each is whole or absent.
 const (
 	prefix     = "sha256-"
 	unfinished = ".tmp"
@@ -55,7 +55,7 @@ func (f folder) read(each func(name string, content []byte, err error)) error {
 	return nil
 }
 
-// write puts a record in its place for good: what a pod must show should not depend on whether the machine went down meanwhile.
+// write puts a record on the disk durably: what a pod must prove should not depend on whether the machine went down meanwhile.
 func (f folder) write(of string, record any) error {
 	b, err := json.Marshal(record)
 	if err != nil {

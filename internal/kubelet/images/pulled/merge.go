@@ -9,7 +9,8 @@ import (
 	"podo.dev/podo/internal/kubelet/images/keyring"
 )
 
-// with is what a pull with a credential says about who may use the image. Without one, or with the node's own, every pod of the node.
+// with is what a pull with a credential says about who may use the image: without a credential, or with the node's own, every pod
+// of the node may.
 func with(c *keyring.Credential) *v1beta1.ImagePullCredentials {
 	switch {
 	case c == nil, c.Secret == nil && c.Account == nil:

@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// Policy says of which images that are there a pod must show that it may pull them (imagePullCredentialsVerificationPolicy).
+// Policy says for which images that are present a pod must prove that it may pull them (imagePullCredentialsVerificationPolicy).
 type Policy struct {
 	kind    v1beta1.ImagePullCredentialsVerificationPolicy
 	names   map[string]bool
@@ -67,7 +67,7 @@ func (p *Policy) allow(pattern string) error {
 	return nil
 }
 
-// verifies tells whether a pod that wants an image that is there must show that it may pull it.
+// verifies tells whether a pod must prove that it may pull an image that is present.
 func (p Policy) verifies(image string, byKubelet bool) bool {
 	switch p.kind {
 	case v1beta1.NeverVerify:

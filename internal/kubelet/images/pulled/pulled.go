@@ -24,12 +24,14 @@ import (
 	"podo.dev/podo/internal/kubelet/images/keyring"
 )
 
-// mostLearnt bounds what merely looking at an image writes into its record, however many namespaces come and go.
+// mostLearnt bounds how many credentials a record learns from pods that merely use the image, however many namespaces come and
+// go.
 const mostLearnt = 100
 
 // Records are the node's. They live in memory and on disk alike; nobody else writes the files.
 type Records struct {
-	// Checked is told what came of each look whether a pod may have an image that is there, in upstream's words; may be nil.
+	// Checked is called with the result of each check whether a pod may use an image that is present, in upstream's words; may be
+	// nil.
 	Checked func(result string)
 
 	policy          Policy
@@ -37,14 +39,14 @@ type Records struct {
 	log             *slog.Logger
 	now             func() time.Time
 
-	mu      sync.Mutex // also over writes of files: they are small, and only pulls and new credentials cause them
+	mu      sync.Mutex // held over file writes too: they are small, and only pulls and new credentials cause them
 	intents map[string]int
 	images  map[string]*v1beta1.ImagePulledRecord // by the runtime's reference
 	damaged map[string]bool                       // names of files in pulled that cannot be read
 }
 
-// Open reads what there is. A damaged file is told of and stays until its image is pulled again: until then nobody has the image
-// without showing that he may.
+// Open reads the records. A damaged file is reported and stays until its image is pulled again: until then every pod has to prove
+// that it may use the image.
 func Open(dir string, policy Policy, log *slog.Logger) (*Records, error) {
 	r := &Records{
 		policy: policy, pulling: folder(dir + "/pulling"), pulled: folder(dir + "/pulled"), log: log, now: time.Now,
@@ -85,14 +87,14 @@ func Open(dir string, policy Policy, log *slog.Logger) (*Records, error) {
 	return r, nil
 }
 
-// Unfinished tells whether there is something for Recover.
+// Unfinished tells whether Recover has something to do.
 func (r *Records) Unfinished() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.intents) > 0
 }
 
-// Recover finishes what a crash left: a pull that was begun and whose image is there gets its record.
+// Recover finishes what a crash left: a begun pull whose image is present gets its record.
 func (r *Records) Recover(images []*runtimev1.Image, whole func(image string) string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +104,7 @@ func (r *Records) Recover(images []*runtimev1.Image, whole func(image string) st
 			return slices.Contains(i.RepoTags, name) || slices.Contains(i.RepoDigests, name)
 		})
 		if under > 0 || i < 0 {
-			continue // the runtime may go on with a pull that we began: its intent stays
+			continue // the runtime may still be pulling it: the intent stays
 		}
 		if err := r.record(image, images[i].Id, nil); err != nil {
 			r.log.Error("a finished pull cannot be recorded", "image", image, "err", err)
@@ -130,15 +132,15 @@ func (r *Records) Pulled(image, ref string, c *keyring.Credential) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.record(image, ref, with(c)); err != nil {
-		// The intent stays: the image is known as pulled, and the next start records it.
+		// The intent stays on disk: in memory the image counts as pulled, and the next start records it.
 		r.log.Error("a pull cannot be recorded", "image", image, "err", err)
 		return
 	}
 	r.end(image)
 }
 
-// Failed ends what Begin began. When the runtime has the image all the same, because its answer was lost or came too late, ref is it:
-// it was pulled, nobody knows how.
+// Failed ends what Begin began. ref is the image when the runtime has it all the same, its answer lost or late: then it is
+// recorded as pulled with unknown credentials.
 func (r *Records) Failed(image, ref string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,8 +242,8 @@ func (r *Records) Count() (pulling, pulled int) {
 	return len(r.intents), len(r.images)
 }
 
-// opens finds a credential that has opened the image before: the same user and password from whatever Secret, the same Secret with
-// whatever content, or the same ServiceAccount. isNew tells that the record does not have it in this form yet.
+// opens finds among a pod's credentials one that has opened the image before: the same user and password from any Secret, the
+// same Secret with any content, or the same ServiceAccount. isNew tells that the record does not have it in this form yet.
 func opens(by v1beta1.ImagePullCredentials, have []keyring.Credential) (c *keyring.Credential, isNew bool) {
 	for i := range have {
 		if s := secretOf(&have[i]); s != nil {
@@ -254,7 +256,7 @@ func opens(by v1beta1.ImagePullCredentials, have []keyring.Credential) (c *keyri
 			}
 		}
 	}
-	// A pod has one account, whatever the audiences.
+	// The audience does not matter: a pod has one account.
 	for i := range have {
 		if a := have[i].Account; a != nil {
 			if slices.Contains(by.KubernetesServiceAccounts, *a) {
@@ -266,7 +268,7 @@ func opens(by v1beta1.ImagePullCredentials, have []keyring.Credential) (c *keyri
 	return nil, false
 }
 
-// Keep forgets the records of images that are not there, unless they changed since the images were listed.
+// Keep forgets the records of images that are gone, unless the record changed after the images were listed.
 func (r *Records) Keep(refs []string, listed time.Time) {
 	there := map[string]bool{}
 	for _, ref := range refs {
@@ -286,7 +288,8 @@ func (r *Records) Keep(refs []string, listed time.Time) {
 	}
 }
 
-// record merges what an image was opened with into its record; nil is that nobody knows, so that whoever comes must show that he may.
+// record merges what an image was opened with into its record. nil means that nobody knows: every pod then has to prove that it
+// may use the image.
 func (r *Records) record(image, ref string, by *v1beta1.ImagePullCredentials) error {
 	name, err := bare(image)
 	if err != nil {
