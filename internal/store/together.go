@@ -11,10 +11,10 @@ type Request struct {
 	Ops   []Op
 }
 
-// Together asks for several transactions at once, tells the answer to each as it comes, on any goroutine, and returns when all are told. Each is a
-// Txn by itself, with a revision and an outcome of its own, and they happen in any order. None waits for another's answer, so that a store with a
-// log takes them with one flush, or with two or three where it was idle. etcd's server has no way to begin a transaction and hear of its end later:
-// one goroutine waits for each.
+// Together asks for several transactions at once. It calls told with the answer to each as it comes, on any goroutine, and
+// returns after the last. Each is a Txn by itself, with its own revision and outcome, and they happen in any order. None waits
+// for another's answer, so a store with a log writes them with one flush, or with two or three when it was idle. etcd's server
+// cannot begin a transaction and report its end later, so one goroutine waits for each.
 func Together(ctx context.Context, s Store, requests []Request, told func(i int, res TxnResult, err error)) {
 	ask := func(i int) {
 		res, err := s.Txn(ctx, requests[i].Conds, requests[i].Ops)

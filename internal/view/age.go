@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// markEvery is how far apart the marks are by which the age of a revision is told.
+// markEvery is the distance of the marks in time by which a revision's age is known.
 const markEvery = 30 * time.Second
 
 // ages tells how long ago a revision stopped being the newest, to within markEvery.
 //
-// What memory happens to hold must not decide for how long a client can go through the pages of a list: as with etcd's compaction
-// upstream, a past revision can be read for a while, and then not any more, also when the kind has not changed since.
+// How long a client may take to go through the pages of a list must not depend on what memory happens to hold. As with upstream's
+// compaction of etcd, a past revision can be read for a while and then no longer, even if the kind has not changed since.
 type ages struct {
 	mu    sync.Mutex
 	marks []mark // in order of time
@@ -32,13 +32,13 @@ func (a *ages) reached(rev int64, now time.Time) {
 		return
 	}
 	a.marks = append(a.marks, mark{now, rev})
-	// The newest of those that are too old says what is too old; the ones before it say nothing more.
+	// Only the newest mark that is too old is needed.
 	for len(a.marks) > 1 && now.Sub(a.marks[1].at) >= a.max {
 		a.marks = a.marks[1:]
 	}
 }
 
-// expired tells whether a newer revision than rev has been there for longer than age, which is at most max.
+// expired tells whether rev stopped being the newest revision at least age ago; age is at most max.
 func (a *ages) expired(rev int64, now time.Time, age time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,21 +50,21 @@ func (a *ages) expired(rev int64, now time.Time, age time.Duration) bool {
 	return false
 }
 
-// aging lets go of what is too old also of kinds of which nothing is heard any more: without it, the versions before the last ones would be
-// held, encoded too, for as long as nothing changes.
+// aging also drops what is too old of kinds that no longer change: otherwise old versions, and their encodings, would be held
+// until the next change.
 type aging struct {
 	due   atomic.Bool // a look is to come
-	looks int         // the look's own: there is one at a time
+	looks int         // owned by the look; only one runs at a time
 }
 
 const (
 	lookEvery = time.Minute
-	// Encodings that nobody has used since the last of so many looks go, also those that were made since: nothing is to be held for who reads
-	// everything once, and who comes again makes one anew.
+	// Every looksUnused looks, encodings that were not used since the last such look are dropped, new ones too. Nothing is held
+	// for a client that reads everything once; one that comes back makes a new encoding.
 	looksUnused = 2
 )
 
-// growOlder has a look come after each change, and as long as there is something to forget.
+// growOlder schedules a look after each change, and further looks as long as there is something to forget.
 func (v *View) growOlder() {
 	if !v.aging.due.Load() && !v.aging.due.Swap(true) {
 		time.AfterFunc(lookEvery, v.lookAtAge)
@@ -74,12 +74,13 @@ func (v *View) growOlder() {
 func (v *View) lookAtAge() {
 	v.aging.looks++
 	unused := v.aging.looks%looksUnused == 0
-	v.aging.due.Store(false) // from here on a change has a look of its own come: this one may have been where it is
+	v.aging.due.Store(false) // from here on a change schedules its own look, since this one may have passed its place
 	now, left := v.c.Now(), false
 	for _, t := range v.tables {
 		left = t.hist.age(now) || left
 	}
-	// Those that somebody goes through are kept for as long as he may; the others can be read from the store, as what happened between them.
+	// States that somebody pages through are kept as long as he may continue; other states can be read from the store, as can the
+	// changes between them.
 	left = v.retained.expire(
 		func(rev int64) bool { return v.ages.expired(rev, now, min(v.c.HistoryAge, v.c.PastAge)) },
 		func(rev int64) bool { return v.ages.expired(rev, now, v.c.PastAge) },

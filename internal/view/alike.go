@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// alike keeps once what many objects have in common. Objects that are published never change, so that they may share it: an object with
-// the version before it, whose specification is the same, and a new one with another of the same owner, since pods of one template differ
-// in their names and in little else.
+// alike lets objects share memory for what they have in common, which is safe since published objects never change. An object
+// shares with the version before it, whose specification is mostly the same, and a new object with another of the same owner,
+// since the pods of one template differ in their names and in little else.
 type alike struct {
 	mu     sync.Mutex
 	fields map[string][]byte            // sets of owned fields, by their own bytes
@@ -23,14 +23,14 @@ type alike struct {
 	models map[shape]models
 }
 
-// models are whom the next objects of a shape are probably like: the newest one, and two that were changed last, of which one is another object
-// than the next that is changed. What comes to objects later, as statuses do, is in these.
+// models are the objects that the next one of a shape probably resembles: the newest one, and the two that changed last, of which
+// at least one is not the object that changes next. These have what objects get later, such as statuses.
 type models struct {
 	newest  weak.Pointer[Entry]
 	changed [2]weak.Pointer[Entry]
 }
 
-// shape is what objects have in common that are probably alike.
+// shape is what objects have in common when they are probably alike.
 type shape struct {
 	kind  int       // the table's pos
 	owner types.UID // of its controller
@@ -43,12 +43,13 @@ const (
 	maxModels    = 1000
 )
 
-// share gives a new entry what old, the version before it, or an object like it has already. The entry is the caller's alone.
+// share gives a new entry the memory of old, the version before it, or of an object like it, where they are equal. The entry is
+// still the caller's alone.
 func (a *alike) share(t *table, e, old *Entry) {
 	managed := e.Meta.GetManagedFields()
 	a.mu.Lock()
 	for i := range managed {
-		// What a kubelet owns of a status is not like another pod's: addresses are in it.
+		// The fields that a kubelet owns of a status differ from pod to pod, since they contain addresses.
 		if f := managed[i].FieldsV1; f != nil && managed[i].Subresource == "" {
 			f.Raw = a.owned(f.Raw)
 		}
@@ -81,12 +82,12 @@ func (a *alike) share(t *table, e, old *Entry) {
 	if s.owner != "" {
 		e.Meta.SetLabels(a.once(e.Meta.GetLabels()))
 	}
-	a.become(s, e, old) // now that nothing of it changes any more: from here on others read it
+	a.become(s, e, old) // e no longer changes: from here on other entries read it
 }
 
 var owns = sync.Pool{New: func() any { return new(own) }}
 
-// shareWith leaves of the object's texts no more than one of its own. Its path is in it, and its name in its path.
+// shareWith leaves the object only one text of its own, its path, of which its name is a part.
 func (a *alike) shareWith(t *table, e, old *Entry, into, from, other reflect.Value) {
 	o := owns.Get().(*own)
 	e.Meta.SetNamespace("")
@@ -106,7 +107,7 @@ func (a *alike) shareWith(t *table, e, old *Entry, into, from, other reflect.Val
 	owns.Put(o)
 }
 
-// once is the set of labels that all have who have the same: of a template's pods those of one zone.
+// once returns one shared map for all objects with equal labels: for a template's pods, those of one zone.
 func (a *alike) once(labels map[string]string) map[string]string {
 	var h uint64
 	for k, v := range labels {

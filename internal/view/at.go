@@ -12,9 +12,9 @@ import (
 	"podo.dev/podo/internal/store"
 )
 
-// At returns a snapshot whose objects of r are exactly those of revision rev: a retained one, or read from the store; ErrGone
-// when rev is past for longer than Config.PastAge or has been compacted, store.ErrFuture when it has not happened. Only r may be read from it. Kinds that are
-// not cached are always read from the store.
+// At returns a snapshot in which the objects of r are exactly those of revision rev, retained or read from the store. Only r may
+// be read from it. It returns ErrGone when rev has been past for longer than Config.PastAge or was compacted, and store.ErrFuture
+// when rev has not happened yet. Kinds that are not cached are always read from the store.
 func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snapshot, error) {
 	t := v.byResource[r]
 	if t == nil {
@@ -37,7 +37,7 @@ func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snaps
 		}
 	}
 	kinds := slices.Clone(v.cur.Load().kinds)
-	have, into := kinds[t.pos].tree, newTable(t.kind, t.pos) // t's own tree is the feed's alone
+	have, into := kinds[t.pos].tree, newTable(t.kind, t.pos) // t's own tree belongs to the feed
 	if err := v.loadKind(ctx, t, have, into, rev); err != nil {
 		if errors.Is(err, store.ErrCompacted) {
 			err = ErrGone
@@ -54,11 +54,12 @@ func (v *View) At(ctx context.Context, r schema.GroupResource, rev int64) (Snaps
 	return Snapshot{v, &state{rev: rev, kinds: kinds}}, nil
 }
 
-// Retain keeps the snapshot for At some longer: for who hands out a continue token. As many as Config.Retained are kept.
+// Retain keeps the snapshot available to At for longer, for a caller that hands out a continue token. Config.Retained of them are
+// kept.
 func (s Snapshot) Retain() { s.v.retained.keep(s.st) }
 
-// retained are past states, both lists in order of revision. Each holds all objects as they were: under load 64 states can be tens of thousands
-// of changes apart, and would keep as many objects that nobody asks for any more.
+// retained are past states, both lists in order of revision. Each holds all objects of its time: under load, 64 states can be
+// tens of thousands of changes apart and hold as many objects that nobody asks for, hence span.
 type retained struct {
 	max  int   // of each list
 	span int64 // of revisions, between the newest and the oldest that has just been published
@@ -121,8 +122,8 @@ func search(l []*state, rev int64) (int, bool) {
 	return slices.BinarySearchFunc(l, rev, func(st *state, rev int64) int { return int(min(max(st.rev-rev, -1), 1)) })
 }
 
-// find returns a state whose objects of the kind are those of revision rev, or nil: the oldest one not older than rev, if
-// the kind did not change between.
+// find returns a state in which the objects of the kind are those of revision rev, or nil: the oldest state not older than rev,
+// if the kind did not change in between.
 func (r *retained) find(cur *state, pos int, rev int64) *state {
 	fits := func(st *state) bool { return st.rev >= rev && st.kinds[pos].rev <= rev }
 	if fits(cur) {

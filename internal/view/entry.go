@@ -26,8 +26,8 @@ type Entry struct {
 	enc  encodings
 }
 
-// roomOf is the type of an entry with an object of the kind behind it. They live together, and apart from the objects of requests: those are of
-// another size, so that the memory between two that are kept is not full of holes where a request's was.
+// roomOf is the type of an entry with an object of the kind behind it, so that one allocation holds both. Objects of requests
+// have other sizes: the allocator then places them elsewhere, and leaves no holes between objects that are kept.
 func roomOf(k *registry.Kind) reflect.Type {
 	return reflect.StructOf([]reflect.StructField{
 		{Name: "Entry", Type: reflect.TypeFor[Entry]()},
@@ -56,7 +56,7 @@ type Form string
 
 // encodings are an entry's, one a form.
 type encodings struct {
-	cache *encodingCache // nil: of an entry that no view publishes; nothing is then kept
+	cache *encodingCache // nil for an entry that no view publishes: its encodings are not kept
 	mu    sync.Mutex
 	slots []*encoding
 }
@@ -73,11 +73,11 @@ type encoding struct {
 
 	counted bool       // in the cache's sums; guarded by its mu
 	err     error      // set before done closes
-	of      *encodings // of its entry; nil once evicted, when its place in the cache must not hold the object
+	of      *encodings // of its entry; nil once evicted, so that its place in the queue does not hold the object
 }
 
-// Encoded returns the object in the given form: made at most once by encode (concurrent callers wait for it), and kept in a
-// bounded cache, unless the entry is one that no view publishes. The bytes are shared and read-only. Errors are not kept.
+// Encoded returns the object in the given form. encode makes it at most once (concurrent callers wait for it), and it is kept in
+// a bounded cache, unless the entry is one that no view publishes. The bytes are shared and read-only. Errors are not kept.
 func (e *Entry) Encoded(form Form, encode func(runtime.Object) ([]byte, error)) ([]byte, error) {
 	if e.enc.cache == nil {
 		return encode(e.Object)
@@ -101,11 +101,11 @@ func (e *Entry) Encoded(form Form, encode func(runtime.Object) ([]byte, error)) 
 			}
 			return *d, nil
 		}
-		// Evicted between our finding it and our reading it: find another one.
+		// Evicted between finding it and reading it: look for it again.
 	}
 }
 
-// slot finds the form's slot, or makes one, which is then the caller's to fill.
+// slot finds the form's slot, or makes one, which the caller then has to fill (mine).
 func (c *encodings) slot(form Form) (s *encoding, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *encodings) slot(form Form) (s *encoding, mine bool) {
 	return s, true
 }
 
-// remove forgets a slot that was evicted: thousands of objects are encoded once, for one watch.
+// remove drops an evicted slot: thousands of objects are encoded once, for one watch.
 func (c *encodings) remove(s *encoding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +163,8 @@ func (c *encodings) make(s *encoding, obj runtime.Object, encode func(runtime.Ob
 	return encode(obj)
 }
 
-// unkept is an entry that was read from the store for one reader, who encodes it once: kept, its encodings would hold the object for minutes.
+// unkept is an entry that was read from the store for one reader. He encodes it once, and keeping the encoding would hold the
+// object for minutes.
 func unkept(e *Entry) *Entry {
 	if e != nil {
 		e.enc.cache = nil
@@ -171,7 +172,7 @@ func unkept(e *Entry) *Entry {
 	return e
 }
 
-// release drops what is kept of an entry that nobody will read again.
+// release drops the encodings of an entry that nobody will read again.
 func (c *encodings) release() {
 	c.mu.Lock()
 	slots := c.slots
@@ -184,8 +185,8 @@ func (c *encodings) release() {
 	}
 }
 
-// encodingCache bounds the bytes of all encodings: a clock over the slots, which gives those used since the last round
-// another one.
+// encodingCache bounds the bytes of all encodings. It is a clock over the slots: one that was used since the last round stays for
+// another.
 type encodingCache struct {
 	max int64
 
@@ -204,7 +205,7 @@ func (q *encodingCache) add(s *encoding, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s.data.Load() == nil {
-		return // its entry was let go of in the meantime
+		return // its entry has been released meanwhile
 	}
 	s.counted = true
 	q.bytes += cost(n)
@@ -226,7 +227,7 @@ func (q *encodingCache) add(s *encoding, n int) {
 	}
 }
 
-// age evicts what has not been used since it was called before, or since it was made.
+// age evicts encodings that were neither made nor used since its last call.
 func (q *encodingCache) age() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -239,14 +240,14 @@ func (q *encodingCache) age() {
 	})
 }
 
-// drop forgets a slot at once; its place in the queue goes when it is looked at.
+// drop releases a slot at once; its place in the queue goes when its turn comes.
 func (q *encodingCache) drop(s *encoding) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.evict(s)
 }
 
-// evict frees a slot's bytes, once, and has its entry forget it. q.mu is held: nobody takes it who holds an entry's.
+// evict frees a slot's bytes, once, and has its entry forget it. q.mu is held: nobody takes q.mu while holding an entry's mutex.
 func (q *encodingCache) evict(s *encoding) {
 	d := s.data.Swap(nil)
 	if d == nil {

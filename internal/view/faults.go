@@ -52,7 +52,7 @@ func (b *broken) remove(key string) {
 	b.mu.Unlock()
 }
 
-// Overtaken says that the newest value under a key of the store cannot be decoded: snapshots show the one before it, if any.
+// Overtaken says that the newest value under a key cannot be decoded: snapshots show the version before it, if any.
 func (v *View) Overtaken(key string) bool {
 	v.broken.mu.Lock()
 	defer v.broken.mu.Unlock()
@@ -60,7 +60,7 @@ func (v *View) Overtaken(key string) bool {
 	return is
 }
 
-// Undecodable lists the values that cannot be decoded now (1,000 at most), and how many were ever met.
+// Undecodable lists the values that cannot be decoded now (1,000 at most), and how many were ever found.
 func (v *View) Undecodable() (now []Undecodable, ever int64) {
 	v.broken.mu.Lock()
 	ever = v.broken.total
@@ -68,7 +68,7 @@ func (v *View) Undecodable() (now []Undecodable, ever int64) {
 	return v.UndecodableUnder(""), ever
 }
 
-// UndecodableUnder is what of Undecodable has keys with a prefix, in their order.
+// UndecodableUnder lists those of Undecodable whose keys have a prefix, in order.
 func (v *View) UndecodableUnder(prefix string) []Undecodable {
 	b := &v.broken
 	b.mu.Lock()
@@ -83,7 +83,7 @@ func (v *View) UndecodableUnder(prefix string) []Undecodable {
 	return now
 }
 
-// forget is called when the view lets go of an entry that others may still hold for a while.
+// forget is called when the view drops an entry that others may still hold for a while.
 func (v *View) forget(t *table, e *Entry) {
 	if e == nil {
 		return
@@ -92,15 +92,15 @@ func (v *View) forget(t *table, e *Entry) {
 	e.enc.release()
 }
 
-// check reports an entry that was changed after its publication.
+// check reports an entry that was changed after publication.
 func (v *View) check(t *table, e *Entry) {
 	if e.sum != 0 && checksum(e.Object) != e.sum {
 		v.c.Mutated(t.kind, e)
 	}
 }
 
-// CheckAll checks every object that the view now holds, its history's included, for changes since their publication. It does
-// nothing without Config.CheckMutation.
+// CheckAll checks that no object that the view holds, its history included, was changed since publication. It does nothing
+// without Config.CheckMutation.
 func (v *View) CheckAll() {
 	if !v.c.CheckMutation {
 		return

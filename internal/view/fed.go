@@ -13,10 +13,9 @@ import (
 	"podo.dev/podo/internal/store"
 )
 
-// Feed is the one writer of a view that follows no store: that of a node which has been given a part of the cluster to know, by API
-// watches. Its readers cannot tell the difference but for this: revisions are the view's own count of what it was told, while objects
-// keep the API's resourceVersion; Fresh returns what it has been told so far, and before Complete waits for that; changes that memory
-// has dropped are gone.
+// Feed is the one writer of a view that follows no store: the view of a node that is sent a part of the cluster by API watches.
+// Its readers notice only this: revisions are the view's own count of changes, while objects keep the API's resourceVersion;
+// Fresh returns what has arrived so far, and before Complete waits for that; and changes that memory has dropped are gone.
 //
 // Objects handed in belong to the view from then on. Methods are safe for concurrent use.
 type Feed struct {
@@ -42,7 +41,7 @@ func NewFed(c Config) (*View, *Feed, error) {
 	return v, f, nil
 }
 
-// Complete says that the view has been told everything that there was at first.
+// Complete says that the feed has delivered the initial state.
 func (f *Feed) Complete() { f.once.Do(func() { close(f.complete) }) }
 
 // Put tells that objects were written.
@@ -50,7 +49,7 @@ func (f *Feed) Put(r schema.GroupResource, objs ...runtime.Object) error {
 	return f.write(r, func(t *table, rev int64) error { return f.put(t, rev, objs) })
 }
 
-// Delete tells that an object is no more, or is no business of this node's any more.
+// Delete reports that an object was deleted, or no longer concerns this node.
 func (f *Feed) Delete(r schema.GroupResource, key Key) error {
 	return f.write(r, func(t *table, rev int64) error {
 		f.delete(t, rev, pathOf(t.kind, key))
@@ -58,7 +57,7 @@ func (f *Feed) Delete(r schema.GroupResource, key Key) error {
 	})
 }
 
-// Replace tells that of the objects that within is true of there are these and no others.
+// Replace says that objs are all the objects for whose keys within is true.
 func (f *Feed) Replace(r schema.GroupResource, within func(Key) bool, objs []runtime.Object) error {
 	return f.write(r, func(t *table, rev int64) error {
 		gone := map[string]bool{}
@@ -80,7 +79,7 @@ func (f *Feed) Replace(r schema.GroupResource, within func(Key) bool, objs []run
 	})
 }
 
-// write publishes what change does, as one revision.
+// write publishes the effect of change as one revision.
 func (f *Feed) write(r schema.GroupResource, change func(t *table, rev int64) error) error {
 	t := f.v.byResource[r]
 	if t == nil || t.kind.NotCached {
@@ -95,8 +94,8 @@ func (f *Feed) write(r schema.GroupResource, change func(t *table, rev int64) er
 	return err
 }
 
-// put brings objects into the table. One that is as it was stays the same pointer, and is no change. Its resourceVersion alone does not tell:
-// an API server that was restored from an older snapshot gives out some a second time.
+// put brings objects into the table. An object that is unchanged keeps its pointer and is no change. The resourceVersion alone
+// does not tell: an API server restored from an older snapshot gives some of them out again.
 func (f *Feed) put(t *table, rev int64, objs []runtime.Object) error {
 	for _, obj := range objs {
 		m, err := meta.Accessor(obj)
@@ -136,10 +135,10 @@ func (f *Feed) note(t *table, ch Change) {
 	k.changes = append(k.changes, ch)
 }
 
-// told stands where the store would be: what the view was told is all that there is.
+// told takes the place of the store: what the view was told is all there is.
 type told struct{ f *Feed }
 
-// Revision is the newest, once everything that there was at first is there.
+// Revision is the newest one, as soon as the initial state is complete.
 func (s told) Revision(ctx context.Context) (int64, error) {
 	select {
 	case <-s.f.complete:
@@ -161,7 +160,7 @@ func (told) Txn(context.Context, []store.Cond, []store.Op) (store.TxnResult, err
 	return store.TxnResult{}, store.ErrUnavailable
 }
 
-// Watch is asked for the past only, of which there is none.
+// Watch is only asked for the past, and there is none.
 func (told) Watch(context.Context, string, int64, func(string) bool) <-chan store.Batch {
 	ch := make(chan store.Batch, 1)
 	ch <- store.Batch{Err: store.ErrCompacted}

@@ -60,7 +60,7 @@ func (v *View) Run(ctx context.Context, ready func()) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, store.ErrCompacted):
-			// Changes were lost: those who watched must list again, which ErrGone tells them.
+			// Changes were lost: watchers get ErrGone, and have to list again.
 			v.c.Logger.Warn("history was compacted before the view had read it; loading anew", "revision", v.cur.Load().rev)
 			load = true
 		default:
@@ -85,7 +85,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// load reads all cached kinds at one revision and publishes them. Objects that are as they were stay the same pointers.
+// load reads all cached kinds at one revision and publishes them. Unchanged objects keep their pointers.
 func (v *View) load(ctx context.Context) error {
 	rev, err := v.c.Store.Revision(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (v *View) load(ctx context.Context) error {
 	return nil
 }
 
-// loadKind reads the objects of t at a revision. Those that have has as they were are the same pointers.
+// loadKind reads the objects of t at a revision. Objects that are the same in have keep their pointers.
 func (v *View) loadKind(ctx context.Context, t *table, have *tree, into *table, rev int64) error {
 	after := ""
 	for {
@@ -153,7 +153,7 @@ func (v *View) loadKind(ctx context.Context, t *table, have *tree, into *table, 
 func (v *View) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// What was there before a write is in the tables, but of kinds that are not kept.
+	// The version before a write is in the tables, except for kinds that are not cached.
 	ch := v.c.Store.Watch(ctx, Root, v.cur.Load().rev+1, func(key string) bool {
 		t, _ := v.locate(key)
 		return t != nil && t.kind.NotCached
@@ -186,7 +186,7 @@ func (v *View) follow(ctx context.Context) error {
 	}
 }
 
-// pending is what has been applied to the feed's tables and not been published yet.
+// pending is what has been applied to the feed's tables but not published yet.
 type pending struct {
 	rev   int64 // 0: nothing
 	kinds []pendingKind
@@ -235,7 +235,7 @@ func (v *View) applyEvent(t *table, path string, ev store.Event) (Change, bool) 
 	}
 	e, err := v.newEntry(t, ev.KV, old)
 	if err != nil {
-		// One object's fault. Its last good state stays, rather than looking deleted: nobody should stop a pod for it.
+		// Only this object is at fault. Its last good version stays: if it looked deleted, somebody might stop a pod.
 		v.broken.add(v, t, ev.KV, err)
 		return Change{}, false
 	}
@@ -244,8 +244,8 @@ func (v *View) applyEvent(t *table, path string, ev store.Event) (Change, bool) 
 	return Change{Rev: ev.ModRevision, Old: old, New: e}, true
 }
 
-// publish makes the pending writes visible: first to snapshots, then to watchers, then to those who wait for a revision, so
-// that who hears of a change finds it in a snapshot.
+// publish makes the pending writes visible: first to snapshots, then to watchers, then to those who wait for a revision. Whoever
+// hears of a change therefore finds it in a snapshot.
 func (v *View) publish(p *pending) {
 	prev := v.cur.Load()
 	if p.rev <= prev.rev {

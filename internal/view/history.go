@@ -31,7 +31,7 @@ type history struct {
 	maxChanges int
 	maxBytes   int64
 	maxAge     time.Duration
-	dropped    func(Change) // told of each change that is forgotten, without the lock
+	dropped    func(Change) // called for each change that is forgotten, without the lock
 
 	mu     sync.Mutex
 	loaded bool
@@ -43,7 +43,7 @@ type history struct {
 	wake   chan struct{} // closed at the next change; nil while nobody waits
 }
 
-// reset begins anew at a load of revision rev: what came before is not here.
+// reset starts again at a load of revision rev; earlier changes are gone.
 func (h *history) reset(rev int64) {
 	h.mu.Lock()
 	old := h.chunks
@@ -107,7 +107,7 @@ func (e *Entry) bytes() int {
 	return e.size
 }
 
-// trim takes off the oldest chunks that exceed the bounds, the newest one only when all of it is too old. h.mu is held.
+// trim removes the oldest chunks that exceed the bounds, and the newest one only when all of it is too old. h.mu is held.
 func (h *history) trim(now time.Time) (old []*chunk) {
 	for len(h.chunks) > 0 {
 		c := h.chunks[0]
@@ -125,7 +125,7 @@ func (h *history) trim(now time.Time) (old []*chunk) {
 	return old
 }
 
-// age forgets what is too old, and tells whether anything is left.
+// age forgets changes that are too old, and tells whether any are left.
 func (h *history) age(now time.Time) (left bool) {
 	h.mu.Lock()
 	old := h.trim(now)
@@ -150,12 +150,12 @@ func (h *history) drop(old []*chunk) {
 type found struct {
 	chunk    *chunk
 	from, to int             // the changes of the chunk after the cursor
-	changes  []Change        // they themselves, where the chunk has no raw events
-	gone     bool            // the cursor is behind the floor
-	wait     <-chan struct{} // nothing yet: closed when there may be
+	changes  []Change        // nil where the chunk has raw events
+	gone     bool            // the cursor is older than the floor
+	wait     <-chan struct{} // no changes yet: closed when there may be some
 }
 
-// after looks for changes with Rev > cursor: those of one chunk.
+// after finds the changes with Rev > cursor of the chunk in which they begin.
 func (h *history) after(cursor int64) found {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func (h *history) after(cursor int64) found {
 		}
 		return found{wait: h.wake}
 	}
-	// From the newest back: nearly every reader is there.
+	// From the newest chunk back, since nearly every reader is there.
 	i := len(h.chunks) - 1
 	for i > 0 && h.chunks[i-1].last > cursor {
 		i--

@@ -8,16 +8,16 @@ import (
 	"podo.dev/podo/internal/store"
 )
 
-// How soon an idle replay asks the store how far it is, at first, and at most; and how many changes it hands out at once.
+// How soon an idle replay asks the store for its progress, at first and at most, and how many changes it returns at once.
 const (
 	firstNudge    = 20 * time.Millisecond
 	lastNudge     = time.Second
 	replayChanges = 512
 )
 
-// replay reads changes behind the cursor that memory has forgotten, through a watch of its own on the store, and moves the
-// cursor behind them. The watch lasts only for this call: between calls nothing piles up for a reader that is slow, or
-// gone. It may return no changes, when there are none up to what memory has, or the store did not answer for a while.
+// replay reads changes after the cursor that memory has dropped, through a watch of its own on the store, and moves the cursor
+// behind them. The watch lasts only for this call: between calls nothing is buffered for a slow reader. It may return no changes,
+// when there are none up to what memory has, or when the store did not answer for a while.
 func (w *Watcher) replay(ctx context.Context) ([]Change, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -32,7 +32,7 @@ func (w *Watcher) replay(ctx context.Context) ([]Change, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-timer.C:
-			// There may be nothing of this kind between the cursor and what memory has: only a mark tells.
+			// There may be no change of this kind between the cursor and what memory has: only a progress mark tells.
 			_ = w.v.c.Store.RequestProgress(ctx) // if the store does not answer, the watch says so
 			nudge = min(2*nudge, lastNudge)
 			timer.Reset(nudge)
@@ -44,7 +44,7 @@ func (w *Watcher) replay(ctx context.Context) ([]Change, error) {
 				return nil, ctx.Err()
 			case !open || b.Err != nil || err != nil:
 				if len(out) > 0 {
-					break // these first; the error comes again
+					break // return these first; the error will come again
 				}
 				if err != nil || errors.Is(b.Err, store.ErrCompacted) {
 					w.gone = true
@@ -64,8 +64,7 @@ func (w *Watcher) replay(ctx context.Context) ([]Change, error) {
 	}
 }
 
-// changesOf decodes a batch's changes of the kind. ErrGone says that one of them cannot be told, because what was there before
-// it has been compacted.
+// changesOf decodes a batch's changes of the kind. ErrGone says that the previous version of one of them has been compacted.
 func (v *View) changesOf(t *table, b store.Batch) ([]Change, error) {
 	var out []Change
 	now := v.cur.Load()
@@ -78,7 +77,7 @@ func (v *View) changesOf(t *table, b store.Batch) ([]Change, error) {
 			return nil, ErrGone
 		}
 		ch := Change{Rev: ev.ModRevision}
-		// What is still current has been decoded already.
+		// The current version has been decoded already.
 		if e, ok := now.kinds[t.pos].tree.Get(path); ok && e.Rev == ev.ModRevision && !ev.Deleted {
 			ch.New = e
 		} else if !ev.Deleted {

@@ -12,21 +12,21 @@ import (
 	"podo.dev/podo/internal/words"
 )
 
-// sharer lets a value that is not published yet use another one's memory where the two say the same: strings, lists, maps and what is
-// pointed to. It tells whether they say the same as a whole. The value is written in place and must be the caller's alone, all that it
-// leads to included: so it may be shared with one other value, once. What from does not have, elements of a list and what is pointed to, is
-// shared with other, if that is valid.
+// sharer lets an unpublished value use another value's memory wherever the two are equal: strings, lists, maps and pointers. It
+// tells whether they are equal as a whole. into is written in place and must be the caller's alone with everything that it refers
+// to. List elements and pointers that from does not have are shared with other, if that is valid.
 type sharer func(o *own, into, from, other reflect.Value) bool
 
-// own are the short texts of a value that it shares with nobody. Each was made by itself, amid what its request or decoding left behind, and
-// would keep the memory between two of them from use for as long as it lives: together they are one text, of which each is a part.
+// own are the short texts of a value that it shares with no other. Each was allocated by itself, among a request's or a decoder's
+// garbage, and for as long as it lives keeps its whole memory block in use. They are therefore joined into one text, of which
+// each becomes a part.
 type own struct {
 	texts []reflect.Value
 	size  int
 }
 
-// longestOwn is the length of texts that are kept together, in bytes: parts of a text keep the whole, and a long one may be gone soon. Identifiers of
-// containers are longer than most.
+// longestOwn is the maximum length of texts that are joined, in bytes. Parts of a text keep the whole alive, and a long one may
+// be dropped soon. A container id fits.
 const longestOwn = 96
 
 func (o *own) add(text reflect.Value) {
@@ -35,7 +35,7 @@ func (o *own) add(text reflect.Value) {
 	}
 }
 
-// together makes one text of first and of what was added, and returns where first is in it.
+// together joins first with the texts that were added, and returns first as a part of that.
 func (o *own) together(first string) string {
 	var b strings.Builder
 	b.Grow(len(first) + o.size)
@@ -57,7 +57,7 @@ var (
 	buildings sync.Mutex
 )
 
-// sharerOf makes the sharer of a type, of the types in it too. Types may contain themselves.
+// sharerOf makes the sharer of a type, including the types that it contains. Types may contain themselves.
 func sharerOf(t reflect.Type) sharer {
 	if s, ok := sharers.Load(t); ok {
 		return s.(sharer)
@@ -80,7 +80,7 @@ func build(t reflect.Type, made map[reflect.Type]sharer) sharer {
 		return s
 	}
 	var s sharer
-	made[t] = func(o *own, into, from, other reflect.Value) bool { return s(o, into, from, other) } // for types that contain this one
+	made[t] = func(o *own, into, from, other reflect.Value) bool { return s(o, into, from, other) } // for types that contain themselves
 	s = buildNew(t, made)
 	made[t] = s
 	return s
@@ -108,7 +108,7 @@ func buildNew(t reflect.Type, made map[reflect.Type]sharer) sharer {
 	}
 }
 
-// whole compares a value of which nothing is shared.
+// whole compares values of which no part is shared.
 func whole(t reflect.Type) sharer {
 	comparable := t.Comparable()
 	return func(_ *own, into, from, _ reflect.Value) bool { return comparable && into.Equal(from) }
@@ -117,7 +117,7 @@ func whole(t reflect.Type) sharer {
 // has tells whether there is something to be shared in a value that may be nil.
 func has(v reflect.Value) bool { return v.IsValid() && !v.IsNil() }
 
-// shareString also keeps the words of an enumeration once: they have types of their own.
+// shareString also serves enumerations, whose types are their own: each of their words is kept once.
 func shareString(t reflect.Type) sharer {
 	word := t != reflect.TypeFor[string]() && t != reflect.TypeFor[types.UID]() && t != reflect.TypeFor[types.NodeName]()
 	return func(o *own, into, from, other reflect.Value) bool {
@@ -204,7 +204,7 @@ func shareList(t reflect.Type, elem sharer) sharer {
 			all = elem(o, into.Index(i), one, next) && all
 		}
 		if all {
-			if from.Cap() > m { // what is appended to one must not show in the other
+			if from.Cap() > m { // full capacity, so that appending to one does not change the other
 				from = from.Slice3(0, m, m)
 			}
 			into.Set(from)
@@ -214,7 +214,7 @@ func shareList(t reflect.Type, elem sharer) sharer {
 	return share
 }
 
-// shareStruct takes a struct with fields that nobody else sees (a time, a quantity) as one whole.
+// shareStruct treats a struct with unexported fields (a time, a quantity) as one whole.
 func shareStruct(t reflect.Type, made map[reflect.Type]sharer) sharer {
 	type field struct {
 		at    int
@@ -239,7 +239,7 @@ func shareStruct(t reflect.Type, made map[reflect.Type]sharer) sharer {
 	}
 }
 
-// shareMap shares whole maps, and of labels and annotations that differ those that do not.
+// shareMap shares a whole map, or for labels and annotations that differ the entries that are equal.
 func shareMap(t reflect.Type) sharer {
 	texts, amounts := reflect.TypeFor[map[string]string](), reflect.TypeFor[v1.ResourceList]()
 	var share sharer
@@ -257,7 +257,7 @@ func shareMap(t reflect.Type) sharer {
 			have := into.Interface().(map[string]string)
 			for key, value := range from.Interface().(map[string]string) {
 				if v, ok := have[key]; ok && v == value {
-					have[key] = value // the key, too, is the other's then
+					have[key] = value // now the key is the other's, too
 				} else {
 					same = false
 				}

@@ -18,10 +18,10 @@ import (
 // tree maps paths to entries. Copies are O(1); only the feed's own trees are ever written.
 type tree = btree.Map[string, *Entry]
 
-// index has entries by a value and then in the tree's order. Its keys are what the entries are made of, so that it has no memory of its own.
+// index has the entries by a value, and then in the tree's order. Its keys use the entries' own memory.
 type index = btree.BTreeG[indexed]
 
-// indexed is an entry under a value of it; a nil entry comes before all that have the value.
+// indexed is an entry under one of its values; a nil entry sorts before all entries of the value.
 type indexed struct {
 	value string
 	e     *Entry
@@ -52,7 +52,7 @@ func (k Key) before(o Key) bool {
 	}
 }
 
-// degree bounds nodes to 2*degree-1 items: what a write copies on its way down.
+// degree bounds the nodes of a tree to 2*degree-1 items: a write copies one node on each level.
 const degree = 16
 
 // state is all kinds at one revision; immutable once published.
@@ -105,7 +105,7 @@ func (t *table) delete(old *Entry) {
 	}
 }
 
-// unindex takes old (nil: nothing) from an index where it has other values than these.
+// unindex takes old (nil: nothing) out of an index where its values are not among but.
 func (t *table) unindex(i int, old *Entry, but []string) {
 	if old == nil {
 		return
@@ -174,8 +174,8 @@ func (s Snapshot) All(r schema.GroupResource, namespace string, after Key) iter.
 	return scan(s.st.kinds[t.pos].tree, prefix, behind)
 }
 
-// By iterates the objects for which registry.Kind.Indexes[index] gave value, in the order of All. An index that the kind does
-// not have is a mistake of the caller's and panics.
+// By iterates the objects for which registry.Kind.Indexes[index] gave value, in the order of All. It panics on an index that the
+// kind does not have.
 func (s Snapshot) By(r schema.GroupResource, index, value string) iter.Seq[*Entry] {
 	t := s.v.byResource[r]
 	if t == nil {
@@ -191,8 +191,9 @@ func (s Snapshot) By(r schema.GroupResource, index, value string) iter.Seq[*Entr
 	}
 }
 
-// scan iterates the items whose keys begin with prefix, behind a key. It looks at the first key and for the last item: the keys of thousands
-// that are visited lie all over memory, and to look at each took as long as the rest of a list.
+// scan iterates the items whose keys begin with prefix, after the key behind. It searches for the first and the last item and
+// compares no keys between them: keys of thousands of objects are scattered over memory, and looking at each took as long as the
+// rest of a list.
 func scan(tr *tree, prefix, behind string) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		last, first := lastWith(tr, prefix), true

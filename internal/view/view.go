@@ -38,26 +38,28 @@ type Key struct{ Namespace, Name string }
 type Config struct {
 	Store store.Store
 	Kinds []*registry.Kind
-	// Decode makes an object of a stored value in the empty one that empty makes: TypeMeta and resourceVersion (rev) set. Default codec.DecodeIn.
+	// Decode decodes a stored value into the object that empty makes, and sets its TypeMeta and resourceVersion (rev). Default:
+	// codec.DecodeIn.
 	Decode func(k *registry.Kind, value []byte, rev int64, empty func() runtime.Object) (runtime.Object, error)
 	// Append takes timeline records (seen, for pods). Default timeline.Discard.
 	Append timeline.Append
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// CheckMutation hashes every object at publication; Mutated (default: panic) is told of one that has changed since. It
-	// costs an encoding per object: for tests.
+	// CheckMutation hashes every object at publication; Mutated (default: panic) is called with one that changed after that. It
+	// costs an encoding for each object: for tests.
 	CheckMutation bool
 	Mutated       func(k *registry.Kind, e *Entry)
 
-	// HistoryChanges (4096), HistoryBytes (8 MiB, of encoded size) and HistoryAge (75 s: who lost a watch is back by then, at the bookmark of a
-	// minute ago at worst) bound the changes remembered per kind. Watches from further back are read from the store.
+	// HistoryChanges (4096), HistoryBytes (8 MiB, of encoded size) and HistoryAge (75 s) bound the changes that are kept for each
+	// kind. A client whose watch broke is back within HistoryAge, even from a bookmark that is a minute old. Watches from further
+	// back are read from the store.
 	HistoryChanges int
 	HistoryBytes   int64
 	HistoryAge     time.Duration
-	// Retained bounds the past snapshots from which At answers: the newest (64, of the last HistoryChanges revisions and HistoryAge) and as many
-	// kept by Snapshot.Retain.
+	// Retained bounds the past snapshots that At can return: that many of the newest (64, of the last HistoryChanges revisions
+	// and HistoryAge), and as many kept by Snapshot.Retain.
 	Retained int
-	// PastAge (5 min) is for how long a revision that is no longer the newest can be read by At.
+	// PastAge (5 min) is how long At can read a revision that is no longer the newest.
 	PastAge time.Duration
 	// EncodingBytes bounds the cache behind Entry.Encoded (48 MiB).
 	EncodingBytes int64
@@ -109,7 +111,7 @@ type View struct {
 	byDir      map[string]*table
 
 	cur       atomic.Pointer[state]
-	delivered atomic.Int64 // the revision up to which all histories are complete; never ahead of cur
+	delivered atomic.Int64 // the revision up to which all histories are complete; never newer than cur
 	running   atomic.Bool
 
 	waiters  waiters
@@ -121,7 +123,7 @@ type View struct {
 	broken   broken
 }
 
-// table is what the view knows of one kind. The feed alone touches tree and indexes: they are the next state in the making.
+// table is the working state of one kind. Only the feed touches tree and indexes: they are the next state in the making.
 type table struct {
 	kind *registry.Kind
 	pos  int
@@ -147,7 +149,7 @@ func New(c Config) (*View, error) {
 	v.retained.max, v.retained.span, v.ages.max = c.Retained, int64(c.HistoryChanges), c.PastAge
 	first := &state{}
 	for _, k := range c.Kinds {
-		if k.Unstored || k.Served != nil { // nothing is stored, or by another row
+		if k.Unstored || k.Served != nil { // not stored at all, or stored by another row
 			continue
 		}
 		t := newTable(k, len(v.tables))
@@ -174,8 +176,8 @@ func New(c Config) (*View, error) {
 // Root is the folder that holds everything of Kubernetes.
 const Root = "/registry/"
 
-// locate tells which kind and path ("namespace/name", or "name" of a cluster-scoped one) a key of the store is; nil when it is
-// none of ours: such keys are left alone.
+// locate finds the kind and path ("namespace/name", or "name" for cluster scope) of a key in the store; nil when it is none of
+// ours: such keys are left alone.
 func (v *View) locate(key string) (t *table, path string) {
 	rest, ok := strings.CutPrefix(key, Root)
 	if !ok {

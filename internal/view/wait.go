@@ -14,7 +14,7 @@ func (v *View) WaitFor(ctx context.Context, rev int64) (Snapshot, error) {
 		return v.Snapshot(), nil
 	}
 	reached := v.waiters.add(rev, &v.delivered)
-	// Usually rev is on its way. If it was a write outside of what is watched, only a progress mark tells.
+	// Usually rev is on its way. If it was a write outside the watched keys, only a progress mark tells.
 	nudge := firstNudge
 	timer := time.NewTimer(nudge)
 	defer timer.Stop()
@@ -27,7 +27,7 @@ func (v *View) WaitFor(ctx context.Context, rev int64) (Snapshot, error) {
 			return Snapshot{}, ctx.Err()
 		case <-timer.C:
 			if v.cur.Load().rev > 0 {
-				// An error says that the store does not answer: the feed sees that too, and logs it.
+				// An error means that the store does not answer, which the feed notices and logs too.
 				_ = v.c.Store.RequestProgress(ctx)
 			}
 			nudge = min(2*nudge, lastNudge)
@@ -36,8 +36,8 @@ func (v *View) WaitFor(ctx context.Context, rev int64) (Snapshot, error) {
 	}
 }
 
-// Fresh returns a snapshot that reflects every write acknowledged before the call, other servers' too. It asks the store for
-// its revision; errors are the store's, or ctx's.
+// Fresh returns a snapshot that reflects every write acknowledged before the call, including other servers'. It asks the store
+// for its revision; errors are the store's, or ctx's.
 func (v *View) Fresh(ctx context.Context) (Snapshot, error) {
 	rev, err := v.c.Store.Revision(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (v *View) Fresh(ctx context.Context) (Snapshot, error) {
 	return v.WaitFor(ctx, rev)
 }
 
-// waiters are those who wait for a revision, the lowest first.
+// waiters wait for revisions; the lowest comes first.
 type waiters struct {
 	mu   sync.Mutex
 	heap waiterHeap
@@ -58,7 +58,7 @@ type waiter struct {
 	pos     int
 }
 
-// add queues a waiter; when the view has got there meanwhile, the channel is closed at once.
+// add queues a waiter. If the view has reached the revision meanwhile, the channel is closed at once.
 func (w *waiters) add(rev int64, delivered *atomic.Int64) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,8 +75,8 @@ func (w *Watcher) Next(ctx context.Context) (changes []Change, rev int64, err er
 	}
 }
 
-// Ready is closed when Next has something to say: take it anew after each Next. While there is something to be read from the
-// store it is closed too, and Next may block for as long as the store takes.
+// Ready is closed when Next has something to return; call it again after each Next. While changes have to be read from the store
+// it is closed, too, and Next may block for as long as the store takes.
 func (w *Watcher) Ready() <-chan struct{} {
 	if w.gone {
 		return closed
@@ -87,9 +87,9 @@ func (w *Watcher) Ready() <-chan struct{} {
 	return closed
 }
 
-// Progress is the newest revision up to which Next has delivered everything: what a bookmark may carry. It never blocks.
+// Progress is the newest revision up to which Next has delivered everything, as a bookmark needs it. It never blocks.
 func (w *Watcher) Progress() int64 {
-	// The order counts: a change that comes after this line may be missed below, but is newer than `delivered`.
+	// The order matters: a change that arrives after this line may be missed below, but it is newer than delivered.
 	delivered := w.v.delivered.Load()
 	if !w.gone && w.t.hist.idle(w.cursor) {
 		w.cursor = max(w.cursor, delivered)
@@ -97,10 +97,10 @@ func (w *Watcher) Progress() int64 {
 	return w.cursor
 }
 
-// Close ends the watcher: Next then returns ErrGone. It holds nothing, so that one which is forgotten costs nothing either.
+// Close ends the watcher: Next then returns ErrGone. A watcher holds no resources, so forgetting to close one costs nothing.
 func (w *Watcher) Close() { w.gone = true }
 
-// decodeRaw fills in the changes that were found, once for all readers, and leaves out what cannot be decoded.
+// decodeRaw decodes the changes that were found, once for all readers, and leaves out what cannot be decoded.
 func (v *View) decodeRaw(t *table, f found) []Change {
 	c := f.chunk
 	c.mu.Lock()
@@ -121,7 +121,7 @@ func (v *View) decodeRaw(t *table, f found) []Change {
 	return changes
 }
 
-// change decodes both sides of an event. An undecodable object counts as not there.
+// change decodes both sides of an event. An undecodable object counts as absent.
 func (v *View) change(t *table, ev store.Event) Change {
 	ch := Change{Rev: ev.ModRevision}
 	if ev.Prev != nil {
@@ -133,7 +133,7 @@ func (v *View) change(t *table, ev store.Event) Change {
 	return ch
 }
 
-// decode makes an entry of what the store holds under a key of t's; nil when it cannot be decoded.
+// decode makes an entry of the store's value under a key of t's; nil when it cannot be decoded.
 func (v *View) decode(t *table, kv store.KV, old *Entry) *Entry {
 	e, err := v.newEntry(t, kv, old)
 	if err != nil {
@@ -143,11 +143,11 @@ func (v *View) decode(t *table, kv store.KV, old *Entry) *Entry {
 	return e
 }
 
-// newEntry decodes a value; old is the version before it, when that is known.
+// newEntry decodes a value; old is the version before it, if known.
 func (v *View) newEntry(t *table, kv store.KV, old *Entry) (*Entry, error) {
 	e, empty := t.place()
 	var obj runtime.Object
-	// Guarded: a value that makes a decoder panic is that value's fault, and would do so after every restart of the view.
+	// Guarded, since a value that makes a decoder panic would do so again after every restart of the view.
 	err := component.Guard(func() (err error) {
 		obj, err = v.c.Decode(t.kind, kv.Value, kv.ModRevision, empty)
 		return err
@@ -159,7 +159,7 @@ func (v *View) newEntry(t *table, kv store.KV, old *Entry) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The store's key is the truth about the name; a value that says otherwise would be served under a name that is not its own.
+	// The key is the truth about the name: otherwise an object could be served under a name that is not its own.
 	path := kv.Key[len(t.kind.Prefix()):]
 	key := keyOf(t.kind, path)
 	if got := (Key{m.GetNamespace(), m.GetName()}); got != key {

@@ -39,12 +39,13 @@ type Election struct {
 
 const (
 	electionPrefix = "/podo/leader"
-	electionTTL    = 2 // seconds: the least that every etcd grants, and for how long a lease lasts that nobody looks at
-	// For a server whose store ends with it, seconds again: nobody need wait for that lease's end, so no slow disk may bring it about.
+	electionTTL    = 2 // seconds: the least that etcd grants; the lease's life when nobody watches it
+	// For a server whose store ends with it, also in seconds. Nobody waits for the end of that lease, so a slow disk must not
+	// cause it.
 	ownTTL = 3600
 )
 
-// Election makes one on this store. id is the server's, the same after a restart and no other's.
+// Election makes one on this store. id names the server: it is the same after a restart, and no other server has it.
 func (s *Client) Election(id string, log *slog.Logger) *Election {
 	return &Election{s: s, id: id, log: log, changed: make(chan struct{})}
 }
@@ -52,7 +53,7 @@ func (s *Client) Election(id string, log *slog.Logger) *Election {
 // Name implements component.Component.
 func (e *Election) Name() string { return "leader-election" }
 
-// Run implements component.Component. It is ready when it is known who leads.
+// Run implements component.Component. It is ready once it is known who leads.
 func (e *Election) Run(ctx context.Context, ready func()) error {
 	once := sync.OnceFunc(ready)
 	for {
@@ -77,7 +78,7 @@ const (
 	lostLease      = "the store no longer has its lease: another server has not heard of this one and ended it, or somebody deleted it. If another one leads there is nothing to do; if this happens again, compare the load of the servers' machines and their network"
 )
 
-// stand takes part in one round, until the lead is lost or ctx ends. lost says why, where this server has led.
+// stand takes part in one round, until the lead is lost or ctx ends. lost is the reason when this server was the leader.
 func (e *Election) stand(ctx context.Context, ready func()) (lost string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,7 +146,7 @@ func (e *Election) stand(ctx context.Context, ready func()) (lost string, err er
 			return "", err
 		}
 		if sent.IsZero() {
-			return "", nil // it stands anew, with another lease
+			return "", nil // it stands again, with a new lease
 		}
 	default:
 	}
@@ -165,7 +166,7 @@ func (e *Election) stand(ctx context.Context, ready func()) (lost string, err er
 	return hold(ctx, sent, renew), nil
 }
 
-// withdraw takes back what an earlier process of this server left.
+// withdraw removes the candidacy that an earlier process of this server left.
 func (e *Election) withdraw(ctx context.Context, c *clientv3.Client) error {
 	left, err := c.Get(ctx, electionPrefix+"/", clientv3.WithPrefix())
 	if err != nil {
@@ -191,7 +192,7 @@ func (e *Election) withdraw(ctx context.Context, c *clientv3.Client) error {
 	return nil
 }
 
-// resign ends the session's lease, so that the next server need not wait for its end.
+// resign ends the session's lease, so that the next server need not wait until it expires.
 func resign(session *concurrency.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -213,13 +214,13 @@ func (e *Election) end() {
 	e.tell()
 }
 
-// tell wakes who waits for a change. Election.mu is held.
+// tell wakes those who wait for a change. Election.mu is held.
 func (e *Election) tell() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// now is the term, nil while another server leads, and a channel that is closed when that changes.
+// now is the term (nil while another server leads), and a channel that is closed when it changes.
 func (e *Election) now() (term context.Context, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -232,7 +233,7 @@ func (e *Election) Leads() bool {
 	return term != nil && term.Err() == nil
 }
 
-// Led makes a component that runs while this server leads. While another one does it is ready, and does nothing.
+// Led makes a component that runs while this server leads. While another one leads it is ready and does nothing.
 func (e *Election) Led(c component.Component) component.Component {
 	return component.Func(c.Name(), func(ctx context.Context, ready func()) error {
 		once := sync.OnceFunc(ready)
@@ -259,7 +260,7 @@ func (e *Election) Led(c component.Component) component.Component {
 			if !lost {
 				return nil
 			}
-			// Until the round that has ended is over, its term is still there.
+			// The term of the round that has ended is still there until the round is over.
 			select {
 			case <-ctx.Done():
 				return nil

@@ -36,16 +36,17 @@ type EmbeddedConfig struct {
 	History time.Duration
 }
 
-// Ticks while a member is alone: nobody's heartbeat can be late, so the election may be quick. A start waits for one to five
-// ticks; every tick costs some 20 µs, for ever: at 20 ms it is 1.1 % of a core, at 100 ms 0.6 %.
+// The tick of the member. It is alone, so no heartbeat can be late, and the election may be quick. A start waits for one to five
+// ticks; every tick costs some 20 µs, for ever: 1.1 % of a core at 20 ms, 0.6 % at 100 ms.
 const (
 	tickMillis     = 40
 	electionMillis = 200
 )
 
-// The member's database is brought to disk so long after the last time, or after so many writes; its log is before each write is acknowledged, and
-// after a crash says what the database lacks. Nobody is answered meanwhile, readers neither, and the log's next flush waits for the disk: of who
-// writes one thing after another one in three hundred waits for some ms then. The number bounds what is buffered, and how long one takes.
+// The database file is flushed to disk after this time or this many writes. The log is flushed before each write is acknowledged
+// and, after a crash, has what the database file lacks. During a flush nothing is answered, reads included, and the log's next
+// flush waits for the disk: of writes that come one after another, one in three hundred then waits for some ms. The number bounds
+// the buffer and the duration of a flush.
 const (
 	flushEvery  = 5 * time.Second
 	flushWrites = 4_000
@@ -60,7 +61,7 @@ type Embedded struct {
 	c EmbeddedConfig
 	// boot is how long the last start took until the member was ready.
 	boot     time.Duration
-	patience time.Duration // how long the member may take to be ready before somebody hears of it
+	patience time.Duration // how long the member may take to become ready before that is reported
 }
 
 var _ component.Component = (*Embedded)(nil)
@@ -102,8 +103,8 @@ func (e *Embedded) Socket() string { return filepath.Join(e.c.SocketDir, socketN
 // Name implements component.Component.
 func (e *Embedded) Name() string { return "etcd" }
 
-// Run implements component.Component: the member is up from ready until Run returns. A write that failed on disk ends it with
-// component.Fatal: after that nobody knows what the disk holds, until a new process has read it.
+// Run implements component.Component: the member is up from ready until Run returns. A write that fails on the disk ends Run with
+// component.Fatal: only a new process that reads the disk knows what it holds.
 func (e *Embedded) Run(ctx context.Context, ready func()) error {
 	for _, dir := range []string{e.c.Dir, e.c.SocketDir} {
 		if err := privateDir(dir); err != nil {
@@ -117,7 +118,7 @@ func (e *Embedded) Run(ctx context.Context, ready func()) error {
 	died := make(chan error, 1)
 	started := make(chan error, 1)
 	var member *embed.Etcd
-	// In a goroutine of its own: should etcd find that it cannot go on, its logger stops that goroutine for good.
+	// In its own goroutine: if etcd finds that it cannot go on, its logger stops that goroutine for good.
 	go func() {
 		var err error
 		member, err = embed.StartEtcd(e.config(died))
@@ -157,7 +158,7 @@ func shut(member *embed.Etcd) {
 	_ = gcroom.Unmapping(func() error { member.Close(); return nil })
 }
 
-// serve is Run from the moment that the member is ready.
+// serve is the part of Run after the member has become ready.
 func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan error, ready func()) error {
 	c := &conn{
 		c: v3client.New(member.Server), kv: adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(member.Server)),
@@ -178,7 +179,7 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 	case err = <-kept:
 		kept <- nil
 	case err = <-died:
-		// The member holds its locks and will never answer: no orderly stop is to be had.
+		// The member holds its locks and will never answer, so it cannot be stopped in an orderly way.
 		e.conn.Store(nil)
 		cancel()
 		c.local.end()
@@ -200,14 +201,14 @@ func (e *Embedded) serve(ctx context.Context, member *embed.Etcd, died <-chan er
 	return err
 }
 
-// config is the member's. died is told why, when etcd cannot go on.
+// config is the member's configuration. died receives the reason when etcd cannot go on.
 func (e *Embedded) config(died chan<- error) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "podo"
 	c.Dir = e.c.Dir
 	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: e.Socket()}}
 	c.AdvertiseClientUrls = c.ListenClientUrls
-	// Alone: nobody connects as a peer, so nothing listens. The address only fills the member list.
+	// The member is alone, so no peer connects and nothing listens. The address only fills the member list.
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
@@ -216,7 +217,7 @@ func (e *Embedded) config(died chan<- error) *embed.Config {
 	c.BackendBatchInterval, c.BackendBatchLimit = flushEvery, flushWrites
 	c.MaxTxnOps = 10_000
 	c.EnableGRPCGateway = false
-	// Nobody has to catch up from the log: it need not stay in memory.
+	// No member has to catch up from the log, so it need not stay in memory.
 	c.SnapshotCount, c.SnapshotCatchUpEntries = 5_000, 100
 	c.Logger = "zap"
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(e.c.Logger, e.c.Dir, died))
@@ -246,7 +247,7 @@ func socketDir(dir string) string {
 	return filepath.Join(run, fmt.Sprintf("podo-etcd-%08x", hash(dir)))
 }
 
-// checkLock refuses a directory that another process has open. bbolt would wait for it without end.
+// checkLock refuses a directory that another process has open: bbolt would wait for it forever.
 func checkLock(dir string) error {
 	f, err := os.Open(filepath.Join(dir, "member", "snap", "db"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -263,7 +264,7 @@ func checkLock(dir string) error {
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	return nil // closing f gives the lock back, for bbolt to take it
+	return nil // closing f releases the lock, for bbolt to take
 }
 
 // ErrLocked says that another process has the data directory open.

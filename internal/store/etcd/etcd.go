@@ -35,8 +35,8 @@ var _ store.Store = (*Client)(nil)
 // conn is one connection to a running etcd.
 type conn struct {
 	c       *clientv3.Client
-	kv      pb.KVClient    // for transactions: clientv3's own copy each of their parts twice
-	lease   pb.LeaseClient // for single renewals: clientv3's own go on without a pause while etcd is away
+	kv      pb.KVClient    // for transactions: clientv3's own copies each part twice
+	lease   pb.LeaseClient // for single renewals: clientv3's own retries without a pause while etcd is away
 	leases  leases
 	watches watches
 	local   *member // nil: the cluster is elsewhere
@@ -73,7 +73,7 @@ func (s *Client) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
-// read is a linearizable read that also has whatever a watch has told of. at > 0 is the revision that opts ask for.
+// read is a linearizable read that also reflects everything that a watch has delivered. at > 0 is the revision that opts ask for.
 func (c *conn) read(ctx context.Context, at int64, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if c.local == nil {
 		return c.c.Get(ctx, key, opts...)
@@ -83,7 +83,7 @@ func (c *conn) read(ctx context.Context, at int64, key string, opts ...clientv3.
 		res, err := c.c.Get(ctx, key, opts...)
 		switch {
 		case err == nil && res.Header.Revision < seen, errors.Is(err, rpctypes.ErrFutureRev) && at <= seen:
-			runtime.Gosched() // the write is being finished by another goroutine, in memory
+			runtime.Gosched() // another goroutine is just finishing the write, in memory
 		default:
 			return res, err
 		}
@@ -131,7 +131,7 @@ func (s *Client) List(ctx context.Context, prefix string, o store.ListOptions) (
 	return out, nil
 }
 
-// Txn implements store.Store. A key with a TTL goes between that and 5 % later (a minute at most): many share one lease.
+// Txn implements store.Store. A key with a TTL is deleted up to 5 % later (at most a minute), since many keys share one lease.
 func (s *Client) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) (store.TxnResult, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Client) Revision(ctx context.Context) (int64, error) {
 	if c.local != nil {
 		return c.local.revision(), ctx.Err()
 	}
-	// Any key will do: the answer's header has the revision.
+	// Any key serves: the revision is in the answer's header.
 	res, err := c.c.Get(ctx, "/registry/", clientv3.WithKeysOnly())
 	if err != nil {
 		return 0, s.failed(ctx, err)

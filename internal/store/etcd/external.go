@@ -96,7 +96,7 @@ func NewExternal(c ExternalConfig) (*External, error) {
 // Name implements component.Component.
 func (e *External) Name() string { return "etcd" }
 
-// reconnect is how a cluster that went away is asked again: by default that would be after minutes.
+// reconnect is how soon a cluster that went away is tried again: by default that takes minutes.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: 5 * time.Second,

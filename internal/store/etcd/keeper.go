@@ -12,11 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// keeper bounds what the store holds: it forgets history older than it must be, and, of an embedded member, gives
-// the database's free pages back when nothing is going on, and makes space when etcd says there is none.
+// keeper bounds what the store holds. It compacts history that is old enough; for an embedded member it also gives the database's
+// free pages back while nothing is going on, and makes space when etcd reports that there is none.
 //
-// Every round (half of the history's time) compacts to the revision of two rounds ago, so that history is kept for at
-// least its time, and at most one and a half of it.
+// Every round (half of the history's time) compacts to the revision of two rounds ago, so that history is kept for at least its
+// time, and for at most one and a half times that.
 type keeper struct {
 	s       *Client
 	c       EmbeddedConfig
@@ -59,7 +59,7 @@ func (k *keeper) run(ctx context.Context) {
 func (k *keeper) compact(ctx context.Context) {
 	rev, err := k.s.Revision(ctx)
 	if err != nil {
-		return // the component itself sees that etcd is away
+		return // the component notices by itself that etcd is away
 	}
 	if k.past = append(k.past, rev); len(k.past) <= 2 {
 		return
@@ -78,8 +78,8 @@ func (k *keeper) local() *conn {
 	return nil
 }
 
-// look, while nobody writes, has the database forget what it has buffered, and defragments one of which half is free: that stops the store for
-// as long as copying takes.
+// look acts while nobody writes: it has the database drop its buffers, and defragments a database of which half is free, which
+// stops the store for as long as the copy takes.
 func (k *keeper) look(ctx context.Context) {
 	c := k.local()
 	if c == nil {
@@ -90,7 +90,7 @@ func (k *keeper) look(ctx context.Context) {
 	k.quietAt = rev
 	st, err := c.c.Status(ctx, "")
 	if err == nil && full(st) {
-		k.makeSpace(ctx) // someone may have deleted something meanwhile
+		k.makeSpace(ctx) // something may have been deleted meanwhile
 		return
 	}
 	if quiet {
@@ -118,8 +118,8 @@ func full(st *clientv3.StatusResponse) bool {
 	})
 }
 
-// makeSpace is the answer to etcd's alarm: all history goes, the free pages are given back, and if the database is then well
-// below its quota, the alarm is taken off. Else writes stay refused (deletions are not), and the log says what to do.
+// makeSpace answers etcd's alarm: it compacts all history, gives the free pages back and, if the database is then well below its
+// quota, clears the alarm. Otherwise writes stay refused (deletions do not), and the log says what to do.
 func (k *keeper) makeSpace(ctx context.Context) {
 	c := k.local()
 	if c == nil {

@@ -18,9 +18,9 @@ func hash(s string) uint32 {
 	return h.Sum32()
 }
 
-// zapLogger is what etcd logs to: our log, one level quieter, since etcd tells much. Where etcd would end the process (a
-// write that failed) or panic, died is told instead, and the goroutine is stopped for good: it must not go on, and its locks
-// must not be let go.
+// zapLogger passes etcd's log on to ours, one level quieter, since etcd logs much. Where etcd would end the process (a failed
+// write) or panic, died receives the reason instead and the goroutine is stopped for good: it must not go on, and its locks must
+// not be released.
 func zapLogger(l *slog.Logger, dir string, died chan<- error) *zap.Logger {
 	stop := lastWords{dir, died}
 	return zap.New(slogCore{l}, zap.WithFatalHook(stop), zap.WithPanicHook(stop))
@@ -44,7 +44,7 @@ func (w lastWords) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	}
 	select {
 	case w.died <- fmt.Errorf("etcd cannot go on: %w", err):
-	default: // it has died of something else already
+	default: // another reason came first
 	}
 	select {}
 }
@@ -77,8 +77,8 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce
 }
 
-// usual is what etcd complains of at every start and every orderly stop of a lone member on a unix socket: nothing is wrong then. (A
-// start that really fails is an error of its own.)
+// usual are complaints of etcd at every start and every orderly stop of a lone member on a unix socket, when nothing is wrong. (A
+// start that really fails returns an error.)
 var usual = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"setting up serving from embedded etcd failed.":                                        true, // its listeners were closed

@@ -14,15 +14,15 @@ import (
 	"podo.dev/podo/internal/store"
 )
 
-// member is the database of a member that is alone in its cluster and in this process. It has applied every write that was
-// acknowledged, so that what it has is what there is. But it tells watches of a write a moment before reads have it.
+// member is the database of a member that is alone in its cluster and in this process. It has applied every acknowledged write,
+// so it is up to date. But it tells watches of a write a moment before reads see it.
 type member struct {
 	db mvcc.WatchableKV
-	// defragment rewrites the database without its free pages; nothing else is answered meanwhile.
+	// defragment rewrites the database without its free pages; nothing is answered meanwhile.
 	defragment func() error
-	// flush brings what has been written to the database's file, as happens every few seconds.
+	// flush writes the buffered changes to the database's file, which also happens every few seconds.
 	flush func()
-	// seen is the newest revision that a watch was told of: no read may be older.
+	// seen is the newest revision that a watch has delivered: no read may be older.
 	seen atomic.Int64
 
 	mu      sync.Mutex
@@ -38,9 +38,9 @@ func newMember(s *etcdserver.EtcdServer) *member {
 	}
 }
 
-// forget lets go of what the database has buffered. Its buffers are as long as the most that was ever written between two flushes, and what they
-// held stays in them until as much is written again; but a flush drops one that was not used since the flush before. A reader keeps a copy until
-// the next one comes after a write.
+// forget releases the database's buffers. They are as long as the most that was ever written between two flushes, and hold their
+// old content until as much is written again; but a flush drops a buffer that was not used since the flush before. A reader keeps
+// a copy until the next reader after a write.
 func (m *member) forget(ctx context.Context) {
 	_, _ = m.db.Range(ctx, []byte{0}, nil, mvcc.RangeOptions{}) // nobody's key
 	m.flush()
@@ -79,9 +79,9 @@ func (m *member) saw(rev int64) {
 	}
 }
 
-// watchMember follows the database itself: no message is made, and between the write and its reader there is this goroutine alone. The
-// database does not wait for a watch that lags, but gives it less and less of its time: so everything is taken at once, and kept until
-// the reader comes for it.
+// watchMember follows the database itself: no messages are made, and only this goroutine stands between the write and its reader.
+// The database does not wait for a slow watch but serves it less and less, so everything is taken at once and kept until the
+// reader comes for it.
 func (c *conn) watchMember(ctx context.Context, w wish, out chan<- store.Batch) error {
 	m := c.local
 	stream := m.db.NewWatchStream()
@@ -94,7 +94,7 @@ func (c *conn) watchMember(ctx context.Context, w wish, out chan<- store.Batch) 
 	defer c.watches.add(func() error {
 		select {
 		case asked <- struct{}{}:
-		default: // somebody has asked, and has not been answered
+		default: // a request is there already, and has not been answered
 		}
 		return nil
 	})()
@@ -135,14 +135,14 @@ func (c *conn) watchMember(ctx context.Context, w wish, out chan<- store.Batch) 
 	}
 }
 
-// previous fills in what was there before the events.
+// previous fills in the version before each event.
 func (m *member) previous(ctx context.Context, events []store.Event, wanted func(key string) bool) {
 	for i := range events {
 		e := &events[i]
 		if e.CreateRevision == e.ModRevision || !wanted(e.Key) {
 			continue
 		}
-		// What has been compacted is no longer to be had.
+		// The version may have been compacted.
 		if r, err := m.db.Range(ctx, []byte(e.Key), nil, mvcc.RangeOptions{Rev: e.ModRevision - 1}); err == nil && len(r.KVs) > 0 {
 			kv := kvOf(r.KVs[0])
 			e.Prev = &kv
@@ -150,7 +150,7 @@ func (m *member) previous(ctx context.Context, events []store.Event, wanted func
 	}
 }
 
-// leave closes a stream; whoever used it does not wait, since a member that has died may hold its locks for ever.
+// leave closes a stream without making its user wait, since a member that has died may hold its locks for ever.
 func leave(stream mvcc.WatchStream) {
 	stream.Close()
 	for res := range stream.Chan() {
@@ -158,7 +158,7 @@ func leave(stream mvcc.WatchStream) {
 	}
 }
 
-// span is the range of a prefix as the database takes it.
+// span is the key range of a prefix.
 func span(prefix string) (from, to []byte) {
 	if prefix == "" {
 		return []byte{0}, []byte{} // no end

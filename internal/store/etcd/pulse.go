@@ -27,7 +27,8 @@ const (
 	silence    = 500 * time.Millisecond
 )
 
-// hold renews a leader's lease until it must no longer lead, and says why. sent is when the last renewal was sent that has been answered.
+// hold renews a leader's lease until this server must no longer lead, and says why. sent is when the last answered renewal was
+// sent.
 func hold(ctx context.Context, sent time.Time, renew func(context.Context) error) (why string) {
 	for next := sent.Add(renewEvery); ; {
 		term, cancel := context.WithDeadline(ctx, sent.Add(leadFor))
@@ -38,7 +39,7 @@ func hold(ctx context.Context, sent time.Time, renew func(context.Context) error
 		over := term.Err() != nil
 		cancel()
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound) || ctx.Err() != nil: // the session tells of a lease that is gone too
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) || ctx.Err() != nil: // the session also notices a lease that is gone
 			return lostLease
 		case over:
 			return lostUnanswered
@@ -49,14 +50,14 @@ func hold(ctx context.Context, sent time.Time, renew func(context.Context) error
 	}
 }
 
-// fresh renews a lease for as long as its holder stands by, and tells when the last renewal was sent that has been answered. Nobody ends the
-// lease before silence is over since then: who leads from now on, and is answered once more by then, leads on with a lease that is not being
-// ended. The session's own renewals will not do, which are further apart, and of which nobody hears when they were.
+// fresh renews the lease of a server that stands by, and returns when the last answered renewal was sent. Nobody ends the lease
+// before silence has passed since then: a server that now wins, and gets one more renewal answered by then, holds a lease that
+// nobody is ending. The session's own renewals do not serve: they are further apart, and do not say when they happened.
 func fresh(ctx context.Context, sent time.Time, renew func(context.Context) error) time.Time {
 	for ; ctx.Err() == nil; pause(ctx, renewEvery) {
 		one, cancel := context.WithTimeout(ctx, leadFor)
 		tried := time.Now()
-		if renew(one) == nil { // else the next one may be answered
+		if renew(one) == nil { // otherwise the next one may be answered
 			sent = tried
 		}
 		cancel()
@@ -64,8 +65,8 @@ func fresh(ctx context.Context, sent time.Time, renew func(context.Context) erro
 	return sent
 }
 
-// first renews the lease of who has just won, and tells when that was sent; before is when the last renewal was that fresh knows of. It is zero
-// when the answer is so late that somebody else may be ending the lease.
+// first renews the lease of a server that has just won, and returns when that was sent; before is the last renewal that fresh
+// knows of. It returns zero when the answer comes so late that somebody may already be ending the lease.
 func first(ctx context.Context, before time.Time, renew func(context.Context) error) (sent time.Time, err error) {
 	ctx, cancel := context.WithDeadline(ctx, before.Add(leadFor))
 	defer cancel()
@@ -77,11 +78,11 @@ func first(ctx context.Context, before time.Time, renew func(context.Context) er
 	return sent, err
 }
 
-// silent waits until a leader has not renewed its lease for so long that it leads no more. It is false when the lease is gone, or ctx ends
-// first. ask tells the seconds for which the lease was granted, and how many are left, rounded towards zero; none was granted when it is
-// gone.
+// silent waits until a leader has not renewed its lease for so long that it no longer leads. It returns false when the lease is
+// gone or ctx ends first. ask returns the seconds for which the lease was granted (0 when it is gone) and those that are left,
+// rounded towards zero.
 func silent(ctx context.Context, ask func(context.Context) (granted, left int64, err error)) bool {
-	var since, last time.Time // it has been seen as silent ever since; and when that was last asked
+	var since, last time.Time // since: silent ever since then; last: when that was last asked
 	for wait := time.Duration(0); ; {
 		if pause(ctx, wait); ctx.Err() != nil {
 			return false
@@ -93,9 +94,9 @@ func silent(ctx context.Context, ask func(context.Context) (granted, left int64,
 		switch {
 		case err == nil && granted == 0:
 			return false
-		case err != nil || granted-left < 2: // it is not known to be silent for a second
+		case err != nil || granted-left < 2: // it is not known to have been silent for a second
 			since = time.Time{}
-		case since.IsZero() || now.Sub(last) >= time.Duration(granted-left-1)*time.Second: // it may have been renewed since it was last asked
+		case since.IsZero() || now.Sub(last) >= time.Duration(granted-left-1)*time.Second: // it may have been renewed since the last question
 			since = now
 		case asked.Sub(since) >= silence: // an answer is as old as its question
 			return true
@@ -138,18 +139,18 @@ func (c *conn) renew(ctx context.Context, id clientv3.LeaseID) error {
 	return err
 }
 
-// watched looks after the server that leads, from one that stands by. One goroutine calls it.
+// watched watches the leader on behalf of a server that stands by. It is used by one goroutine.
 type watched struct {
 	e    *Election
 	conn *conn
-	own  string // the key of the candidacy of who looks
+	own  string // the key of the standing server's candidacy
 
 	lease   clientv3.LeaseID
 	cancel  context.CancelFunc
 	looking sync.WaitGroup
 }
 
-// look looks at who leads from now on, with this lease; it says whether that is news.
+// look makes who, with this lease, the leader to watch; it returns whether that is new.
 func (w *watched) look(ctx context.Context, lease clientv3.LeaseID, who string) bool {
 	if lease == w.lease {
 		return false
@@ -171,8 +172,8 @@ func (w *watched) look(ctx context.Context, lease clientv3.LeaseID, who string) 
 	return true
 }
 
-// errUnheard is the answer as long as one's own candidacy is on its way, however long the disk takes for it: a leader that is alone hears
-// of others by that, and renews nothing before.
+// errUnheard is the answer to a leader's renewal while the standing server's own candidacy is still being written, however long
+// the disk takes. A leader that is alone hears of others by that candidacy, and renews nothing before.
 var errUnheard = errors.New("the leader has not heard of this server yet")
 
 func (w *watched) ask(lease clientv3.LeaseID) func(context.Context) (granted, left int64, err error) {

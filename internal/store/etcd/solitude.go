@@ -32,8 +32,8 @@ import (
 // As with renewals, that a goroutine runs within some tenths of a second is all that is asked of time.
 const companyFor = 300 * time.Millisecond
 
-// company is closed when others may stand for the lead beside own: one does, own is gone, or nobody can tell any more. Who has no store of
-// his own is never known to be alone.
+// company is closed when another server may stand for the lead beside own: one does, own is gone, or nobody can tell any more. A
+// server without a store of its own is never known to be alone.
 func (c *conn) company(ctx context.Context, own string) (<-chan struct{}, error) {
 	came := make(chan struct{})
 	if c.local == nil {
@@ -83,7 +83,7 @@ func (c *conn) company(ctx context.Context, own string) (<-chan struct{}, error)
 	return came, nil
 }
 
-// comes says whether somebody else stands, or own is gone.
+// comes says whether another server stands, or own is gone.
 func comes(events []*mvccpb.Event, own string) bool {
 	for _, e := range events {
 		if mine := string(e.Kv.Key) == own; mine == (e.Type == mvccpb.Event_DELETE) {

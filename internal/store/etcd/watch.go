@@ -53,8 +53,8 @@ type wish struct {
 	prev   func(key string) bool
 }
 
-// atHand is how many batches may wait for a watch's reader: what comes in a burst, one commit of many clients' writes, is then taken
-// together, without a change of goroutines for each.
+// atHand is how many batches may wait for a watch's reader. A burst, such as one commit of many clients' writes, is then taken
+// together, without switching goroutines for each.
 const atHand = 64
 
 // Watch implements store.Store.
@@ -87,13 +87,13 @@ func (s *Client) Watch(ctx context.Context, prefix string, from int64, prev func
 	return out
 }
 
-// watchCluster relays a watch over the network until it ends, and says why it did. Each watch is a stream of its own: on a shared one,
-// etcd sends no progress mark as long as any watch waits for a revision that has not happened. etcd never splits a revision over two
-// responses, and the client puts the fragments of a response together.
+// watchCluster relays a watch over the network until it ends, and returns why it did. Each watch has a stream of its own: on a
+// shared one etcd sends no progress mark while any watch waits for a revision that has not happened. etcd never splits a revision
+// over two responses, and the client joins the fragments of a response.
 func (s *Client) watchCluster(ctx context.Context, c *conn, w wish, out chan<- store.Batch) error {
 	wctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wctx = clientv3.WithRequireLeader(wctx) // a member cut off from its cluster would keep silent
+	wctx = clientv3.WithRequireLeader(wctx) // otherwise a member cut off from its cluster would be silent
 	wctx = metadata.AppendToOutgoingContext(wctx, "podo-watch", strconv.FormatInt(c.streams.Add(1), 10))
 	defer c.watches.add(func() error {
 		if err := c.c.RequestProgress(wctx); wctx.Err() == nil {
@@ -126,7 +126,7 @@ func (s *Client) watchCluster(ctx context.Context, c *conn, w wish, out chan<- s
 	return store.ErrUnavailable
 }
 
-// batches are events by their revisions, in whose order they come.
+// batches groups events by revision; they arrive in that order.
 func batches(events []*mvccpb.Event, prev func(key string) bool) iter.Seq[store.Batch] {
 	return func(yield func(store.Batch) bool) {
 		for len(events) > 0 {

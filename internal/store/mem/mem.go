@@ -70,7 +70,7 @@ func New(o Options) *Store {
 	return s
 }
 
-// fault carries out what the schedule says of a call; applied tells that the call shall happen and then fail with err.
+// fault applies the fault schedule to a call; applied tells that the call shall happen and then fail with err.
 func (s *Store) fault(ctx context.Context, op, key string) (err error, applied bool) {
 	if err := ctx.Err(); err != nil {
 		return err, false
@@ -179,7 +179,7 @@ func (s *Store) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) (st
 	return res, nil
 }
 
-// apply writes ops as one revision, unless nothing changes. s.mu is held.
+// apply writes ops as one revision, unless they change nothing. s.mu is held.
 func (s *Store) apply(ops []store.Op) {
 	rev := s.rev() + 1
 	var events []store.Event
@@ -220,7 +220,7 @@ func (s *Store) apply(ops []store.Op) {
 	s.broadcast()
 }
 
-// expire deletes the key, as written at rev, after ttl rounded up to seconds. s.mu is held.
+// expire deletes the key, if it is still as written at rev, after ttl rounded up to seconds. s.mu is held.
 func (s *Store) expire(key string, rev int64, ttl time.Duration) {
 	ttl = (ttl + time.Second - 1).Truncate(time.Second)
 	s.expiry[key] = time.AfterFunc(ttl, func() {

@@ -78,7 +78,7 @@ func Decode(k *registry.Kind, value []byte, rev int64) (runtime.Object, error) {
 	return DecodeIn(k, value, rev, k.New)
 }
 
-// DecodeIn does so in the empty object that empty makes (kind.New's, or like it), unless the value is in an older form.
+// DecodeIn decodes into the object that empty makes (kind.New's, or like it), unless the value has an older version's form.
 func DecodeIn(k *registry.Kind, value []byte, rev int64, empty func() runtime.Object) (runtime.Object, error) {
 	var obj runtime.Object
 	var err error
@@ -146,7 +146,7 @@ func decodeJSON(k *registry.Kind, value []byte, empty func() runtime.Object) (ru
 	return today(older, obj), nil
 }
 
-// form refuses a value of another type than the kind's. One of an older version may have a form of its own.
+// form refuses a value of another type than the kind's. A value of an older version may have a form of its own.
 func form(k *registry.Kind, apiVersion, kind string) (registry.Older, error) {
 	older, ok := k.StoredAs(apiVersion, kind)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package viewtest makes views for the tests of what reads them: over store/mem, with the mutation check on, usable in a
+// Package viewtest makes views for tests of their readers: over store/mem, with the mutation check on, usable in a
 // testing/synctest bubble.
 package viewtest
 
@@ -21,8 +21,8 @@ import (
 	"podo.dev/podo/internal/view/codec"
 )
 
-// New starts a view that holds objs, over a store in memory. Both end with the test, which fails when anyone changed an
-// object that the view had published.
+// New starts a view that holds objs, over a store in memory. Both end with the test, which fails if anyone changed a published
+// object.
 func New(t testing.TB, objs ...runtime.Object) (*view.View, store.Store) {
 	t.Helper()
 	s := mem.New(mem.Options{})
@@ -32,7 +32,7 @@ func New(t testing.TB, objs ...runtime.Object) (*view.View, store.Store) {
 	return Start(t, view.Config{Store: s}), s
 }
 
-// Start runs a view with the given configuration, and the registry's kinds and the mutation check where it says nothing.
+// Start runs a view with the given configuration; Kinds default to the registry's, and the mutation check is on.
 func Start(t testing.TB, c view.Config) *view.View {
 	t.Helper()
 	if c.Kinds == nil {
@@ -82,7 +82,7 @@ func Kind(t testing.TB, obj runtime.Object) *registry.Kind {
 	return nil
 }
 
-// Put writes obj as the API server would, without its rules, and returns the revision. TypeMeta may be unset.
+// Put writes obj as the API server would but without its rules, and returns the revision. TypeMeta may be unset.
 func Put(t testing.TB, s store.Store, obj runtime.Object) int64 {
 	t.Helper()
 	k := Kind(t, obj)
@@ -95,7 +95,7 @@ func Put(t testing.TB, s store.Store, obj runtime.Object) int64 {
 	return write(t, s, store.Op{Key: key(t, k, obj), Value: value})
 }
 
-// Delete removes obj, of which only kind, namespace and name are looked at, and returns the revision.
+// Delete removes obj by its kind, namespace and name, and returns the revision.
 func Delete(t testing.TB, s store.Store, obj runtime.Object) int64 {
 	t.Helper()
 	return write(t, s, store.Op{Key: key(t, Kind(t, obj), obj), Delete: true})
