@@ -15,7 +15,7 @@ import (
 // burst bounds how many pods are tried before looking at changes again.
 const burst = 64
 
-// cycle tries pods, batch after batch of equal ones, and has all that found a node bound together, unless that takes long.
+// cycle tries pods, batch after batch of equal ones, and binds all that found a node together, unless that takes too long.
 func (r *run) cycle() {
 	for left := burst; left > 0 && r.out.room() > 0; {
 		tried := r.batch(min(left, r.out.room()))
@@ -26,8 +26,8 @@ func (r *run) cycle() {
 	r.out.handOver()
 }
 
-// batch places equal pods, as many as stand at the head of the queue, and tells how many it tried. Each decision sees those before it, and
-// what these did to the queue, so that a batch decides what its pods would be told one by one.
+// batch places equal pods, as many as stand at the head of the queue, and returns how many it tried. Each decision sees the ones
+// before it and what those did to the queue, so a batch decides what single attempts would.
 func (r *run) batch(most int) (tried int) {
 	var profile string
 	var later bool
@@ -37,7 +37,7 @@ func (r *run) batch(most int) (tried int) {
 		now := time.Now()
 		r.out.handOverLate(now)
 		if later = r.attempt(item, now); later {
-			break // the next could not see what is decided about this one
+			break // the next pod could not see the decision about this one
 		}
 	}
 	ended := ""
@@ -56,11 +56,11 @@ func (r *run) batch(most int) (tried int) {
 	return tried
 }
 
-// attempt tries to place one pod. later: that is decided when extenders have been asked.
+// attempt tries to place one pod. later: extenders are asked first.
 func (r *run) attempt(item *queue.Item, now time.Time) (later bool) {
 	pod := item.Pod.Object
 	if _, assumed := r.cluster.Placed(pod.UID); assumed {
-		// Its bind came back as failed but was seen bound meanwhile, or the reverse: the view will tell.
+		// Its bind was reported as failed but then seen bound, or the reverse: the view will tell.
 		r.queue.Retry(item, "bind not settled", now)
 		r.unclaimed(item, "", now)
 		return false
@@ -87,7 +87,7 @@ func (r *run) attempt(item *queue.Item, now time.Time) (later bool) {
 	return false
 }
 
-// decided goes by a decision. began is when the attempt did.
+// decided acts on a decision. began is when the attempt began.
 func (r *run) decided(item *queue.Item, d plan.Decision, began time.Time) {
 	pod := item.Pod.Object
 	if d.Node != nil {
@@ -123,7 +123,7 @@ func (r *run) rejected(item *queue.Item, d *plan.Diagnosis, room plan.Preemption
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Message(room.Text), nominate: r.waitsOn(pod.UID)})
 }
 
-// failed puts a pod aside about which nothing could be decided.
+// failed puts aside a pod about which nothing could be decided.
 func (r *run) failed(item *queue.Item, err error, began time.Time) {
 	pod, now := item.Pod.Object, time.Now()
 	r.config.Metrics.attempt(pod, failed, now.Sub(began))
@@ -132,7 +132,7 @@ func (r *run) failed(item *queue.Item, err error, began time.Time) {
 	r.unclaimed(item, "", now)
 }
 
-// assume goes by a decision from here on, and has it bound.
+// assume treats a decision as a fact from here on, and starts the bind.
 func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	pod := item.Pod.Object
 	began := time.Now()
@@ -155,7 +155,7 @@ func (r *run) assume(item *queue.Item, n *framework.Node, now time.Time) {
 	r.wakeRelated("pod "+pod.Name+" placed", nil, item.Pod, now)
 	job := bindJob{item: item, pod: pod, node: n.Name, since: now, before: preBinders(held), by: r.extenders.who(pod, (*extender.Extender).Binds)}
 	if len(job.before) > 0 {
-		r.out.report(report{pod: pod, nominate: n.Name}) // it may take long until it is bound: others are to know where it will be
+		r.out.report(report{pod: pod, nominate: n.Name}) // the bind may take long: others should know where the pod will be
 		job.ahead = newAhead(r.out.ctx)
 		r.ahead[pod.UID] = job.ahead
 	}
@@ -170,7 +170,7 @@ func (r *run) settle(results []bindResult) {
 }
 
 func (r *run) settleOne(res bindResult) {
-	r.event = "AssignedPodDelete" // when it fails: as if it had left
+	r.event = "AssignedPodDelete" // if the bind fails, it is as if the pod had left
 	r.out.inFlight--
 	now, item := time.Now(), res.job.item
 	plan.End(r.reserved[res.job.pod.UID], res.err == nil)
@@ -179,7 +179,7 @@ func (r *run) settleOne(res bindResult) {
 	if res.err == nil {
 		r.config.Metrics.attempt(res.job.pod, scheduled, now.Sub(res.job.since))
 		r.config.Metrics.bound(item, now.Sub(item.Entered))
-		return // the view will show it bound, or gone
+		return // the view will show whether it is bound or gone
 	}
 	r.config.Metrics.attempt(res.job.pod, failed, now.Sub(res.job.since))
 	pod := res.job.pod

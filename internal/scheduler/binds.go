@@ -22,7 +22,7 @@ type bindJob struct {
 	pod   *v1.Pod
 	node  string
 	since time.Time
-	// before is what has to happen first, ahead how far that is; nil: nothing has to.
+	// before is what has to be done before the bind, ahead its progress; nil: nothing.
 	before []PreBinder
 	ahead  *ahead
 	by     []*extender.Extender // who binds it; nil: we do
@@ -46,7 +46,7 @@ func newAhead(ctx context.Context) *ahead {
 	return a
 }
 
-// end gives up for a reason; false: it is too late.
+// end gives up for a reason; it returns false when it is too late.
 func (a *ahead) end(why error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +58,7 @@ func (a *ahead) end(why error) bool {
 	return true
 }
 
-// begin is called before the bind; its answer is why that must not be.
+// begin is called before the bind; an error says why the bind must not happen.
 func (a *ahead) begin() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,11 +74,11 @@ type bindResult struct {
 // room is how many more pods may be assumed.
 func (o *outbox) room() int { return o.config.MaxInFlight - o.inFlight }
 
-// bind has a pod bound, once handOver is called.
+// bind queues a pod to be bound once handOver is called.
 func (o *outbox) bind(job bindJob) {
 	o.inFlight++
 	if len(job.before) > 0 || len(job.by) > 0 {
-		o.slow <- job // has room for all that may be in flight; so have jobs
+		o.slow <- job // has room for all that may be in flight, as jobs has
 		return
 	}
 	o.ready = append(o.ready, job)
@@ -92,10 +92,11 @@ func (o *outbox) handOver() {
 	}
 }
 
-// linger is how long who has a node waits for others to be bound with, unless a single decision takes longer.
+// linger is how long a pod that has a node waits for others to be bound with it, unless a single decision takes longer.
 const linger = 5 * time.Millisecond
 
-// handOverLate hands over what has waited for long enough: decisions that take long, as where others have to leave, hold up nobody else.
+// handOverLate hands over what has waited for linger, so that long decisions, as when others have to leave, delay nobody else's
+// bind.
 func (o *outbox) handOverLate(now time.Time) {
 	if len(o.ready) > 0 && now.Sub(o.ready[0].since) >= linger {
 		o.handOver()
@@ -116,7 +117,7 @@ func (o *outbox) drain(ctx context.Context) error {
 	return nil
 }
 
-// bindSlowly binds a pod for which something has to happen before, or that an extender binds.
+// bindSlowly binds a pod for which something has to be done first, or that an extender binds.
 func (o *outbox) bindSlowly(ctx context.Context, job bindJob, running *sync.WaitGroup) {
 	if err := o.prepare(job); err != nil {
 		o.results <- []bindResult{{job, err}}
@@ -125,8 +126,8 @@ func (o *outbox) bindSlowly(ctx context.Context, job bindJob, running *sync.Wait
 	o.bindAll(ctx, []bindJob{job}, running)
 }
 
-// bindAll binds pods together. The story of each that went well, or certainly did not, goes on as soon as that is known, since who is bound is seen by
-// its node at once; they are settled together. Others are found out about alone.
+// bindAll binds pods together. Each pod's outcome is recorded as soon as it is certain, since its node sees a bound pod at once;
+// they are settled together. A pod whose outcome is uncertain is looked up by itself.
 func (o *outbox) bindAll(ctx context.Context, jobs []bindJob, running *sync.WaitGroup) {
 	var mu sync.Mutex
 	results := make([]bindResult, 0, len(jobs))
@@ -145,7 +146,8 @@ func (o *outbox) bindAll(ctx context.Context, jobs []bindJob, running *sync.Wait
 	}
 }
 
-// tellBinder hands binds to the API, or a single one to the extender whose task it is, and returns when all answers are told.
+// tellBinder passes binds to the API, or a single one to the extender whose task it is, and returns when told has had every
+// answer.
 func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob, told func(job bindJob, err error)) {
 	bindings := make([]*v1.Binding, len(jobs))
 	for i, job := range jobs {
@@ -171,7 +173,7 @@ func (o *outbox) tellBinder(ctx context.Context, jobs []bindJob, told func(job b
 	})
 }
 
-// tellExtender hands a bind to the first of the extenders that is not left out; done: there was one.
+// tellExtender passes a bind to the first extender that is not ignored after a failure; done says that there was one.
 func (o *outbox) tellExtender(ctx context.Context, by []*extender.Extender, b *v1.Binding) (done bool, answer error) {
 	for _, e := range by {
 		err := e.Bind(ctx, b)
@@ -183,7 +185,7 @@ func (o *outbox) tellExtender(ctx context.Context, by []*extender.Extender, b *v
 	return false, nil
 }
 
-// ended tells the pod's story how its bind ended.
+// ended records how a pod's bind ended.
 func (o *outbox) ended(job bindJob, err error) bindResult {
 	pod := job.pod
 	if err != nil {
@@ -204,8 +206,8 @@ func certain(err error) bool {
 
 var errElsewhere = errors.New("the pod has been assigned to another node")
 
-// findOut asks whether a bind whose answer was lost has happened. Until it is known the pod stays assumed: taking its room back
-// could over-commit the node.
+// findOut looks up whether a bind whose answer was lost has happened. Until that is known the pod stays assumed: giving its room
+// away could over-commit the node.
 func (o *outbox) findOut(ctx context.Context, job bindJob, lost error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		obj, err := o.config.Client.Get(ctx, client.Pods.At(job.pod.Namespace, job.pod.Name))

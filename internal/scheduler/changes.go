@@ -34,7 +34,7 @@ func (r *run) nodeChanged(c view.Change, now time.Time) {
 		r.wake(why, on, now)
 		r.wakeRejected(why, spread, now)
 		if was == nil && len(on.Pods) > 0 || was != nil && !maps.Equal(was.Labels, is.Labels) {
-			r.wakeRejected(why, kin, now) // its pods are in other domains than before
+			r.wakeRejected(why, kin, now) // its pods are now in other domains
 		}
 	}
 	if changed || was != nil && differ(was, is) {
@@ -42,14 +42,14 @@ func (r *run) nodeChanged(c view.Change, now time.Time) {
 	}
 }
 
-// differ tells of two states of a node that are the same to all plug-ins whether an extender may see a difference.
+// differ tells whether an extender may see a difference between two states of a node that are the same to all plug-ins.
 func differ(was, is *v1.Node) bool {
 	return !maps.Equal(was.Annotations, is.Annotations) || !slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, func(a, b v1.NodeCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status
 	})
 }
 
-// nodeLeft takes in that there is a node no more. Who waits for room there looks elsewhere.
+// nodeLeft handles the removal of a node. Pods that wait for room there look elsewhere.
 func (r *run) nodeLeft(node *v1.Node, now time.Time) {
 	why := "node " + node.Name + " left"
 	var waiting []*framework.Pod
@@ -65,7 +65,8 @@ func (r *run) nodeLeft(node *v1.Node, now time.Time) {
 	r.wakeRejected(why, extended, now)
 }
 
-// Whose rejections what is elsewhere can end. What an extender goes by nobody knows: whatever happens may change its mind.
+// The plug-ins whose rejections a change on another node can lift. Nobody knows what an extender goes by: any change may matter
+// to it.
 var spread, kin = plugins.PodTopologySpread{}.Name(), plugins.InterPodAffinity{}.Name()
 
 const extended = "Extender"
@@ -106,7 +107,7 @@ func (r *run) podChanged(c view.Change, now time.Time) {
 	case pod.Spec.NodeName == "":
 		r.event = "UnscheduledPod" + verb(c)
 	case c.Old != nil && c.Old.Object.(*v1.Pod).Spec.NodeName == "":
-		r.event = "AssignedPodAdd" // as one that came to its node
+		r.event = "AssignedPodAdd" // it counts as a pod that came to its node
 	default:
 		r.event = "AssignedPod" + verb(c)
 	}
@@ -133,7 +134,8 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 			r.wakeRelated("pod "+pod.Name+" placed", was, is, now)
 		}
 	case pod.DeletionTimestamp != nil:
-		// Never bound from here on: if it is assumed, the API server refuses the bind that is under way, which may take long to begin.
+		// It must not be bound any more. If it is assumed, the API server refuses the bind that is under way, which may take long
+		// to begin.
 		r.forgetWaiting(pod, now)
 		r.vacate(pod.UID, "pod "+pod.Name+" is being deleted", r.cluster.Forget, now)
 	case r.planner[pod.Spec.SchedulerName] != nil:
@@ -141,7 +143,7 @@ func (r *run) setPod(pod *v1.Pod, now time.Time) {
 	}
 }
 
-// setWaiting takes in a pod that waits for a node, or its change.
+// setWaiting handles a pod that waits for a node, new or changed.
 func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
 	was, shape := &v1.Pod{}, (*framework.Shape)(nil)
 	if i := r.queue.Item(pod.UID); i != nil {
@@ -159,12 +161,13 @@ func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
 	if node := pod.Status.NominatedNodeName; node != was.Status.NominatedNodeName {
 		r.nominated(i, node, was.UID == "", now)
 	} else if n := r.cluster.NominatedTo(pod.UID); n != nil && shape != i.Pod.Shape {
-		r.cluster.Nominate(i.Pod, n.Name) // it may want something else there now
+		r.cluster.Nominate(i.Pod, n.Name) // it may now ask for something else there
 	}
 }
 
-// nominated takes in where the API says that a pod is to wait for room: what the scheduler wrote there, or what somebody else suggests. While
-// the scheduler has something to write there, it is what was wanted before, or about to be overwritten; first: nothing else is known of the pod yet.
+// nominated handles the node on which, by the API, a pod waits for room: the scheduler wrote that, or somebody else suggests it.
+// While the scheduler still has a nomination to write, the API's is outdated or about to be overwritten. first: the pod is new to
+// the scheduler.
 func (r *run) nominated(i *queue.Item, node string, first bool, now time.Time) {
 	uid := i.Pod.Object.UID
 	if _, placed := r.cluster.Placed(uid); placed || node == r.waitsOn(uid) || !first && r.out.reports.pending(uid) {
@@ -176,7 +179,7 @@ func (r *run) nominated(i *queue.Item, node string, first bool, now time.Time) {
 	}
 }
 
-// forgetWaiting ends a pod's waiting. Room that was held for it may be another's.
+// forgetWaiting removes a pod from those that wait. Room that was held for it is free for others.
 func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
 	i := r.queue.Item(pod.UID)
 	if i != nil {
@@ -189,14 +192,14 @@ func (r *run) forgetWaiting(pod *v1.Pod, now time.Time) {
 	}
 }
 
-// denominate ends a pod's waiting for room, which others may have now.
+// denominate ends a pod's wait for room on a node, which others may take now.
 func (r *run) denominate(uid types.UID, now time.Time) {
 	if held := r.cluster.Denominate(uid); held != nil {
 		r.wake("room on "+held.Name+" is not wanted any more", held, now)
 	}
 }
 
-// unclaimed tells others of the room for which a pod was woken, if it did not take it.
+// unclaimed tells others about the room for which a pod was woken, if the pod did not take it.
 func (r *run) unclaimed(i *queue.Item, took string, now time.Time) {
 	left := i.For
 	if i.For = ""; left != "" && left != took {
@@ -209,7 +212,7 @@ func (r *run) dropPod(pod *v1.Pod, how string, now time.Time) {
 	r.vacate(pod.UID, "pod "+pod.Name+" "+how, r.cluster.RemovePod, now)
 }
 
-// vacate takes a pod off its node, in one of the ways that there are, and wakes whom that helps, there and elsewhere.
+// vacate takes a pod off its node by remove, and wakes the pods that this helps, there and elsewhere.
 func (r *run) vacate(uid types.UID, why string, remove func(types.UID) *framework.Node, now time.Time) {
 	was := r.cluster.PlacedAs(uid)
 	freed := remove(uid)
@@ -221,9 +224,10 @@ func (r *run) vacate(uid types.UID, why string, remove func(types.UID) *framewor
 	r.hint(why, pods, was.Object, nil, now)
 }
 
-// wake moves the pods that an event on one node helps: those for whom room is made there if it is there, as many of the others as would
-// fit besides, and those that could make room there unless they wait for room that is being made. Those for whom nobody leaves any more
-// without the room being there have lost it to a pod of higher priority: they look elsewhere, or leave what there is of it to others.
+// wake moves the pods that an event on one node may help: those for whom room was made there, once it exists; as many others as
+// also fit; and those that could make room there, unless they already wait for room elsewhere. A pod for whom nobody leaves any
+// more while the room is still missing has lost it to a pod of higher priority: it looks elsewhere, or gives up what there is of
+// it.
 func (r *run) wake(why string, on *framework.Node, now time.Time) {
 	if on == nil || on.Object == nil {
 		return
@@ -266,10 +270,10 @@ func (r *run) wake(why string, on *framework.Node, now time.Time) {
 		}
 		return queue.Help{}
 	}, now)
-	r.queue.WakeThese(blocked, why, now) // for nothing, but they say then what it is that they wait for by now
+	r.queue.WakeThese(blocked, why, now) // in vain, but they then report what they wait for now
 }
 
-// alsoRejectedBy notes a plug-in that would keep a pod from a node: what that waits for wakes the pod too.
+// alsoRejectedBy notes a plug-in that would keep a pod from a node: what helps against that wakes the pod, too.
 func (r *run) alsoRejectedBy(i *queue.Item, plugin string) {
 	r.queue.AlsoRejectedBy(i, plugin)
 	r.config.Metrics.rejectedBy(i.Pod.Object, []string{plugin}, 1)
@@ -277,7 +281,7 @@ func (r *run) alsoRejectedBy(i *queue.Item, plugin string) {
 
 func anyItem(*queue.Item) bool { return true }
 
-// waitsForNoRoom: where somebody else says that a pod is to go nobody may be leaving for it.
+// waitsForNoRoom: when somebody else nominated the node, perhaps nobody is leaving it for the pod.
 func (r *run) waitsForNoRoom(i *queue.Item) bool {
 	return i.Suggested || r.cluster.NominatedTo(i.Pod.Object.UID) == nil
 }

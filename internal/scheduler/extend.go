@@ -59,7 +59,7 @@ func newExtenders(c Config) (*extenders, error) {
 	return x, nil
 }
 
-// who has a say about a pod, of those that can do something.
+// who has a say about a pod, among the extenders that can do something.
 func (x *extenders) who(pod *v1.Pod, can func(*extender.Extender) bool) (out []*extender.Extender) {
 	for _, e := range x.all {
 		if can(e) && e.Interested(pod) {
@@ -72,7 +72,7 @@ func (x *extenders) who(pod *v1.Pod, can func(*extender.Extender) bool) (out []*
 // judge tells whether any of them judges nodes.
 func (x *extenders) judge() bool { return slices.ContainsFunc(x.all, (*extender.Extender).Judges) }
 
-// ask has something asked; its answer comes out of answers.
+// ask runs a question in the background; its answer arrives in answers.
 func (x *extenders) ask(question func() answer) {
 	if x.asking >= maxAsking {
 		x.waiting = append(x.waiting, question)
@@ -82,7 +82,7 @@ func (x *extenders) ask(question func() answer) {
 	x.ended.Go(func() { x.answers <- question() })
 }
 
-// answered takes in an answer and has the next question asked.
+// answered handles an answer and starts the next question.
 func (x *extenders) answered(a answer, now time.Time) {
 	x.asking--
 	if len(x.waiting) > 0 {
@@ -124,7 +124,7 @@ func (r *run) consult(item *queue.Item, who []*extender.Extender, nodes []*frame
 	})
 }
 
-// dropped is said of nodes that an extender leaves out without a word.
+// dropped is the rejection of nodes that an extender leaves out without a reason.
 var dropped = &framework.Rejection{Plugin: extended, Unresolvable: true}
 
 // opinion asks one extender after the other. It runs on a goroutine of its own.
@@ -182,7 +182,7 @@ func (r *run) opinion(who []*extender.Extender, pod *v1.Pod, nodes []*v1.Node) (
 	return out, nil
 }
 
-// consultVictims has extenders judge who would have to leave.
+// consultVictims asks extenders about the pods that would have to leave.
 func (r *run) consultVictims(item *queue.Item, d *plan.Diagnosis, who []*extender.Extender, found plan.Candidates, began time.Time) {
 	pod, at := item.Pod.Object, r.cluster.Generation
 	candidates, lower := map[string]*extenderv1.Victims{}, map[string][]*v1.Pod{}
@@ -235,7 +235,7 @@ func (r *run) victimsLeft(
 	return candidates, nil
 }
 
-// known finds the pods that an extender names: it may choose among those of lower priority on the nodes that it was asked about.
+// known finds the pods that an extender names: it may choose among pods of lower priority on the nodes that it was asked about.
 func known(e *extender.Extender, answer map[string]*extenderv1.MetaVictims, lower map[string][]*v1.Pod) (map[string]*extenderv1.Victims, error) {
 	out := map[string]*extenderv1.Victims{}
 	for node, meta := range answer {

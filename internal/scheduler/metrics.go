@@ -117,14 +117,14 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// What ends a batch: the next pod is another one than it; it has as many pods as it may; extenders are asked, whose answer comes later.
+// What ends a batch: the next pod differs; the batch is full; extenders are asked, whose answer comes later.
 const (
 	incompatible = "pod_incompatible"
 	expired      = "expired"
 	notBatchable = "pod_not_batchable"
 )
 
-// batch tells of a batch of so many pods; ended is "" when no pod was left.
+// batch records a batch of so many pods; ended is "" when no pod was left.
 func (m *Metrics) batch(profile string, pods int, ended string) {
 	m.batches.WithLabelValues(profile, "no_hint").Inc()
 	if pods > 1 {
@@ -171,18 +171,18 @@ func status(err error) string {
 	return "Success"
 }
 
-// point tells how long the plug-ins of an extension point took for a pod.
+// point records how long the plug-ins of an extension point took for a pod.
 func (m *Metrics) point(name, status, profile string, took time.Duration) {
 	m.points.WithLabelValues(name, status, profile).Observe(took.Seconds())
 }
 
-// plugin tells how long the only plug-in of an extension point took, which is all of the point.
+// plugin records an extension point that has only one plug-in.
 func (m *Metrics) plugin(plugin, point, status, profile string, took time.Duration) {
 	m.plugins.WithLabelValues(plugin, point, status).Observe(took.Seconds())
 	m.point(point, status, profile, took)
 }
 
-// asked is who is told how long a plug-in took that was asked about nodes, and said this.
+// asked is the observer of how long a plug-in took for one answer about a node.
 func (m *Metrics) asked(plugin, point, said string) prometheus.Observer {
 	return m.plugins.WithLabelValues(plugin, point, said)
 }
@@ -197,7 +197,7 @@ func verdict(r *framework.Rejection) string {
 	return "Unschedulable"
 }
 
-// hinted tells how long a plug-in took to say whether an event may help a pod.
+// hinted records how long a plug-in took to say whether an event may help a pod.
 func (m *Metrics) hinted(plugin, event string, helps bool, took time.Duration) {
 	hint := "QueueSkip"
 	if helps {
@@ -206,7 +206,7 @@ func (m *Metrics) hinted(plugin, event string, helps bool, took time.Duration) {
 	m.hints.WithLabelValues(plugin, event, hint).Observe(took.Seconds())
 }
 
-// took tells how long it took to take in an event, under upstream's name for it.
+// took records how long an event took to be handled, under upstream's name for it.
 func (m *Metrics) took(event string, since time.Time) {
 	m.events.WithLabelValues(event).Observe(time.Since(since).Seconds())
 }
@@ -215,7 +215,7 @@ func (m *Metrics) preempted(p plan.Preemption) {
 	m.victims.Observe(float64(len(p.Victims)))
 }
 
-// told tells how it ended, and how long it took, to have a pod's victims leave.
+// told records how the eviction of a pod's victims ended, and how long it took.
 func (m *Metrics) told(err error, took time.Duration) {
 	result := "success"
 	if err != nil {
@@ -225,17 +225,17 @@ func (m *Metrics) told(err error, took time.Duration) {
 	m.tellingTook.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// evaluated tells how often each plug-in of a profile has been asked since the last time.
+// evaluated records how often each plug-in of a profile was asked since the last call.
 func (m *Metrics) evaluated(profile string, p *plan.Planner) {
 	p.Asked(func(plugin, point string, times int) {
 		m.evaluations.WithLabelValues(plugin, point, profile).Add(float64(times))
 	})
 }
 
-// entity is what waits in the queue; groups of pods do not.
+// entity is the kind of what waits in the queue: pods, never groups of pods.
 const entity = "pod"
 
-// events are what upstream calls that by which pods come to a queue.
+// moved counts a pod that came to a queue, by upstream's name of the event.
 func (m *Metrics) moved(to queue.State, event string) {
 	if to != queue.InFlight {
 		m.incoming.WithLabelValues(string(to), event).Inc()
@@ -243,7 +243,7 @@ func (m *Metrics) moved(to queue.State, event string) {
 	}
 }
 
-// look tells the sizes of what the scheduler holds, and how many pods are being bound, and made room for.
+// look records the sizes of what the scheduler holds, and how many pods are being bound or have room made for them.
 func (m *Metrics) look(q *queue.Queue, c *framework.Cluster, binding, preempting int) {
 	m.goroutines.WithLabelValues("binding").Set(float64(binding))
 	m.goroutines.WithLabelValues("preemption").Set(float64(preempting))
@@ -258,7 +258,7 @@ func (m *Metrics) look(q *queue.Queue, c *framework.Cluster, binding, preempting
 	m.cache.WithLabelValues("assumed_pods").Set(float64(assumed))
 }
 
-// rejectedBy counts an unschedulable pod for the plug-ins that rejected it, or (-1) no longer.
+// rejectedBy counts an unschedulable pod for each plug-in that rejected it; n is 1, or -1 to take it back.
 func (m *Metrics) rejectedBy(pod *v1.Pod, plugins []string, n float64) {
 	for _, p := range plugins {
 		m.unschedulable.WithLabelValues(p, pod.Spec.SchedulerName).Add(n)

@@ -15,7 +15,7 @@ func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Ti
 		r.config.Metrics.rejectedBy(i.Pod.Object, []string{why}, 1)
 	}
 	if i.State == queue.InFlight {
-		return // the attempt's record tells
+		return // the attempt has a record of its own
 	}
 	if i.State == queue.Unschedulable {
 		why = "" // so does this one
@@ -23,7 +23,7 @@ func (r *run) tellMoved(i *queue.Item, from queue.State, why string, now time.Ti
 	r.config.Append(timeline.New(now, timeline.RefOf(i.Pod.Object), timeline.Queued).Move(shown(from), string(i.State)).Because(why))
 }
 
-// keptBy are the plug-ins that keep a pod in a state.
+// keptBy are the plug-ins that hold a pod in a state.
 func keptBy(i *queue.Item, state queue.State) []string {
 	switch state {
 	case queue.Unschedulable:
@@ -34,7 +34,8 @@ func keptBy(i *queue.Item, state queue.State) []string {
 	return nil
 }
 
-// eventOf names that by which a pod comes to a queue. What happened exactly is in the timeline: as a label it would be endless.
+// eventOf is the metric's label for what brought a pod to a queue. The exact cause is in the timeline: as a label it would have
+// no bounds.
 func (r *run) eventOf(i *queue.Item, from queue.State) string {
 	switch {
 	case from == "":
@@ -49,7 +50,7 @@ func (r *run) eventOf(i *queue.Item, from queue.State) string {
 	return r.event
 }
 
-// shown hides the state in which only an attempt is.
+// shown is a state as users see it: the state of a pod during an attempt is hidden.
 func shown(s queue.State) string {
 	if s == queue.InFlight {
 		return ""

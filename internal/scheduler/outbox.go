@@ -13,32 +13,32 @@ import (
 	"podo.dev/podo/internal/client"
 )
 
-// outbox tells the API server what was decided. Binds go through a bounded number of workers, as many at once as are ready, and come back as
-// results; reports of failure are told in the background, of each pod only the newest.
+// outbox passes decisions on to the API server. Binds go through a bounded number of workers, as many at once as are ready, and
+// come back as results. Failures are reported in the background, only the newest for each pod.
 type outbox struct {
 	config   Config
 	events   map[string]Recorder // by profile
 	ctx      context.Context     // the workers' life
 	inFlight int                 // owned by the scheduling goroutine
-	ready    []bindJob           // not handed over yet; so are these
+	ready    []bindJob           // not handed over yet
 	jobs     chan []bindJob
-	slow     chan bindJob      // those that have something to do before, or that others bind; as large
+	slow     chan bindJob      // binds with something to do first, or by an extender; of the same size
 	results  chan []bindResult // as large as jobs: workers never block
 
 	preemptions chan preemption
-	cleared     chan cleared  // as large: their workers never block either
-	evicting    chan struct{} // holds one for each victim that is being told
+	cleared     chan cleared  // of the same size: these workers never block either
+	evicting    chan struct{} // holds one for each victim that is being deleted
 
 	reports *reports
 }
 
-// reporters is how many conditions are written at once, preemptors for how many pods others are deleted.
+// reporters is how many conditions are written at once; preemptors, for how many pods victims are deleted at once.
 const (
 	reporters  = 4
 	preemptors = 32
 )
 
-// maxEvicting bounds how many victims are told to leave at once.
+// maxEvicting bounds how many victims are deleted at once.
 const maxEvicting = 64
 
 // maxPreempting bounds for how many pods room is being made.
@@ -113,7 +113,7 @@ func (o *outbox) start(ctx context.Context) (wait func()) {
 	return wg.Wait
 }
 
-// eventsOf are told by the profile that places a pod.
+// eventsOf is the recorder of the pod's profile.
 func (o *outbox) eventsOf(pod *v1.Pod) Recorder { return o.events[pod.Spec.SchedulerName] }
 
 func (o *outbox) preempt(p preemption) { o.preemptions <- p } // has room for all that may be under way
@@ -170,7 +170,7 @@ const (
 	maxTries    = 5
 )
 
-// setCondition tells whether it changed anything. The time of transition moves with the status only.
+// setCondition tells whether it changed anything. The transition time moves only with the status.
 func setCondition(pod *v1.Pod, c v1.PodCondition, now time.Time) bool {
 	for i := range pod.Status.Conditions {
 		old := &pod.Status.Conditions[i]

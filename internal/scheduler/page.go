@@ -13,17 +13,17 @@ import (
 	"podo.dev/podo/internal/scheduler/queue"
 )
 
-// Page shows people what a scheduler holds, as upstream's does in its log upon SIGUSR2: its nodes with what is taken of them, the pods that
-// are assumed, and its queue. It outlives the runs of its scheduler.
+// Page shows what a scheduler holds, as upstream's does in its log on SIGUSR2: nodes with what is used of them, the assumed pods,
+// and the queue. It outlives the runs of its scheduler.
 type Page struct{ asks chan chan<- string }
 
 // NewPage makes one.
 func NewPage() *Page { return &Page{asks: make(chan chan<- string)} }
 
-// pageWait is how long the scheduler has to come to the question: it may be in the middle of a decision.
+// pageWait is how long the scheduler may take to answer: it may be in the middle of a decision.
 const pageWait = 5 * time.Second
 
-// ServeHTTP is the page. Where no scheduler runs it is 503.
+// ServeHTTP serves the page, or 503 where no scheduler runs.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -39,7 +39,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dump is the page's text. It takes time in proportion to all that there is.
+// dump is the page's text. It takes time in proportion to everything there is.
 func (r *run) dump(now time.Time) string {
 	var b strings.Builder
 	pods, assumed := r.cluster.Count()

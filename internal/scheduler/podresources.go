@@ -19,8 +19,8 @@ var (
 	podLimit       = prometheus.NewDesc("kube_pod_resource_limit", "[STABLE] What a pod may have at most, as the scheduler and the kubelet count it.", resourceLabels, nil)
 )
 
-// PodResources is the page on which upstream's scheduler tells what each pod asks for and may have, /metrics/resources: those that wait for a
-// node included, those that have ended not.
+// PodResources is upstream's page /metrics/resources: the requests and limits of each pod, unscheduled ones included, ended ones
+// not.
 func PodResources(v *view.View) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(podResources{v})

@@ -35,7 +35,7 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 	pod := item.Pod
 	uid, planner := pod.Object.UID, r.planner[pod.Object.Spec.SchedulerName]
 	if d.Nodes == 0 || !planner.Preempts() {
-		r.denominate(uid, now) // whoever said where it is to go
+		r.denominate(uid, now) // even if somebody else nominated the node
 		return plan.Preemption{}, false
 	}
 	began := time.Now()
@@ -43,7 +43,7 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 	told := func(said string) {
 		r.config.Metrics.plugin("DefaultPreemption", "PostFilter", said, pod.Object.Spec.SchedulerName, time.Since(began))
 	}
-	if r.preempting[uid] { // it was in flight when that began
+	if r.preempting[uid] { // preemption for it began while it was in flight
 		return plan.Preemption{Text: plan.VictimsBeingHad}, false
 	}
 	if why := plan.Eligible(pod, r.cluster.NominatedTo(uid), d); why != "" {
@@ -72,7 +72,7 @@ func (r *run) makeRoom(item *queue.Item, d *plan.Diagnosis, now time.Time) (room
 	return r.nominate(pod, room, now), false
 }
 
-// nominate has a pod wait for the room that is made for it from here on.
+// nominate records the node on which room is being made for a pod.
 func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) plan.Preemption {
 	uid := pod.Object.UID
 	if len(r.preempting) >= cap(r.out.cleared) {
@@ -100,8 +100,8 @@ func (r *run) nominate(pod *framework.Pod, room plan.Preemption, now time.Time) 
 
 var errPreempted = errors.New("preempted by DefaultPreemption")
 
-// giveUpBinds gives up the binds of those victims for which something has to happen before: they are tried again like any other whose bind
-// failed. The others have to be told.
+// giveUpBinds cancels the binds of victims that are not yet being bound: they are tried again like pods whose bind failed. The
+// other victims have to be deleted.
 func (r *run) giveUpBinds(pod *framework.Pod, room plan.Preemption) (others []*v1.Pod) {
 	for _, v := range objects(room.Victims) {
 		if a := r.ahead[v.UID]; a == nil || !a.end(errPreempted) {
@@ -121,7 +121,7 @@ func (r *run) waitsOn(uid types.UID) string {
 	return ""
 }
 
-// roomMade takes in that a pod's victims have been told to leave. Their leaving wakes the pod, unless they cannot be had.
+// roomMade handles the end of deleting a pod's victims. Their leaving wakes the pod, unless deleting them failed.
 func (r *run) roomMade(res cleared) {
 	delete(r.preempting, res.pod)
 	r.event = "ForceActivate"
@@ -129,7 +129,7 @@ func (r *run) roomMade(res cleared) {
 	if res.err != nil {
 		r.queue.WakeOne(res.pod, "preemption failed", now)
 	}
-	r.queue.Ungate(res.pod, "preemption done", now) // something would have woken it
+	r.queue.Ungate(res.pod, "preemption done", now) // one of them would have woken it
 	for woken := false; len(r.postponed) > 0 && !woken; r.postponed = r.postponed[1:] {
 		if i := r.queue.Item(r.postponed[0]); i != nil && i.State == queue.Unschedulable {
 			r.queue.WakeOne(r.postponed[0], "it may have others leave", now)
@@ -138,8 +138,8 @@ func (r *run) roomMade(res cleared) {
 	}
 }
 
-// preempting holds pods in the queue (upstream's asynchronous preemption): what wakes one while its victims are being told takes effect
-// when they all have been.
+// preempting holds pods in the queue (upstream's asynchronous preemption): an event that wakes a pod while its victims are being
+// deleted takes effect when all have been.
 type preempting map[types.UID]bool
 
 func (preempting) Name() string { return "DefaultPreemption" }
@@ -183,7 +183,7 @@ type cleared struct {
 	err error
 }
 
-// doPreempt marks and deletes the victims, all of them also when one fails: those that have been told will leave anyway.
+// doPreempt marks and deletes all victims, even when one of them fails: those that were deleted leave anyway.
 func (o *outbox) doPreempt(ctx context.Context, p preemption) (err error) {
 	defer func(began time.Time) { o.config.Metrics.told(err, time.Since(began)) }(time.Now())
 	failed := make([]error, len(p.victims))
@@ -210,7 +210,7 @@ func (o *outbox) doPreempt(ctx context.Context, p preemption) (err error) {
 	return errors.Join(failed...)
 }
 
-// errLeaving says that a victim had been told before, which was not known when it was chosen.
+// errLeaving says that a victim was being deleted already, which was not known when it was chosen.
 var errLeaving = errors.New("the pod is leaving already")
 
 func (o *outbox) evict(ctx context.Context, by, victim *v1.Pod) error {

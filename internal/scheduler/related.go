@@ -17,8 +17,8 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// wakeRelated moves the pods to which it matters, wherever they may go, that a pod was placed, has left (is is nil), or is another one
-// than it was: those whose own terms mean it, those that its terms kept away, those that are spread by default, and whom extenders rejected.
+// wakeRelated moves the pods, anywhere, to which it may matter that a pod was placed, left (is is nil) or changed: pods whose
+// terms mean it, pods that its terms kept away, pods that are spread by default, and those that extenders rejected.
 func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
 	r.wakeRejected(why, extended, now)
 	for _, p := range []*framework.Pod{was, is} {
@@ -45,7 +45,7 @@ func (r *run) wakeRelated(why string, was, is *framework.Pod, now time.Time) {
 	}, now)
 }
 
-// spreadsByDefault tells whether a profile holds pods to constraints that they do not have themselves.
+// spreadsByDefault tells whether a profile applies default constraints.
 func (r *run) spreadsByDefault() bool {
 	return slices.ContainsFunc(r.config.Profiles.Profiles, func(p profile.Profile) bool {
 		return slices.ContainsFunc(p.Set.Relations, func(x plugins.Relation) bool {
@@ -55,7 +55,7 @@ func (r *run) spreadsByDefault() bool {
 	})
 }
 
-// byDefault tells whether a pod is spread as its profile says, since it says nothing itself: what that counts is not in its shape.
+// byDefault tells whether a pod is spread by its profile's defaults. What those count is not part of its shape.
 func byDefault(i *queue.Item) bool {
 	r := i.Pod.Shape.Relations
 	return r == nil || !r.OwnConstraints
@@ -68,7 +68,7 @@ var (
 	statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
 )
 
-// likes remembers what like said, as long as nothing that it looks at has changed. It is for one goroutine.
+// likes caches like while nothing that it reads has changed. It is for one goroutine.
 func likes(v *view.View) func(*v1.Pod) labels.Selector {
 	kinds := [...]schema.GroupResource{services, replications, replicaSets, statefulSets}
 	var at [len(kinds)]int64
@@ -97,8 +97,8 @@ func likes(v *view.View) func(*v1.Pod) labels.Selector {
 
 const maxLikes = 4096
 
-// like selects the pods that belong together with one: those of the Services that select it and of its controller, all of this at once.
-// It is nil when there is nothing of the kind.
+// like selects a pod's peers: it combines the selectors of the Services that select it and of its controller. nil when there are
+// none.
 func like(s view.Snapshot, pod *v1.Pod) labels.Selector {
 	of := labels.Set{}
 	for e := range s.All(services, pod.Namespace, view.Key{}) {
@@ -119,7 +119,7 @@ func like(s view.Snapshot, pod *v1.Pod) labels.Selector {
 	return out
 }
 
-// controllers is the selector of the pod's controller; one of everything when there is none that is known.
+// controllers is the selector of the pod's controller; one that selects everything when there is no known controller.
 func controllers(s view.Snapshot, pod *v1.Pod) labels.Selector {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {

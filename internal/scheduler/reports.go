@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// report is a failure as the pod's condition and event tell it, and where the pod waits for room. Without a reason it tells the
-// latter only.
+// report is a failure to be written to the pod's condition and event, and its nomination. Without a reason it is about the
+// nomination only.
 type report struct {
 	pod             *v1.Pod
 	reason, message string
@@ -16,7 +16,7 @@ type report struct {
 	tries           int
 }
 
-// with is the report, saying what the one before it says too where it says nothing of it.
+// with adds to the report what it leaves open and the one before it says.
 func (r report) with(before report) report {
 	if r.reason == "" {
 		r.reason, r.message, r.tries = before.reason, before.message, before.tries
@@ -33,9 +33,9 @@ func (r report) with(before report) report {
 type reports struct {
 	mu      sync.Mutex
 	waiting map[types.UID]report
-	order   []types.UID // of those that wait and are not being told
+	order   []types.UID // of the waiting ones that are not being told
 	telling map[types.UID]bool
-	wake    chan struct{} // has something when there may be an order
+	wake    chan struct{} // has something when order may be non-empty
 }
 
 func newReports() *reports {
@@ -55,7 +55,7 @@ func (q *reports) add(r report) {
 	}
 }
 
-// next is the report that has waited for longest; whoever takes it says told or failed.
+// next is the report that has waited longest; the taker calls told or failed.
 func (q *reports) next() (report, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +79,7 @@ func (q *reports) told(uid types.UID) {
 	}
 }
 
-// failed has the report told again, or what has come since.
+// failed queues the report again, or its successor.
 func (q *reports) failed(r report) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +91,7 @@ func (q *reports) failed(r report) {
 	q.enqueue(r.pod.UID)
 }
 
-// pending tells whether something is to be told, or being told: what the API says of the pod is about to be what that says.
+// pending tells whether a report about the pod waits or is being written: the API's word about the pod is about to change.
 func (q *reports) pending(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// PreBinder is a framework.Reservation with something to do before its pod is bound, which may take long: it has a goroutine of its
-// own, and ends with ctx. An error undoes the decision.
+// PreBinder is a framework.Reservation with work to do before its pod is bound. It may take long, runs in its own goroutine, and
+// ends with ctx. An error undoes the decision.
 type PreBinder interface {
 	Name() string // the plug-in's
 	PreBind(ctx context.Context, c client.Client) error
@@ -34,7 +34,7 @@ func preBinders(held []framework.Reservation) (out []PreBinder) {
 	return out
 }
 
-// prepare does what must have happened before the bind.
+// prepare does the work before the bind.
 func (o *outbox) prepare(job bindJob) (err error) {
 	if len(job.before) == 0 {
 		return nil
@@ -53,14 +53,14 @@ func (o *outbox) prepare(job bindJob) (err error) {
 	return job.ahead.begin()
 }
 
-// told are changes of a kind that some plug-in wants to hear of; err is why there will be no more.
+// told are changes of a kind that some plug-in has asked for; err is why there will be no more.
 type told struct {
 	kind    schema.GroupResource
 	changes []view.Change
 	err     error
 }
 
-// hints brings the changes of other kinds than pods and nodes to the plug-ins that wait for them.
+// hints passes changes of other kinds than pods and nodes on to the plug-ins that wait for them.
 type hints struct {
 	plugins map[schema.GroupResource][]framework.Hinting
 	told    chan told
@@ -85,7 +85,7 @@ func newHints(c Config, rev int64) (*hints, error) {
 	}
 	for kind := range h.plugins {
 		if kind == pods {
-			continue // their leaving is told when the cluster has taken it in
+			continue // pods that leave are reported once the cluster knows
 		}
 		w, err := c.View.Watch(kind, rev)
 		if err != nil {
@@ -123,7 +123,7 @@ var eventNames = map[string]string{
 	"volumeattachments": "storage.k8s.io/VolumeAttachment",
 }
 
-// heard wakes the pods whom a change may help, of those that the plug-in rejected.
+// heard wakes the pods that a change may help, among those that the plug-in rejected.
 func (r *run) heard(t told, now time.Time) {
 	defer func(began time.Time) { r.config.Metrics.took(r.event, began) }(now)
 	for _, c := range t.changes {
@@ -142,7 +142,7 @@ func (r *run) heard(t told, now time.Time) {
 	}
 }
 
-// hint wakes the pods of which a plug-in that rejected them says that a change may help.
+// hint wakes the pods for which a plug-in that rejected them says that a change may help.
 func (r *run) hint(why string, kind schema.GroupResource, was, is runtime.Object, now time.Time) {
 	for _, p := range r.hints.plugins[kind] {
 		r.queue.WakeRejected(why, p.Name(), func(i *queue.Item) bool {

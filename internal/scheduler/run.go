@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// run is the state of one go from a snapshot on. Only loop's goroutine touches it.
+// run is the state from one snapshot on. Only loop's goroutine touches it.
 type run struct {
 	config  Config
 	cluster *framework.Cluster
@@ -24,25 +24,25 @@ type run struct {
 	nodes   *view.Watcher
 	pods    *view.Watcher
 	spaces  *view.Watcher // namespaces
-	// preempting are the pods whose victims are being told to leave.
+	// preempting are the pods whose victims are being deleted.
 	preempting preempting
-	postponed  []types.UID // those that found others to leave while victims of too many were being told
+	postponed  []types.UID // those whose preemption waits because too many are under way
 	hints      *hints
 	extenders  *extenders
 	// reserved are the reservations of pods whose bind has not come back.
 	reserved map[types.UID][]framework.Reservation
-	ahead    map[types.UID]*ahead // what happens before pods of these are bound
-	event    string               // what is being taken in, under upstream's name
-	stage    time.Time            // when the stage of the decision began that is under way
+	ahead    map[types.UID]*ahead // what is being done before pods of these are bound
+	event    string               // upstream's name of the event that is being handled
+	stage    time.Time            // when the current stage of the decision began
 	cycles   uint64               // attempts
 	asked    map[question]prometheus.Observer
 }
 
-// sampled: of every so many attempts one has the plug-ins timed, as with upstream's.
+// sampled: one of so many attempts times its plug-ins, as upstream does.
 const sampled = 10
 
-// question is one that plug-ins are asked about nodes, with its answer. To find by its labels who is told of it costs more than to tell it, and there
-// are thousands in an attempt.
+// question is a question to a plug-in about a node, with its answer. Finding the observer by its labels costs more than
+// observing, and an attempt asks thousands.
 type question struct{ plugin, point, said string }
 
 // timed is a plan.Planner's Timed.
@@ -60,13 +60,13 @@ func (r *run) timed(plugin, point string, ask func() *framework.Rejection) *fram
 	return rejection
 }
 
-// stopwatch tells how long the stages of decisions take.
+// stopwatch records how long the stages of decisions take.
 func (r *run) stopwatch(profile string) func(point string, ok bool) {
 	type stage struct {
 		point string
 		ok    bool
 	}
-	told := map[stage]prometheus.Observer{} // to find one by its labels costs more than to tell it
+	told := map[stage]prometheus.Observer{} // finding one by its labels costs more than observing
 	return func(point string, ok bool) {
 		of := told[stage{point, ok}]
 		if of == nil {
@@ -130,7 +130,7 @@ func newRun(c Config, out *outbox, snapshot view.Snapshot) (*run, error) {
 	return r, nil
 }
 
-// gates keeps pods out of the queue as their profile says.
+// gates are the plug-ins that keep pods out of the queue, by profile.
 type gates map[string][]framework.PreEnqueue
 
 func (gates) Name() string { return "profile" }
@@ -159,7 +159,7 @@ func (r *run) close() {
 	}
 }
 
-// release gives back what is set aside for pods whose binds have ended without being settled.
+// release gives back the reservations of pods whose binds were never settled.
 func (r *run) release() {
 	for _, held := range r.reserved {
 		plan.End(held, false)
@@ -213,7 +213,7 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// absorb takes in all that is there without waiting.
+// absorb handles everything that is there without waiting.
 func (r *run) absorb(ctx context.Context) error {
 	for {
 		select {

@@ -1,10 +1,10 @@
-// Package scheduler gives pods their nodes. The decisions are pure (packages framework, plugins, plan, queue); this shell
-// feeds them what the view tells, acts on what they decide, and says what happened.
+// Package scheduler gives pods their nodes. The decisions are pure (packages framework, plugins, plan, queue); this shell feeds
+// them from the view, acts on what they decide, and reports what happened.
 //
-// One goroutine owns all state and runs one cycle after the other: no decision is ever made on a state that another one is
-// about to change. A cycle places batches of equal pods, and hands over the binds of all of them at once, unless it takes long. Binding is asynchronous: the pod is
-// assumed to be on its node at once, and forgotten again when the bind fails. What the API server is told (binds, conditions, events) is told
-// by a bounded number of workers.
+// One goroutine owns all state and runs one cycle after the other, so that no decision is made on a state that another is about
+// to change. A cycle places batches of equal pods and hands their binds over together, unless it takes too long. Binding is
+// asynchronous: the pod is assumed to be on its node at once, and forgotten again when the bind fails. A bounded number of
+// workers writes to the API server (binds, conditions, events).
 package scheduler
 
 import (
@@ -30,11 +30,11 @@ import (
 type Config struct {
 	View   *view.View
 	Client client.Client
-	Events func(profile string) Recorder // each profile's are its own; default: none are sent
+	Events func(profile string) Recorder // of each profile; default: none are sent
 	Append timeline.Append               // default: Discard
 	Logger *slog.Logger                  // default: none
 
-	// Profiles are whose pods are placed, by spec.schedulerName, and how. Default: profile.Default.
+	// Profiles say which pods are placed, by spec.schedulerName, and how. Default: profile.Default.
 	Profiles profile.Config
 	Metrics  *Metrics // default: ones that nobody sees
 	Page     *Page    // the same
@@ -44,11 +44,12 @@ type Config struct {
 	Budgets func() []framework.Budget
 	// Seed decides between equally good nodes.
 	Seed uint64
-	// Binders is how many batches of binds are under way at once, MaxInFlight how many pods are assumed and not bound. Defaults 8, 512.
+	// Binders is how many batches of binds may be under way, MaxInFlight how many pods may be assumed and not yet bound.
+	// Defaults: 8 and 512.
 	Binders, MaxInFlight int
 }
 
-// Recorder tells that something was done (action) about an object; related is what else it is about, or nil.
+// Recorder sends an event about an object: action is what was done, related another object that it is about, or nil.
 type Recorder interface {
 	Eventf(about, related runtime.Object, kind, reason, action, note string, args ...any)
 }
@@ -91,7 +92,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Given is what plug-ins see of a view, for profile.Read.
+// Given is what the plug-ins read from a view, for profile.Read.
 func Given(v *view.View) profile.Given {
 	return profile.Given{
 		Like:    likes(v),
@@ -119,8 +120,8 @@ var (
 	namespaces = schema.GroupResource(client.Namespaces)
 )
 
-// Run schedules until ctx ends. When the view no longer retains what came after the last look, it starts anew from a fresh
-// snapshot, once everything in flight has come back.
+// Run schedules until ctx ends. When the view no longer has the changes since the last look, it starts again from a fresh
+// snapshot, after everything in flight has come back.
 func (s *Scheduler) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -167,7 +168,7 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// after is a channel that gets a value at t, and its release; nil when there is nothing to wait for.
+// after is a channel that gets a value at t, with its release; nil when there is nothing to wait for.
 func after(t time.Time, ok bool) (<-chan time.Time, func()) {
 	if !ok {
 		return nil, func() {}

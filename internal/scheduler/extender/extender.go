@@ -1,5 +1,5 @@
-// Package extender asks programs beside the scheduler, over HTTP, what they think of a decision (KubeSchedulerConfiguration, extenders). What
-// they answer is checked before anything goes by it: they may hang, fail and lie.
+// Package extender asks external programs over HTTP about scheduling decisions (KubeSchedulerConfiguration, extenders). Their
+// answers are checked before they are used: a program may hang, fail or lie.
 package extender
 
 import (
@@ -32,7 +32,7 @@ type Extender struct {
 	client *http.Client
 }
 
-// New makes one that is reached through transport; nil stands for what its configuration says.
+// New makes one that uses transport; nil stands for what its configuration says.
 func New(c configv1.Extender, transport http.RoundTripper) (*Extender, error) {
 	if transport == nil {
 		var err error
@@ -82,7 +82,8 @@ func (e *Extender) Preempts() bool { return e.config.PreemptVerb != "" }
 // Binds is described at Judges.
 func (e *Extender) Binds() bool { return e.config.BindVerb != "" }
 
-// Interested tells whether it has a say about a pod: one that asks for a resource that it manages, or any when it manages none.
+// Interested tells whether it has a say about a pod: it manages a resource that the pod asks for, or manages none and so has a
+// say about all.
 func (e *Extender) Interested(pod *v1.Pod) bool {
 	if len(e.config.ManagedResources) == 0 {
 		return true
@@ -97,7 +98,7 @@ func (e *Extender) Interested(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, asks) || slices.ContainsFunc(pod.Spec.InitContainers, asks)
 }
 
-// about are the arguments for nodes: whole ones, or their names where it knows them.
+// about are the arguments for nodes: whole objects, or only names where the extender keeps a cache of its own.
 func (e *Extender) about(pod *v1.Pod, nodes []*v1.Node) *extenderv1.ExtenderArgs {
 	args := &extenderv1.ExtenderArgs{Pod: pod}
 	if e.config.NodeCacheCapable {
@@ -118,7 +119,8 @@ func (e *Extender) about(pod *v1.Pod, nodes []*v1.Node) *extenderv1.ExtenderArgs
 // Verdict is what an extender says of nodes.
 type Verdict struct {
 	Passed []*v1.Node
-	// Failed nodes, with its words; Hopeless ones would not take the pod if others left either.
+	// Failed are the rejected nodes with the extender's reasons; of these, Hopeless ones would not take the pod even if others
+	// left.
 	Failed, Hopeless map[string]string
 }
 
@@ -154,7 +156,7 @@ func (e *Extender) Filter(ctx context.Context, pod *v1.Pod, nodes []*v1.Node) (V
 	return out, nil
 }
 
-// Prioritize has it rank nodes: what it adds to a node's score, of which a plug-in of weight 1 gives at most 100.
+// Prioritize asks it to rank nodes. The result is added to a node's score, to which a plug-in of weight 1 adds at most 100.
 func (e *Extender) Prioritize(ctx context.Context, pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error) {
 	if e.config.PrioritizeVerb == "" {
 		return nil, nil
@@ -186,7 +188,7 @@ func (e *Extender) Bind(ctx context.Context, b *v1.Binding) error {
 	return err
 }
 
-// Preempt has it judge who would have to leave: of the candidates those that it leaves, with the victims that it wants.
+// Preempt asks it about preemption: it returns the candidates that it accepts, with the victims that it wants.
 func (e *Extender) Preempt(ctx context.Context, pod *v1.Pod, candidates map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
 	args := &extenderv1.ExtenderPreemptionArgs{Pod: pod, NodeNameToVictims: candidates}
 	if e.config.NodeCacheCapable {

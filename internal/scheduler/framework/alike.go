@@ -18,13 +18,13 @@ func kindOf(pod *v1.Pod) kind {
 	return kind{pod.Namespace, pod.Labels, pod.DeletionTimestamp != nil}
 }
 
-// alike are the placed pods of one kind. A selector is asked about them once, not for each pod and not again for each that comes.
+// alike are the placed pods of one kind, so that a selector is evaluated once for all of them and not again when another comes.
 type alike struct {
 	kind
 	key  string // within its namespace
 	pods int
 	on   places
-	// tallies are those that count them, and perhaps some that are gone.
+	// tallies are those that count them, and perhaps some that have been dropped.
 	tallies []*Tally
 }
 
@@ -59,7 +59,7 @@ func (t *tallies) join(n *Node, pod *Pod) {
 	pod.like = a
 }
 
-// leave takes in that a pod is placed no longer.
+// leave accounts for a pod that leaves its node.
 func (t *tallies) leave(n *Node, pod *Pod) {
 	a := pod.like
 	pod.like = nil
@@ -94,10 +94,11 @@ func (t *tallies) every(namespace string) iter.Seq[*alike] {
 	}
 }
 
-// places are how many pods are on which nodes. Most pods of tens of thousands may be like no other: one place is no map.
+// places is how many of the pods are on which nodes. Most of tens of thousands of pods may be like no other, so a single place
+// needs no map.
 type places struct {
 	id, count int
-	more      map[int]int // all of them, once there have been two
+	more      map[int]int // all places, once there have been two
 }
 
 func (p *places) add(id, count int) {

@@ -11,11 +11,11 @@ type Budget struct {
 	Namespace string
 	Selector  labels.Selector // an empty one selects nothing
 	Allowed   int32
-	// Disrupted are the pods, by name, whose disruption is counted already.
+	// Disrupted are the names of pods whose disruption has been counted already.
 	Disrupted map[string]metav1.Time
 }
 
-// Covers tells whether the budget has to give for a pod's leaving.
+// Covers tells whether the pod's leaving counts against the budget.
 func (b *Budget) Covers(pod *v1.Pod) bool {
 	if pod.Namespace != b.Namespace || b.Selector.Empty() || len(pod.Labels) == 0 || !b.Selector.Matches(labels.Set(pod.Labels)) {
 		return false

@@ -23,12 +23,12 @@ type Node struct {
 	UsedCPU, UsedMemory int64 // with Shape.ScoreCPU and ScoreMemory
 	Pods                map[types.UID]*Pod
 	Ports               map[Port]types.UID // who holds it
-	// Nominated are the pods that wait for the room that is being made for them here. They take nothing of the node, but pods of
-	// lower priority do not get what they wait for.
+	// Nominated are the pods that wait for room that is being made for them here. They use nothing of the node, but pods of lower
+	// priority may not take what they wait for.
 	Nominated []*Pod
 
 	slot    int
-	id      int // small; another node has it when this one is forgotten
+	id      int // a small number, reused after this node is forgotten
 	cluster *Cluster
 }
 
@@ -60,8 +60,8 @@ type Cluster struct {
 	log       changes
 }
 
-// Stamp is what was found out about a node: it holds for the node's object as long as Epoch is the same, and for its pods, those that are
-// nominated included, as long as Turn is too. No two nodes ever share an epoch.
+// Stamp is a version of a node: what was derived from the node's object holds as long as Epoch is the same, and what was derived
+// from its pods, nominated ones included, as long as Turn is too. No two nodes ever share an epoch.
 type Stamp struct{ Epoch, Turn uint64 }
 
 // Count is how many pods are known, and how many of them are assumed.
@@ -84,7 +84,7 @@ func NewCluster() *Cluster {
 // Shape reduces a pod that waits for a node.
 func (c *Cluster) Shape(pod *v1.Pod) *Pod { return c.shapes.Of(pod) }
 
-// Node finds a node that exists; nil when there is none.
+// Node finds a node by its name; nil when there is none.
 func (c *Cluster) Node(name string) *Node {
 	if n := c.byName[name]; n != nil && n.Object != nil {
 		return n
@@ -92,7 +92,7 @@ func (c *Cluster) Node(name string) *Node {
 	return nil
 }
 
-// Placed is the node that a pod takes something of, "" when none.
+// Placed is the node on which a pod uses resources, "" when it is on none.
 func (c *Cluster) Placed(uid types.UID) (node string, assumed bool) {
 	if p := c.pods[uid]; p != nil {
 		return p.node.Name, p.assumed
@@ -100,7 +100,7 @@ func (c *Cluster) Placed(uid types.UID) (node string, assumed bool) {
 	return "", false
 }
 
-// PlacedAs is a pod that takes something of a node, as it was last accounted for; nil when it takes nothing.
+// PlacedAs is a pod as it was last counted on its node; nil when it is on none.
 func (c *Cluster) PlacedAs(uid types.UID) *Pod {
 	if p := c.pods[uid]; p != nil {
 		return p.pod
@@ -201,7 +201,7 @@ func (c *Cluster) dropEmpty(n *Node) {
 	}
 }
 
-// SetPod records a pod that is assigned and has not ended, or a change of one. freed tells that its node has more room than before.
+// SetPod records an assigned pod that has not ended, new or changed. freed is its node if that has more room than before.
 func (c *Cluster) SetPod(object *v1.Pod) (freed *Node) {
 	p := c.pods[object.UID]
 	if p == nil {
@@ -247,7 +247,7 @@ func (c *Cluster) Assume(pod *Pod, node string) {
 	c.add(pod, node, true)
 }
 
-// Forget undoes Assume; a pod that has been seen bound stays. It tells which node got room back.
+// Forget undoes Assume, unless the pod has been seen bound. It returns the node that got room back.
 func (c *Cluster) Forget(uid types.UID) (freed *Node) {
 	if p := c.pods[uid]; p == nil || !p.assumed {
 		return nil
@@ -255,7 +255,7 @@ func (c *Cluster) Forget(uid types.UID) (freed *Node) {
 	return c.remove(uid)
 }
 
-// RemovePod takes a pod off its node and tells which node got room back; nil when the pod was not known.
+// RemovePod takes a pod off its node and returns the node that got room back; nil when the pod was not known.
 func (c *Cluster) RemovePod(uid types.UID) (freed *Node) {
 	if c.pods[uid] == nil {
 		return nil
@@ -304,7 +304,7 @@ func (n *Node) turn() {
 	}
 }
 
-// weigh takes in what a pod takes of the node itself.
+// weigh adds (or subtracts) the resources that a pod uses of the node itself.
 func (n *Node) weigh(pod *Pod, sign int64) {
 	s := pod.Shape
 	n.Count += sign
@@ -325,7 +325,7 @@ func (n *Node) weigh(pod *Pod, sign int64) {
 	}
 }
 
-// handOver finds another pod that has the port too: pods that name their node themselves can come to that.
+// handOver finds another pod that has the port too, which can happen when pods name their node themselves.
 func (n *Node) handOver(port Port) {
 	for uid, pod := range n.Pods {
 		if slices.Contains(pod.Shape.Ports, port) {

@@ -7,14 +7,14 @@ import (
 	helper "k8s.io/component-helpers/resource"
 )
 
-// granted is what a pod's status says that it has: it counts besides what its spec asks for, as long as a resize is under way.
+// granted is what a pod has been given by its status, which counts besides the spec's requests as long as a resize is under way.
 type granted struct {
 	Infeasible bool                       `json:",omitempty"`
 	Pod        [2]v1.ResourceList         `json:",omitempty"` // allocated, actual
 	Containers map[int][2]v1.ResourceList `json:",omitempty"` // by their place, those of init containers counted down from -1
 }
 
-// grantedTo is nil when the status adds nothing to the spec, as is so of nearly every pod: those that are alike share a Shape.
+// grantedTo is nil when the status adds nothing to the spec, as for nearly every pod, so that equal pods share a Shape.
 func grantedTo(pod *v1.Pod) *granted {
 	g := granted{Containers: map[int][2]v1.ResourceList{}}
 	if pod.Status.AllocatedResources != nil || pod.Status.Resources != nil {

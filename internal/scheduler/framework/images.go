@@ -4,7 +4,7 @@ import v1 "k8s.io/api/core/v1"
 
 // Image is an image that some nodes have.
 type Image struct {
-	Size  int64 // bytes, as the first of them said
+	Size  int64 // bytes, as the first node reported it
 	nodes map[*Node]bool
 }
 
@@ -17,7 +17,7 @@ func (i *Image) Nodes() int { return len(i.nodes) }
 // Image finds an image by one of the names that nodes tell of; nil when no node has it.
 func (c *Cluster) Image(name string) *Image { return c.images[name] }
 
-// haveImages takes in which images a node has; was is what it said before.
+// haveImages updates which images a node has; was is its previous list.
 func (c *Cluster) haveImages(n *Node, was, is []v1.ContainerImage) {
 	if sameImages(was, is) {
 		return
@@ -45,7 +45,7 @@ func (c *Cluster) haveImages(n *Node, was, is []v1.ContainerImage) {
 	}
 }
 
-// sameImages tells whether two lists are one in memory, or both empty, or name the same: kubelets tell them in a fixed order.
+// sameImages tells whether two lists are equal; it relies on the fixed order in which kubelets report images.
 func sameImages(a, b []v1.ContainerImage) bool {
 	if len(a) != len(b) {
 		return false

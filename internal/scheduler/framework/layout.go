@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// layout is how the nodes lie in the domains of a label. The tallies that go by the same nodes and label share one.
+// layout is the division of nodes into the domains of a label. Tallies over the same nodes and label share one.
 type layout struct {
 	key         string
 	topologyKey string
@@ -14,14 +14,14 @@ type layout struct {
 	at          []spot              // by Node.id
 	byValue     map[string]int32    // domains by the label's value
 	domains     []domain
-	unused      []int32 // domains without nodes, to be given out again
+	unused      []int32 // domains without nodes, to be reused
 	spread      int     // domains with nodes whose pods count
 	tallies     map[*Tally]struct{}
 	looks       uint64
 	nowhere     domain // for distinct
 }
 
-// spot is where a node is: domain is the number of its domain and one, so that the zero value is nowhere.
+// spot is where a node is: domain is the number of its domain plus one, so that the zero value means none.
 type spot struct {
 	domain int32
 	in     bool // its pods count
@@ -51,7 +51,7 @@ func (l *layout) spotOf(id int) spot {
 	return l.at[id]
 }
 
-// look takes a node in, takes in its change, or (it has no object) that it has gone.
+// look updates a node that is new, changed, or (without an object) gone.
 func (l *layout) look(n *Node) {
 	was, is := l.spot(n), spot{}
 	if n.Object != nil {
@@ -111,7 +111,8 @@ func (l *layout) enter(s spot, sign int) {
 	}
 }
 
-// distinct is in how many domains the nodes are for which left is not true. Those without the label are in one, as if its value were "".
+// distinct is the number of domains that the nodes of nodes for which left is not true are in. Nodes without the label are in one
+// domain, as if its value were "".
 func (l *layout) distinct(nodes []*Node, left []bool) (count int) {
 	l.looks++
 	blank := &l.nowhere

@@ -39,29 +39,29 @@ type PreFilter interface {
 	PreFilter(s *Shape) (names []string, ok bool, none *Rejection)
 }
 
-// Filter tells whether a node takes a pod of a shape; nil is yes. A Filter that is Static depends on nothing of the node but its
-// object, another one on its pods too. Static ones run before the others.
+// Filter tells whether a node takes pods of a shape; nil means yes. A Static Filter depends only on the node's object, others on
+// its pods too. Static ones run first.
 type Filter interface {
 	Plugin
 	Filter(s *Shape, n *Node) *Rejection
 	Static() bool
-	// Explain tells the numbers behind a rejection of n, for the timeline.
+	// Explain returns the figures behind a rejection of n, for the timeline.
 	Explain(s *Shape, n *Node) []timeline.Field
 }
 
-// Concerning is a Filter that has nothing to say of most shapes.
+// Concerning is a Filter that does not concern most shapes.
 type Concerning interface {
 	Concerns(s *Shape) bool
 }
 
-// Nearing is a Filter that knows which of two nodes that it rejected is nearer to taking the pod: that one is the example for the others.
+// Nearing is a Filter that can compare two nodes that it rejected: the one nearer to taking the pod is shown as the example.
 type Nearing interface {
 	Nearer(s *Shape, a, b *Node) bool
 }
 
-// Score ranks a node that passed: Raw per node, then Normalize over all of them into 0..100, then times its weight. A Static score
-// depends on the node's object only, another one on its pods too. Skip tells that the shape has no use for it; Absolute that raw scores are
-// 0..100 already, and Normalize does nothing.
+// Score ranks nodes that passed: Raw for each node, then Normalize over all of them into 0..100, then times its weight. A Static
+// score depends only on the node's object, others on its pods too. Skip says that it does not apply to the shape; Absolute, that
+// Raw is already in 0..100 and Normalize does nothing.
 type Score interface {
 	Plugin
 	Static() bool
@@ -74,17 +74,17 @@ type Score interface {
 // Relation is a plug-in that judges a node by where other pods are.
 type Relation interface {
 	Plugin
-	// Relate finds what concerns a pod (its Object is nil when any of its shape is meant); nil when nothing does.
+	// Relate finds what concerns a pod; nil when nothing does. A pod whose Object is nil stands for any of its shape.
 	Relate(c *Cluster, pod *Pod) Related
 }
 
-// Related is what concerns one pod. It follows the cluster: pods may be lifted and put between calls. What it can do besides is in
-// reserve.go.
+// Related is what concerns one pod. It follows the cluster: pods may be lifted and put between calls. Its optional abilities are
+// in reserve.go.
 type Related interface {
 	// Binding tells whether Filter may reject at all.
 	Binding() bool
 	Filter(n *Node) *Rejection
-	// Explain tells what decided at a node that was rejected.
+	// Explain returns what decided at a node that was rejected.
 	Explain(n *Node) []timeline.Field
 	// Score ranks nodes that passed, 0..100 each; false when it has no preference.
 	Score(nodes []*Node, scores []int64) bool

@@ -6,21 +6,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What a Related can do besides. Each is an interface of its own, so that a plug-in has what it needs and nothing more.
+// The optional abilities of a Related, each an interface of its own so that a plug-in implements only what it needs.
 
 // Personal is a Related that holds for its pod alone, and not for all of the pod's shape.
 type Personal interface{ Personal() }
 
 // Refusing is a Related that may refuse its pod whatever the node (upstream's PreFilter).
 type Refusing interface {
-	// Refused is why; nil when some node may take the pod. Such a pod is tried again when it changes, or when something happens of
-	// which the plug-in says (Hinting) that it helps.
+	// Refused is the reason; nil when some node may take the pod. A refused pod is tried again when it changes, or after a change
+	// of which the plug-in says (Hinting) that it helps.
 	Refused() *Rejection
 }
 
 // Narrowing is a Related that knows the only nodes that come into question (upstream's PreFilter).
 type Narrowing interface {
-	// Only are their names; ok is false when it does not narrow.
+	// Only returns the names of these nodes; ok is false when it does not narrow.
 	Only() (names []string, ok bool)
 }
 
@@ -40,11 +40,12 @@ type Reservation interface {
 	End(bound bool)
 }
 
-// Hinting is a plug-in whose rejections can be ended by other objects than pods and nodes (upstream's EnqueueExtensions).
+// Hinting is a plug-in whose rejections can be lifted by changes of other objects than pods and nodes (upstream's
+// EnqueueExtensions).
 type Hinting interface {
 	Plugin
-	// Kinds are the resources whose changes Helps wants to be told. The plug-in sees them in the view by then. Of pods it is told that they
-	// have left their nodes; nodes' changes wake whom they help by themselves.
+	// Kinds are the resources whose changes are passed to Helps. The plug-in's view has seen them by then. Of pods, only those
+	// that left their nodes are reported; changes of nodes wake pods without this.
 	Kinds() []schema.GroupResource
 	// Helps tells whether a change may help a pod that the plug-in rejected. was is nil for a new object, is for one that is gone.
 	Helps(pod *v1.Pod, kind schema.GroupResource, was, is runtime.Object) bool

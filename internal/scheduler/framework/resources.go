@@ -1,6 +1,6 @@
-// Package framework holds what the scheduler thinks in: pods reduced to their shapes, nodes with what is used of them, the
-// cluster made of both, and the interfaces of plug-ins. It is pure: no clock, no goroutine, no I/O. Nothing in it is safe for
-// concurrent use: the scheduler's one goroutine owns it.
+// Package framework has the scheduler's model: pods reduced to their shapes, nodes with what is used of them, the cluster made of
+// both, and the interfaces of plug-ins. It is pure: no clock, no goroutine, no I/O. Nothing in it is safe for concurrent use: the
+// scheduler's one goroutine owns it.
 package framework
 
 import (

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Nominate has a pod wait for room on a node, and no longer on another one.
+// Nominate lets a pod wait for room on a node, and no longer on another one.
 func (c *Cluster) Nominate(pod *Pod, node string) {
 	c.Denominate(pod.Object.UID)
 	n := c.node(node)
@@ -17,7 +17,7 @@ func (c *Cluster) Nominate(pod *Pod, node string) {
 	c.Generation++
 }
 
-// Denominate ends a pod's waiting and tells where it waited; nil when it did not.
+// Denominate ends a pod's wait and returns the node on which it waited; nil when it did not.
 func (c *Cluster) Denominate(uid types.UID) *Node {
 	n := c.nominated[uid]
 	if n == nil {
@@ -38,18 +38,18 @@ func (c *Cluster) Denominate(uid types.UID) *Node {
 // NominatedTo is the node on which a pod waits for room; nil when it waits for none.
 func (c *Cluster) NominatedTo(uid types.UID) *Node { return c.nominated[uid] }
 
-// Lift takes a pod off its node to see what would be, and Put puts it back: between the two nothing else may look. Neither is a
-// change of the cluster.
+// Lift takes a pod off its node tentatively, and Put puts it back; nobody else may look at the node in between. Neither counts as
+// a change of the cluster.
 func (n *Node) Lift(pod *Pod) {
 	delete(n.Pods, pod.Object.UID)
 	n.account(pod, -1)
 }
 
-// Weigh does what Put (1) and Lift (-1) do as far as resources go, for a pod without ports: n.Pods, and who is related to whom, stay as they
+// Weigh does to resources what Put (1) and Lift (-1) do, for a pod without ports: n.Pods and the relations of pods stay as they
 // are.
 func (n *Node) Weigh(pod *Pod, sign int64) { n.weigh(pod, sign) }
 
-// Put is described at Lift; it also adds a pod that was not there.
+// Put undoes Lift; it can also add a pod that was not there.
 func (n *Node) Put(pod *Pod) {
 	n.Pods[pod.Object.UID] = pod
 	n.account(pod, 1)

@@ -11,12 +11,12 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Shape is all that decides where a pod may go and fits best. Equal pods share one Shape, so that it is computed once, and
+// Shape is everything that decides where a pod may go and fits best. Equal pods share one Shape, so that it is computed once, and
 // what was found out about a node for one pod holds for the next. It never changes once made; its address is its identity.
 type Shape struct {
 	Requests Resources
-	// ScoreCPU and ScoreMemory are the requests with 100m and 200Mi for containers that ask for nothing: scores would
-	// otherwise pile such pods on one node.
+	// ScoreCPU and ScoreMemory are the requests, with 100m and 200Mi for containers that ask for nothing: otherwise scores would
+	// pile such pods up on one node.
 	ScoreCPU, ScoreMemory int64
 	Ports                 []Port
 	NodeName              string
@@ -64,7 +64,7 @@ const (
 	defaultMemory   = 200 << 20
 )
 
-// maxShapes bounds what Shapes remembers; when full it starts anew. Shapes in use live on.
+// maxShapes bounds what Shapes remembers; when it is full it starts again empty. Shapes in use live on.
 const maxShapes = 4096
 
 // Shapes gives equal pods the same Shape.
@@ -73,7 +73,7 @@ type Shapes struct{ byKey map[string]*Shape }
 // Of reduces a pod that waits for a node.
 func (s *Shapes) Of(pod *v1.Pod) *Pod { return s.reduce(pod, pod.Spec.NodeName) }
 
-// Placed reduces a pod that has one: where it is is no part of its shape, so that it keeps the one that it waited with.
+// Placed reduces a pod that has a node. The node is no part of its shape, so it keeps the shape that it waited with.
 func (s *Shapes) Placed(pod *v1.Pod) *Pod { return s.reduce(pod, "") }
 
 func (s *Shapes) reduce(pod *v1.Pod, nodeName string) *Pod {
@@ -91,7 +91,7 @@ func (s *Shapes) reduce(pod *v1.Pod, nodeName string) *Pod {
 	return p
 }
 
-// shapeKey is what a shape is made of, in bytes. Pod parts that no plug-in looks at stay out.
+// shapeKey is the bytes that decide about equality of shapes. Parts of a pod that no plug-in looks at are left out.
 func shapeKey(pod *v1.Pod, nodeName string) string {
 	type container struct {
 		R v1.ResourceList    `json:",omitempty"`
@@ -135,7 +135,7 @@ func shapeKey(pod *v1.Pod, nodeName string) string {
 	return string(key)
 }
 
-// relationKey is what decides about a pod that says something about other pods; nil when it does not.
+// relationKey is what decides about a pod with relations to other pods; nil when it has none.
 func relationKey(pod *v1.Pod) any {
 	if !relational(&pod.Spec) {
 		return nil
@@ -192,7 +192,7 @@ func makeShape(pod *v1.Pod, nodeName string) *Shape {
 	}
 	s.Names = onlyNames(affinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	if len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-		// Terms that do not parse have been refused by validation; one that got through counts for nothing.
+		// Terms that do not parse are refused by validation; one that got through does not count.
 		if p, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.PreferredDuringSchedulingIgnoredDuringExecution); err == nil {
 			s.Preferred = p
 		}
@@ -200,7 +200,7 @@ func makeShape(pod *v1.Pod, nodeName string) *Shape {
 	return s
 }
 
-// missing are the amounts that scores use where neither container nor pod asks for any.
+// missing are the requests that scores assume where neither container nor pod has any.
 func missing(spec *v1.PodSpec) v1.ResourceList {
 	out := v1.ResourceList{}
 	var podLevel v1.ResourceList
@@ -263,7 +263,7 @@ func onlyNames(sel *v1.NodeSelector) []string {
 			}
 		}
 		if of == nil {
-			return nil // a term that matches by labels alone
+			return nil // a term that matches by labels only
 		}
 		names = append(names, of...)
 	}

@@ -5,7 +5,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Untolerated is a taint of the node that keeps a pod with these tolerations off it (NoSchedule, NoExecute); nil when there is none.
+// Untolerated is a taint (NoSchedule, NoExecute) of the node that these tolerations do not tolerate; nil when there is none.
 func Untolerated(tolerations []v1.Toleration, n *v1.Node) *v1.Taint {
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]

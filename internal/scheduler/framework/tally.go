@@ -9,23 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Tally counts placed pods of one kind by the value of a node label, their domains. It is made when it is first asked for and kept up
-// with every change from then on, also with those that are only tried (Node.Lift, Node.Put).
+// Tally counts placed pods of one kind by domain, the value of a node label. It is made when it is first asked for and then
+// follows every change, tentative ones too (Node.Lift, Node.Put).
 type Tally struct {
 	key    string
-	of     func(*kind) bool // what is counted; nil: what holds the key
+	of     func(*kind) bool // the pods that are counted; nil: those that hold the key
 	layout *layout
 	on     []int32 // by Node.id, whether or not the node is in a domain
 	pods   []int64 // by domain, of the nodes that count
 	total  int64   // of pods
-	// levels are how many domains have a count. They are made when somebody asks for the least, and anew when nodes have moved.
+	// levels is the number of domains by their count. They are built when somebody asks for the least, and again when nodes have
+	// moved.
 	levels map[int64]int
-	least  int64 // the smallest level; found anew when there is none of it
+	least  int64 // the smallest level; searched again when no domain has it
 	used   *list.Element
 	gone   bool
 }
 
-// In is the count of the domain that a node is in; ok is false when it has not the label.
+// In is the count of the domain that a node is in; ok is false when the node lacks the label.
 func (t *Tally) In(n *Node) (count int64, ok bool) {
 	s := t.layout.spot(n)
 	if s.domain == 0 {
@@ -37,7 +38,7 @@ func (t *Tally) In(n *Node) (count int64, ok bool) {
 	return 0, true
 }
 
-// On is the count of a node by itself, whether or not it counts for its domain; 0 when it has not the label.
+// On is the count of a node alone, whether or not it counts for its domain; 0 when it lacks the label.
 func (t *Tally) On(n *Node) int64 {
 	if n.id >= len(t.on) || t.layout.spot(n).domain == 0 {
 		return 0
@@ -54,7 +55,8 @@ func (t *Tally) Counts(p *Pod) bool {
 	return t.of(&k)
 }
 
-// Distinct is in how many domains the nodes are for which left is not true. Those without the label are in one, as if its value were "".
+// Distinct is the number of domains that the nodes for which left is not true are in. Nodes without the label are in one domain,
+// as if its value were "".
 func (t *Tally) Distinct(nodes []*Node, left []bool) (count int) {
 	return t.layout.distinct(nodes, left)
 }
@@ -88,7 +90,7 @@ func (t *Tally) Least() (count int64, domains int) {
 	return t.least, t.layout.spread
 }
 
-// count takes in that pods came to a node, or left it (they are negative).
+// count adds pods that came to a node, or subtracts those that left it (negative).
 func (t *Tally) count(id int, pods int64) {
 	t.on = grown(t.on, id)
 	t.on[id] += int32(pods)
@@ -113,7 +115,7 @@ func (t *Tally) change(d int, pods int64) {
 	t.least = min(t.least, t.pods[d])
 }
 
-// moved takes in that a node is in another domain, or counts for it now or no longer.
+// moved handles a node that is in another domain, or begins or ceases to count.
 func (t *Tally) moved(n *Node, was, is spot) {
 	t.levels = nil
 	var pods int64
@@ -128,7 +130,7 @@ func (t *Tally) moved(n *Node, was, is spot) {
 	}
 }
 
-// maxTallies bounds how many are kept up from one pod that waits to the next. Those that were not used for longest go.
+// maxTallies bounds how many are kept from one waiting pod to the next. The least recently used go.
 const maxTallies = 256
 
 // tallies are those of a cluster.
@@ -137,8 +139,8 @@ type tallies struct {
 	layouts map[string]*layout
 	alikes  map[string]map[string]*alike // by namespace
 	byKey   map[string]*Tally
-	order   *list.List // of them, the one that was not used for longest first
-	// holders are who of the placed pods asks for or against others.
+	order   *list.List // of the tallies, least recently used first
+	// holders are the terms of placed pods for or against others, with who has them.
 	holders    map[string]*Holders
 	namespaces map[string]map[string]string // their labels
 }
@@ -150,11 +152,11 @@ type Holders struct {
 	Weight int64 // of a preference; negative for anti-affinity
 	Tally  *Tally
 	pods   int64
-	// expected are those that wait for room somewhere and will want others elsewhere.
+	// expected are pods that wait for room somewhere and, once there, will have the term.
 	expected int64
 }
 
-// HoldingKind is in what way a placed pod has a term.
+// HoldingKind is how a placed pod has a term: required or preferred, for or against.
 type HoldingKind string
 
 // The kinds.
@@ -171,14 +173,14 @@ func newTallies(nodes func() []*Node) *tallies {
 	}
 }
 
-// look takes in a change of a node, or that it has gone.
+// look handles a node that changed or is gone.
 func (t *tallies) look(n *Node) {
 	for _, l := range t.layouts {
 		l.look(n)
 	}
 }
 
-// among is which nodes' pods count, and the label of their domains. Equal keys mean the same.
+// among says which nodes' pods count, and the label of their domains. Equal keys mean the same.
 type among struct {
 	key         string
 	topologyKey string
@@ -203,7 +205,7 @@ func (t *tallies) make(key string, on among, of func(*kind) bool) *Tally {
 
 // drop ends a tally.
 func (t *tallies) drop(x *Tally) {
-	x.gone, x.on, x.pods, x.levels = true, nil, nil, nil // the alike may have it for a while
+	x.gone, x.on, x.pods, x.levels = true, nil, nil, nil // an alike may still refer to it for a while
 	if delete(x.layout.tallies, x); len(x.layout.tallies) == 0 {
 		delete(t.layouts, x.layout.key)
 	}
@@ -234,7 +236,7 @@ func (t *tallies) get(key string, on among, namespace string, of func(*kind) boo
 	return x
 }
 
-// account takes in that a pod came to a node (1) or left it (-1).
+// account adds a pod that came to a node (1) or subtracts one that left it (-1).
 func (t *tallies) account(n *Node, pod *Pod, sign int64) {
 	if pod.like != nil {
 		for _, x := range pod.like.tallies {
@@ -270,7 +272,8 @@ func (t *tallies) holdersOf(held *held) *Holders {
 	return h
 }
 
-// expect takes in that a pod waits for room somewhere (1), or no longer (-1): whom it will want elsewhere is to look there.
+// expect adds a pod that waits for room somewhere (1), or removes it (-1): pods that its terms will concern have to consider
+// that.
 func (t *tallies) expect(pod *Pod, sign int64) {
 	r := pod.Shape.Relations
 	if r == nil {
@@ -283,7 +286,7 @@ func (t *tallies) expect(pod *Pod, sign int64) {
 	}
 }
 
-// forget drops the tallies of what nobody holds any more.
+// forget drops the tallies of terms that no pod holds any more.
 func (t *tallies) forget(pod *Pod) {
 	if r := pod.Shape.Relations; r != nil {
 		for _, held := range r.held {
@@ -315,14 +318,14 @@ func holds(key string, p *Pod) (n int64) {
 	return n
 }
 
-// SetNamespace takes in a namespace's labels and tells whether they matter anew.
+// SetNamespace records a namespace's labels and tells whether they may decide otherwise than before.
 func (c *Cluster) SetNamespace(name string, labels map[string]string) (changed bool) {
 	if old, known := c.tallies.namespaces[name]; known && sameLabels(old, labels) {
 		return false
 	}
 	c.tallies.namespaces[name] = labels
 	for _, x := range c.tallies.byKey {
-		c.tallies.drop(x) // made anew when they are asked for
+		c.tallies.drop(x) // it is made again when it is asked for
 	}
 	c.Generation++
 	return true
@@ -331,8 +334,8 @@ func (c *Cluster) SetNamespace(name string, labels map[string]string) (changed b
 // RemoveNamespace forgets a namespace.
 func (c *Cluster) RemoveNamespace(name string) { delete(c.tallies.namespaces, name) }
 
-// Trim forgets the tallies beyond the most that are kept. It is called before a pod is looked at, and until the next call the tallies that
-// are handed out stay: a pod may ask for more of them than are kept.
+// Trim drops the tallies beyond the maximum. It is called before a pod is looked at; until the next call all tallies that are
+// handed out stay, since one pod may need more than the maximum.
 func (c *Cluster) Trim() {
 	for c.tallies.order.Len() > maxTallies {
 		c.tallies.drop(c.tallies.order.Front().Value.(*Tally))
@@ -371,7 +374,7 @@ func (c *Cluster) Means(t *Term, pod *v1.Pod) bool {
 
 func (c *Cluster) means(t *Term, k *kind) bool { return t.meets(k, c.tallies.namespaces[k.namespace]) }
 
-// Concerns tells whether where a pod is matters to what a waiting pod of the shape requires.
+// Concerns tells whether the place of a pod matters to what a waiting pod of the shape requires.
 func (c *Cluster) Concerns(s *Shape, pod *v1.Pod) bool {
 	r := s.Relations
 	if r == nil {
@@ -386,7 +389,7 @@ func (c *Cluster) Concerns(s *Shape, pod *v1.Pod) bool {
 	return slices.ContainsFunc(r.Affinity, means) || slices.ContainsFunc(r.AntiAffinity, means)
 }
 
-// Holders are those whose terms mean a pod, those included that no pod has yet which is expected somewhere.
+// Holders are the holders of terms that mean a pod, including terms that only an expected pod has.
 func (c *Cluster) Holders(pod *v1.Pod) iter.Seq[*Holders] {
 	return func(yield func(*Holders) bool) {
 		for _, h := range c.tallies.holders {

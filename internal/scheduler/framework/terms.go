@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Term is a pod (anti-)affinity term: some pods, and the node label that says what is together. Terms with the same Key mean the same.
+// Term is a pod (anti-)affinity term: a selection of pods, and the node label that defines "together". Terms with the same Key
+// are equal.
 type Term struct {
 	Key         string
 	TopologyKey string
@@ -21,7 +22,7 @@ type Term struct {
 	selector   labels.Selector
 }
 
-// meets tells whether the term means pods. namespace are the labels of theirs.
+// meets tells whether the term means pods of a kind. namespace are the labels of their namespace.
 func (t *Term) meets(k *kind, namespace map[string]string) bool {
 	if !slices.Contains(t.namespaces, k.namespace) && !t.among.Matches(labels.Set(namespace)) {
 		return false
@@ -29,7 +30,7 @@ func (t *Term) meets(k *kind, namespace map[string]string) bool {
 	return t.selector.Matches(k.labels)
 }
 
-// only is the one namespace whose pods the term may mean; "" when there may be more, or none.
+// only is the one namespace whose pods the term can mean; "" when there may be several, or none.
 func (t *Term) only() string {
 	if _, more := t.among.Requirements(); more || len(t.namespaces) != 1 {
 		return ""
@@ -52,7 +53,7 @@ type Spread struct {
 	Selector    labels.Selector
 	namespace   string
 
-	// The nodes whose pods count: those with all of these labels, and by the constraint's policies only those that the pod's
+	// The nodes whose pods count: those with all of these labels and, by the constraint's policies, only those that the pod's
 	// required affinity matches and whose taints it tolerates.
 	keys       []string
 	byAffinity bool
@@ -67,7 +68,7 @@ type Relations struct {
 	// OwnConstraints tells that the pod has spread constraints of its own, so that no default ones apply.
 	OwnConstraints bool
 
-	// What decides about a pod with relations besides: its own shape is made for each set of labels.
+	// What else decides about a pod with relations: it gets a shape for each set of labels.
 	Namespace string
 	Labels    labels.Set
 
@@ -132,7 +133,7 @@ func weighted(out []Weighted, pod *v1.Pod, list []v1.WeightedPodAffinityTerm, si
 	return out
 }
 
-// term reads a term. One whose selectors do not parse has been refused by validation; if it got through it means no pod.
+// term reads a term. One whose selectors do not parse is refused by validation; if it got through, it means no pod.
 func term(pod *v1.Pod, t *v1.PodAffinityTerm) Term {
 	out := Term{TopologyKey: t.TopologyKey, namespaces: t.Namespaces, selector: selector(t.LabelSelector), among: selector(t.NamespaceSelector)}
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
@@ -151,7 +152,7 @@ func selector(s *metav1.LabelSelector) labels.Selector {
 	return out
 }
 
-// text tells selectors apart: that of all and that of nothing print alike.
+// text is a selector's text; those that select everything and nothing print alike and are told apart.
 func text(s labels.Selector) string {
 	if _, selectable := s.Requirements(); !selectable {
 		return "-"
@@ -207,8 +208,8 @@ func narrowed(s labels.Selector, keys []string, own map[string]string) labels.Se
 	return labels.SelectorFromSet(more).Add(requirements...)
 }
 
-// DefaultSpreads are the constraints of an action in a list, for a pod whose like a selector selects. Only nodes with the labels of all
-// of them count when allKeys is set.
+// DefaultSpreads are the constraints of one action in a list, for a pod whose peers a selector selects. With allKeys only nodes
+// with the labels of all of them count.
 func DefaultSpreads(pod *v1.Pod, s *Shape, list []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction, like labels.Selector, allKeys bool) []Spread {
 	var keys []string
 	for i := range list {
@@ -230,7 +231,7 @@ func (x *Spread) key(s *Shape) string {
 	return strings.Join([]string{"spread", x.namespace, text(x.Selector), x.nodesKey(s)}, "|")
 }
 
-// nodesKey is which nodes' pods count, by which label.
+// nodesKey identifies the nodes whose pods count, and the label.
 func (x *Spread) nodesKey(s *Shape) string {
 	parts := []string{x.TopologyKey, strings.Join(x.keys, ",")}
 	if x.byAffinity && s.Required != nil {
@@ -247,7 +248,7 @@ func (x *Spread) among(s *Shape) among {
 	return among{key: x.nodesKey(s), topologyKey: x.TopologyKey, nodes: func(n *v1.Node) bool { return x.counts(s, n) }}
 }
 
-// counts tells whether the pods of a node count, and is asked about nodes that have the topology key.
+// counts tells whether the pods of a node count. It is called for nodes that have the topology key.
 func (x *Spread) counts(s *Shape, n *v1.Node) bool {
 	for _, k := range x.keys {
 		if _, ok := n.Labels[k]; !ok {
@@ -262,7 +263,8 @@ func (x *Spread) counts(s *Shape, n *v1.Node) bool {
 	return !x.byTaints || Untolerated(s.Tolerations, n) == nil
 }
 
-// meets tells whether the constraint counts pods: those of the namespace that are not on their way out. A selector of all counts none.
+// meets tells whether the constraint counts pods of a kind: those of the namespace that are not being deleted. A selector of
+// everything counts none.
 func (x *Spread) meets(k *kind) bool {
 	return !k.leaving && k.namespace == x.namespace && !x.Selector.Empty() && x.Selector.Matches(k.labels)
 }

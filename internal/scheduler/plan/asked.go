@@ -5,9 +5,9 @@ import (
 	"podo.dev/podo/internal/scheduler/plugins"
 )
 
-// Plug-ins are asked here: each question is counted, and timed for whoever measures.
+// Plug-ins are called here: each call is counted, and timed where somebody measures.
 
-// score is a Score with its place in entry.raw, if it is relative.
+// score is a Score with its index in entry.raw, if it is relative.
 type score struct {
 	plugins.Score
 	raw   int
@@ -23,7 +23,7 @@ type filter struct {
 // asked is how often a relation has been.
 type asked struct{ filter, score int }
 
-// Asked tells how often plug-ins have been asked about a node since it was last called.
+// Asked reports how often each plug-in was asked about a node since its last call.
 func (p *Planner) Asked(tell func(plugin, point string, times int)) {
 	one := func(plugin, point string, times *int) {
 		if *times > 0 {
@@ -62,7 +62,7 @@ func (p *Planner) worth(s *score, shape *framework.Shape, n *framework.Node) int
 	return p.timedWorth(s, shape, n)
 }
 
-// timedWorth is apart so that nothing is allocated where nobody measures.
+// timedWorth is a function of its own so that nothing is allocated where nobody measures.
 func (p *Planner) timedWorth(s *score, shape *framework.Shape, n *framework.Node) (raw int64) {
 	p.Timed(s.Name(), "Score", func() *framework.Rejection { raw = s.Raw(shape, n); return nil })
 	return raw

@@ -14,14 +14,14 @@ import (
 // never changed.
 type Diagnosis struct {
 	Nodes int // all of them
-	// Refused tells that a plug-in refused the pod whatever the node. Then nothing about nodes can help it.
+	// Refused says that a plug-in refused the pod whatever the node. Then no change of nodes can help it.
 	Refused bool
-	// Reasons are folded: one line for all nodes that a plug-in rejected in the same words.
+	// Reasons are grouped: one for all nodes that a plug-in rejected in the same words.
 	Reasons []Reason
 
 	rejected   []*framework.Rejection // distinct ones
 	by         []*framework.Rejection // by slot, until the cluster changes
-	resolvable int                    // so many nodes could take the pod if others left
+	resolvable int                    // how many nodes could take the pod if others left
 }
 
 // Reason is one folded rejection.
@@ -29,7 +29,7 @@ type Reason struct {
 	Plugin  string
 	Text    string
 	Count   int              // nodes
-	Example string           // one of them, near to taking the pod where a plug-in can tell: at the first look the nearest
+	Example string           // one of the nodes; where a plug-in can compare, the nearest one at the first look
 	Numbers []timeline.Field // what decided there
 }
 
@@ -42,7 +42,7 @@ func (d *Diagnosis) helpable(slot int) bool {
 	return r != nil && !r.Unresolvable
 }
 
-// diagnose asks every node again. It runs only on failure, when no node is feasible, so that all have an answer.
+// diagnose asks every node again. It runs only when no node is feasible, so that each has an answer.
 func (p *Planner) diagnose(c *framework.Cluster, m *memo, pod *framework.Pod) *Diagnosis {
 	names, by := p.narrow(pod.Shape)
 	v := &verdicts{mark: c.Mark(), elsewhere: notNamed(by)}
@@ -97,7 +97,7 @@ func (p *Planner) nearing(plugin string) framework.Nearing {
 	return nil
 }
 
-// notNamed rejects the nodes that plug-ins left out before anything was looked at.
+// notNamed is the rejection of nodes that plug-ins excluded before any was looked at.
 func notNamed(by []string) *framework.Rejection {
 	if by == nil {
 		return nil
@@ -126,12 +126,12 @@ func (p *Planner) explain(r *framework.Rejection, pod *framework.Pod, n *framewo
 	fields := p.numbers(r, pod, n)
 	p.release(n, held)
 	if fields == nil && len(held) > 0 {
-		fields = p.numbers(r, pod, n) // it is without those that wait there that the node was rejected
+		fields = p.numbers(r, pod, n) // the node was rejected as it is without its nominated pods
 	}
 	return fields
 }
 
-// numbers asks the plug-in that rejected a node.
+// numbers asks the plug-in that rejected a node for the figures.
 func (p *Planner) numbers(r *framework.Rejection, pod *framework.Pod, n *framework.Node) []timeline.Field {
 	for _, f := range p.set.AllFilters() {
 		if f.Name() == r.Plugin {
@@ -146,7 +146,7 @@ func (p *Planner) numbers(r *framework.Rejection, pod *framework.Pod, n *framewo
 	return nil
 }
 
-// Plugins are those that rejected a node, each once.
+// Plugins are the plug-ins that rejected a node, each once.
 func (d *Diagnosis) Plugins() (out []string) {
 	add := func(plugin string) {
 		if !slices.Contains(out, plugin) {
@@ -164,8 +164,8 @@ func (d *Diagnosis) Plugins() (out []string) {
 
 func (r Reason) words() string { return fmt.Sprintf("%d %s", r.Count, r.Text) }
 
-// Message is the text of FailedScheduling and of the PodScheduled condition, in upstream's words. preemption tells what came of
-// making room; "" says nothing of it.
+// Message is the text of FailedScheduling and of the PodScheduled condition, in upstream's words. preemption is the outcome of
+// preemption; "" for none.
 func (d *Diagnosis) Message(preemption string) string {
 	if d.Nodes == 0 {
 		return "no nodes available to schedule pods"
@@ -186,7 +186,7 @@ func (d *Diagnosis) Message(preemption string) string {
 	return out
 }
 
-// Fields tell the diagnosis in a timeline record: a field a plug-in, its reasons folded, with the numbers at one node.
+// Fields are the diagnosis as a timeline record: a field for each plug-in with its grouped reasons and the figures of one node.
 func (d *Diagnosis) Fields() []timeline.Field {
 	var out []timeline.Field
 	for _, r := range d.Reasons {

@@ -2,19 +2,19 @@ package plan
 
 import "podo.dev/podo/internal/scheduler/framework"
 
-// Help is what a change of a node does for pods of a shape.
+// Help is what a change of a node means for pods of a shape.
 type Help int
 
 // The kinds of help, the better the larger.
 const (
 	NoHelp  Help = iota
-	Blocked      // there is room, and what is elsewhere is in the way
-	Victims      // there is room once pods of lower priority have gone
+	Blocked      // there is room, but something elsewhere is in the way
+	Victims      // there is room once pods of lower priority have left
 	Room         // there is room
 )
 
-// Helps tells what a node can do for a pod; one without an Object stands for any of its shape that does not wait for room there. When it is
-// something elsewhere that is in the way, by is the plug-in that says so: then nothing about this node needs to happen for it to help.
+// Helps tells what a node can do for a pod; a pod without an Object stands for any of its shape that does not wait for room
+// there. When something elsewhere is in the way, by is the plug-in that says so: then this node need not change for it to help.
 func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.Node) (help Help, by string) {
 	shape := pod.Shape
 	for i := range p.static {
@@ -53,7 +53,7 @@ func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.N
 	return help, by
 }
 
-// elsewhere is the plug-in that rejects a node because of what is elsewhere; "" when it is because of the node.
+// elsewhere is the plug-in that rejects a node because of what is elsewhere; "" when the node itself is the reason.
 func (p *Planner) elsewhere(r *framework.Rejection) string {
 	for _, x := range p.set.Relations {
 		if x.Name() == r.Plugin {
@@ -63,8 +63,8 @@ func (p *Planner) elsewhere(r *framework.Rejection) string {
 	return ""
 }
 
-// Rooms is how many pods of a shape find room on a node of which Helps has just said that it has Room; 0: that depends on more than what
-// they take of the node.
+// Rooms is how many pods of a shape fit on a node for which Helps has just returned Room; 0 when that depends on more than the
+// resources they use.
 func (p *Planner) Rooms(shape *framework.Shape, n *framework.Node) (count int) {
 	switch {
 	case p.bound:

@@ -2,17 +2,18 @@ package plan
 
 import "podo.dev/podo/internal/scheduler/framework"
 
-// What plug-ins say of one node, in the order in which they are asked: the static ones, whose answer lasts longest; the others and the scores,
-// whose answers last until a pod comes or goes there; and those whose answers nobody remembers, since they depend on what is elsewhere.
+// What plug-ins say of one node, in the order of asking: first the static ones, whose answers last longest; then the other
+// filters and the scores, whose answers last until a pod comes or goes there; last those that depend on what is elsewhere, which
+// are not remembered.
 
-// maxRaw bounds the number of Score plug-ins whose scores are relative to those of other nodes.
+// maxRaw bounds the number of Score plug-ins with scores relative to those of other nodes.
 const maxRaw = 2
 
-// maxMemos bounds how many shapes the planner keeps node results of.
+// maxMemos bounds the number of shapes whose results the planner keeps.
 const maxMemos = 64
 
-// entry is what plug-ins said about the node in a slot: the static ones as long as the node's epoch is the same, the others as long as
-// its turn is too.
+// entry is what plug-ins said about the node in a slot. The static answers hold while the node's epoch is the same, the others
+// while its turn is too.
 type entry struct {
 	epoch, turn uint64
 	asked       bool                 // the others
@@ -25,11 +26,11 @@ type entry struct {
 // memo is what the planner remembers of a shape.
 type memo struct {
 	uses      int
-	entries   []entry    // by slot; made at the second use, so that one-off pods cost nothing
+	entries   []entry    // by slot; made at the second use, so that a unique pod costs nothing
 	diagnosis *Diagnosis // of the last failure, while the cluster's generation is at
 	at        uint64
-	verdicts  *verdicts // from which it was made; nil: not kept
-	futile    string    // why room cannot be made, for diagnosis; "" while that is not known
+	verdicts  *verdicts // what diagnosis was made from; nil: not kept
+	futile    string    // why no room can be made, for diagnosis; "" while unknown
 	victims   []victims // by slot: who would have to leave
 }
 
@@ -48,7 +49,7 @@ func (p *Planner) memo(shape *framework.Shape) *memo {
 	return m
 }
 
-// look asks the static plug-ins about the node in a slot, or remembers.
+// look asks the static plug-ins about the node in a slot, or takes the remembered answer.
 func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, at int, stamp framework.Stamp) *entry {
 	e := &p.scratch
 	if at < len(m.entries) {
@@ -66,8 +67,9 @@ func (p *Planner) look(m *memo, shape *framework.Shape, n *framework.Node, at in
 	return e
 }
 
-// lookCloser asks the dynamic filters about a node that the static ones passed, and the scores, or remembers. Filters see the node as if
-// those that wait for room there and do not rank below the pod had it already: a pod that waits there itself is asked for anew.
+// lookCloser asks the dynamic filters, and the scores, about a node that passed the static ones, or takes the remembered answer.
+// Filters see the node as if the pods that are nominated to it and rank no lower than the pod were there already. A pod that is
+// itself nominated there is asked about again.
 func (p *Planner) lookCloser(e *entry, pod *framework.Pod, n *framework.Node, stamp framework.Stamp) *framework.Rejection {
 	if e.asked && e.turn == stamp.Turn && p.waits != n {
 		return e.taken
@@ -104,8 +106,8 @@ func (p *Planner) rank(e *entry, shape *framework.Shape, n *framework.Node) {
 	}
 }
 
-// occupied asks the dynamic plug-ins and the relations, as if those that wait for room on the node and do not rank below the pod had it
-// already.
+// occupied asks the dynamic plug-ins and the relations, as if the pods that are nominated to the node and rank no lower than the
+// pod were there already.
 func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	held := p.hold(pod, n)
 	r := p.filter(pod.Shape, n)
@@ -119,7 +121,7 @@ func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rej
 // more tells whether lookFurther has anybody to ask.
 func (p *Planner) more() bool { return p.bound || p.late }
 
-// lookFurther asks the relations, and whom comes after them, about a node that all others passed.
+// lookFurther asks the relations, and the filters after them, about a node that passed all others.
 func (p *Planner) lookFurther(pod *framework.Pod, n *framework.Node) (r *framework.Rejection) {
 	if p.bound {
 		r = p.unrelated(pod, n)
@@ -135,8 +137,8 @@ func (p *Planner) lookFurther(pod *framework.Pod, n *framework.Node) (r *framewo
 	return r
 }
 
-// unrelated is what the relations say, as if those that wait there had it, and as if they had not: they may go elsewhere in the end, so that
-// nobody may count on their being there. What the other plug-ins look at is only less without them.
+// unrelated asks the relations twice: with the nominated pods there and without. They may go elsewhere in the end, so no pod may
+// depend on their presence. The other plug-ins need no second question: without those pods only less is used.
 func (p *Planner) unrelated(pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	held := p.hold(pod, n)
 	r := p.related(n)
@@ -147,7 +149,7 @@ func (p *Planner) unrelated(pod *framework.Pod, n *framework.Node) *framework.Re
 	return r
 }
 
-// related asks the relations of the pod that is looked at.
+// related asks the relations of the current pod.
 func (p *Planner) related(n *framework.Node) *framework.Rejection {
 	for i, f := range p.of {
 		if f != nil && p.set.Relations[i].Filters && f.Binding() {
@@ -159,7 +161,8 @@ func (p *Planner) related(n *framework.Node) *framework.Rejection {
 	return nil
 }
 
-// relate finds what concerns the pod in where others are. occupied, victims and choose go by it until the next pod is looked at.
+// relate finds what concerns the pod in the places of others. occupied, victims and choose use it until the next pod is looked
+// at.
 func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
 	p.of, p.bound, p.late, p.waits = p.of[:0], false, false, nil
 	c.Trim()
@@ -177,7 +180,7 @@ func (p *Planner) relate(c *framework.Cluster, pod *framework.Pod) {
 	}
 }
 
-// hold puts the pods on the node that wait for room there, other than pod.
+// hold puts the pods that are nominated to the node there, except pod.
 func (p *Planner) hold(pod *framework.Pod, n *framework.Node) (held []*framework.Pod) {
 	for _, w := range n.Nominated {
 		self := pod.Object != nil && w.Object.UID == pod.Object.UID
@@ -196,7 +199,7 @@ func (p *Planner) release(n *framework.Node, held []*framework.Pod) {
 	}
 }
 
-// put and lift are the node's; where no relation looks, and no port is handed over, what a pod takes of the node is all that counts.
+// put and lift are the node's. Where no relation looks and no port is involved, only resources matter, and less has to be done.
 func (p *Planner) put(n *framework.Node, pod *framework.Pod) {
 	if p.bound || len(pod.Shape.Ports) > 0 {
 		n.Put(pod)

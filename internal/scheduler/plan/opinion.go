@@ -2,20 +2,21 @@ package plan
 
 import "podo.dev/podo/internal/scheduler/framework"
 
-// Opinion is what others (extenders) said of the nodes that the plug-ins left.
+// Opinion is what extenders said of the nodes that passed the plug-ins.
 type Opinion struct {
 	Passed   []string
 	Rejected map[string]*framework.Rejection // by node
 	Scores   map[string]int64                // by node, weighted: added to those of the plug-ins
 }
 
-// Feasible are the nodes that the plug-ins leave for a pod, for others to judge; none, and the decision has a Diagnosis.
+// Feasible are the nodes that the plug-ins pass for a pod, for extenders to judge; when there are none, the decision has a
+// Diagnosis.
 func (p *Planner) Feasible(c *framework.Cluster, pod *framework.Pod) ([]*framework.Node, Decision) {
 	d := p.find(c, pod)
 	return p.nodes(c), d
 }
 
-// Among chooses one of the nodes that others passed, as the cluster is by now: what no longer fits is left out.
+// Among chooses one of the nodes that extenders passed, in the cluster as it is now: what no longer fits is left out.
 func (p *Planner) Among(c *framework.Cluster, pod *framework.Pod, o Opinion) (d Decision) {
 	p.clear()
 	p.opinion = &o

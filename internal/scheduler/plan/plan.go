@@ -21,17 +21,18 @@ type Decision struct {
 
 // Planner decides. It is for one goroutine.
 type Planner struct {
-	Percent int // of the nodes that are scored; 0: by their number
-	// Ended is told of each extension point that a decision has passed: PreFilter, Filter, Score. ok: not that no node may take the pod.
+	Percent int // of the nodes that are scored; 0: depends on their number
+	// Ended is called after each extension point of a decision: PreFilter, Filter, Score. ok is false when no node may take the
+	// pod.
 	Ended func(point string, ok bool)
-	// Timed, unless it is nil, asks a plug-in in the planner's place and hands on its answer: about one node at a time, those that rank all nodes
-	// at once about all. point is Filter or Score; nothing is rejected by a score.
+	// Timed, unless nil, calls a plug-in in the planner's place and returns its answer: for one node at a time, or for all nodes
+	// where the plug-in ranks them together. point is Filter or Score; a score rejects nothing.
 	Timed func(plugin, point string, ask func() *framework.Rejection) *framework.Rejection
 
 	set       plugins.Set
 	static    []filter
 	dynamic   []filter
-	last      []filter // asked when the relations have passed a node, and remembered by nobody
+	last      []filter // called after the relations have passed a node; not remembered
 	scores    []score
 	inquiries []asked // of relations, by their index
 	rng       *rand.Rand
@@ -40,18 +41,18 @@ type Planner struct {
 	memos map[*framework.Shape]*memo
 	order []*framework.Shape // of memos, oldest first
 
-	// of is what concerns the pod that is looked at, by the relation's index; nil where nothing does.
+	// of is what concerns the current pod, by the relation's index; nil where nothing does.
 	of    []framework.Related
-	bound bool            // some of it may keep the pod off a node
+	bound bool            // one of them may reject a node
 	late  bool            // so may some of last
-	waits *framework.Node // where the pod waits for room
+	waits *framework.Node // the node to which the pod is nominated
 
-	// opinion is what others said of nodes; nil: nobody was asked.
+	// opinion is what extenders said of nodes; nil: none was asked.
 	opinion *Opinion
 
 	// Scratch, reused.
 	scratch  entry
-	slots    []int32 // of the feasible nodes: they are many, and no pointers
+	slots    []int32 // of the feasible nodes, as numbers: they are many
 	feasible []*framework.Node
 	raws     [][maxRaw]int64
 	sums     []int64
@@ -60,7 +61,7 @@ type Planner struct {
 	list     []*candidate
 }
 
-// New makes a Planner whose choices between equally good nodes follow from seed.
+// New makes a Planner. seed decides between equally good nodes.
 func New(set plugins.Set, seed uint64) *Planner {
 	p := &Planner{Ended: func(string, bool) {}, set: set, rng: rand.New(rand.NewPCG(seed, seed)), memos: map[*framework.Shape]*memo{}}
 	for _, f := range set.Filters {
@@ -89,8 +90,8 @@ func New(set plugins.Set, seed uint64) *Planner {
 	return p
 }
 
-// Sample is how many feasible nodes are enough out of n: all up to 100, then percent of them, but at least 100. A percent of 0 stands for a
-// share that falls from half to a twentieth.
+// Sample is how many feasible nodes out of n are enough: all up to 100, then percent of them but at least 100. A percent of 0
+// stands for a share that falls from half to a twentieth.
 func Sample(n, percent int) int {
 	if n < 100 {
 		return n
@@ -111,7 +112,7 @@ func (p *Planner) Schedule(c *framework.Cluster, pod *framework.Pod) Decision {
 	return d
 }
 
-// find fills p.slots with those of nodes for a pod, or says why there is none.
+// find fills p.slots with the slots of feasible nodes, or says why there is none.
 func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	p.clear()
 	if len(c.Nodes) == 0 {
@@ -134,7 +135,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	if m.uses > 1 && len(m.entries) < len(c.Nodes) {
 		m.entries = append(m.entries, make([]entry, len(c.Nodes)-len(m.entries))...)
 	}
-	// Room that was made for the pod is taken before anything else is looked at.
+	// Room that was made for the pod comes first.
 	if waits != nil && waits.Object != nil {
 		if p.try(m, pod, waits, waits.Slot(), waits.Stamp()); len(p.slots) > 0 {
 			return Decision{Evaluated: 1, Feasible: 1}
@@ -153,7 +154,7 @@ func (p *Planner) find(c *framework.Cluster, pod *framework.Pod) Decision {
 	return d
 }
 
-// searchAll looks at nodes until there are enough, or says why there are none.
+// searchAll looks at nodes until enough are feasible, or says why none is.
 func (p *Planner) searchAll(c *framework.Cluster, m *memo, pod *framework.Pod) (d Decision) {
 	if names, by := p.narrow(pod.Shape); by != nil {
 		d = p.search(c, m, pod, named(c, names), len(names))
@@ -167,7 +168,7 @@ func (p *Planner) searchAll(c *framework.Cluster, m *memo, pod *framework.Pod) (
 	return d
 }
 
-// narrow finds the only nodes that come into question for the pod that relate was called for, and by is which plug-ins said so.
+// narrow finds the only nodes that come into question for the current pod; by names the plug-ins that said so.
 func (p *Planner) narrow(shape *framework.Shape) (names []string, by []string) {
 	narrowed := func(plugin string, only []string, ok bool) {
 		if !ok {
@@ -213,12 +214,12 @@ func named(c *framework.Cluster, names []string) []*framework.Node {
 	return out
 }
 
-// search fills p.slots (and what is beside it) with up to want nodes that pass, going round from p.start.
+// search fills p.slots (and the slices beside it) with up to want nodes that pass, starting at p.start and going round.
 func (p *Planner) search(c *framework.Cluster, m *memo, pod *framework.Pod, nodes []*framework.Node, want int) (d Decision) {
 	if len(nodes) == 0 {
 		return d
 	}
-	all := &nodes[0] == &c.Nodes[0] // then a node itself is only looked at when something about it is new
+	all := &nodes[0] == &c.Nodes[0] // then a node itself is only looked at when it has changed
 	for at := p.start % len(nodes); d.Evaluated < len(nodes) && len(p.slots) < want; at++ {
 		if at == len(nodes) {
 			at = 0

@@ -16,12 +16,12 @@ import (
 	"podo.dev/podo/internal/scheduler/framework"
 )
 
-// Preemption is a way to make room: pods of lower priority that have to leave a node. Node is nil when there is none; Text says so,
-// or what was found, in upstream's words.
+// Preemption is a way to make room: pods of lower priority that have to leave a node. When there is none, Node is nil and Text
+// says why, in upstream's words.
 type Preemption struct {
 	Node    *framework.Node
 	Victims []*framework.Pod // the most important first
-	// Violations is how many victims their budgets would keep.
+	// Violations is how many victims are evicted against their budgets.
 	Violations int
 	Text       string
 }
@@ -52,8 +52,8 @@ type Candidates struct {
 	Text string
 }
 
-// Preempt looks for the node where making room for the pod costs least. It is called after Schedule failed with d, before the cluster
-// changes, and changes nothing. now is the start of pods that have none yet.
+// Preempt looks for the node where making room for the pod costs least. It is called after Schedule failed with d, before the
+// cluster changes, and changes nothing. now stands for the start of pods that have none yet.
 func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time) Preemption {
 	list, text := p.candidates(c, pod, d, budgets, now)
 	if len(list) == 0 {
@@ -62,7 +62,7 @@ func (p *Planner) Preempt(c *framework.Cluster, pod *framework.Pod, d *Diagnosis
 	return p.cheapest(list)
 }
 
-// Candidates are what Preempt would choose from.
+// Candidates are the nodes that Preempt chooses from.
 func (p *Planner) Candidates(c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time) (out Candidates) {
 	list, text := p.candidates(c, pod, d, budgets, now)
 	for _, x := range list {
@@ -72,8 +72,8 @@ func (p *Planner) Candidates(c *framework.Cluster, pod *framework.Pod, d *Diagno
 	return out
 }
 
-// Cheapest chooses among candidates that others have looked at since, by node. Pods that have left are no victims any more; a node
-// without victims is none.
+// Cheapest chooses among candidates, by node, that extenders have reduced since. Pods that have left are no victims any more, and
+// a node without victims is no candidate.
 func (p *Planner) Cheapest(c *framework.Cluster, of map[string]*extenderv1.Victims, now time.Time) Preemption {
 	var list []*candidate
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -98,13 +98,13 @@ func (p *Planner) Cheapest(c *framework.Cluster, of map[string]*extenderv1.Victi
 	return p.cheapest(list)
 }
 
-// candidates finds nodes on which there would be room, for as long as nothing else is asked. On each node all pods of lower priority are
-// thought away; then as many as possible are put back, those first that a budget keeps, and among them the more important ones. Of the nodes
-// that are left, the choice is by upstream's rules (cheaper, below).
+// candidates finds nodes on which there would be room; they hold until the next question. On each node all pods of lower priority
+// are lifted, and then as many as possible are put back: first those that a budget keeps, and among them the more important ones.
+// The choice among the nodes follows upstream's rules (cheaper, below).
 func (p *Planner) candidates(
 	c *framework.Cluster, pod *framework.Pod, d *Diagnosis, budgets []framework.Budget, now time.Time,
 ) (list []*candidate, text string) {
-	m := p.memos[pod.Shape] // Schedule has just made or used it
+	m := p.memos[pod.Shape] // made or used by Schedule just now
 	known := m != nil && m.diagnosis == d && m.at == c.Generation
 	if known && m.futile != "" {
 		return nil, m.futile
@@ -212,14 +212,15 @@ func one(yes bool) int {
 	return 0
 }
 
-// victims are what was found out about a node; they hold while its stamp is the same.
+// victims are the answer for one node; it holds while the node's stamp is the same.
 type victims struct {
 	stamp    framework.Stamp
 	found    *candidate
 	rejected *framework.Rejection
 }
 
-// remembered asks victims, or remembers. Budgets change by themselves, and what is related to a pod is elsewhere too: then nothing is kept.
+// remembered returns the remembered answer of victims, or asks. Budgets change without the cluster, and so does what is related
+// elsewhere: with either, nothing is remembered.
 func (p *Planner) remembered(
 	m *memo, pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time,
 ) (*candidate, *framework.Rejection) {
@@ -237,7 +238,7 @@ func (p *Planner) remembered(
 	return v.found, v.rejected
 }
 
-// victims finds those that have to leave one node, or why that would not help.
+// victims finds the pods that have to leave one node, or says why that would not help.
 func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []framework.Budget, now time.Time) (*candidate, *framework.Rejection) {
 	lower := LowerPriority(pod, n)
 	if len(lower) == 0 {
@@ -279,7 +280,7 @@ func (p *Planner) victims(pod *framework.Pod, n *framework.Node, budgets []frame
 	return out, nil
 }
 
-// weigh orders the victims and finds what they are compared by.
+// weigh orders the victims and computes what candidates are compared by.
 func (x *candidate) weigh(now time.Time) {
 	slices.SortFunc(x.Victims, func(a, b *framework.Pod) int { return moreImportant(a, b, now) })
 	x.highest = math.MinInt32
@@ -321,8 +322,8 @@ func started(p *framework.Pod, now time.Time) time.Time {
 	return now
 }
 
-// underBudget parts the pods, in order, into those whose leaving a budget no longer allows and the others. A pod whose disruption the
-// budget knows of already takes nothing of it.
+// underBudget divides the pods, in order, into those whose eviction a budget no longer allows and the others. A pod whose
+// disruption the budget has counted already does not count again.
 func underBudget(pods []*framework.Pod, budgets []framework.Budget) (kept, others []*framework.Pod) {
 	left := make([]int32, len(budgets))
 	for i := range budgets {
@@ -345,8 +346,8 @@ func underBudget(pods []*framework.Pod, budgets []framework.Budget) (kept, other
 	return kept, others
 }
 
-// Eligible tells why a pod may not make room; "" when it may. waits is the node that it is nominated to, or nil: while somebody leaves
-// there because of a preemption, nobody else has to.
+// Eligible tells why a pod may not make room; "" when it may. waits is the node to which it is nominated, or nil: while a victim
+// of a preemption is still leaving there, no other has to.
 func Eligible(pod *framework.Pod, waits *framework.Node, d *Diagnosis) string {
 	if pod.Shape.NeverPreempts {
 		return NeverEligible
@@ -357,7 +358,7 @@ func Eligible(pod *framework.Pod, waits *framework.Node, d *Diagnosis) string {
 	return VictimsLeaving
 }
 
-// Leaving says that somebody of lower priority than a pod still leaves a node because of a preemption.
+// Leaving says that a pod of lower priority is still leaving a node because of a preemption.
 func Leaving(pod *framework.Pod, n *framework.Node) bool {
 	for _, v := range n.Pods {
 		if v.Shape.Priority < pod.Shape.Priority && leavesForOthers(v.Object) {

@@ -6,7 +6,7 @@ import (
 	"podo.dev/podo/internal/scheduler/framework"
 )
 
-// personal tells whether something about the pod that is looked at holds for it alone.
+// personal tells whether anything about the current pod holds for it alone and not for its shape.
 func (p *Planner) personal() bool {
 	for _, x := range p.of {
 		if _, ok := x.(framework.Personal); ok {
@@ -16,7 +16,7 @@ func (p *Planner) personal() bool {
 	return false
 }
 
-// refused is why the pod that is looked at can go nowhere; nil when it may.
+// refused is why the current pod can go nowhere; nil when it may go somewhere.
 func (p *Planner) refused(shape *framework.Shape) *framework.Rejection {
 	for _, f := range p.set.PreFilters {
 		if _, _, none := f.PreFilter(shape); none != nil {
@@ -33,7 +33,7 @@ func (p *Planner) refused(shape *framework.Shape) *framework.Rejection {
 	return nil
 }
 
-// refusal is the diagnosis of a pod that can go nowhere. Other pods' leaving may help where the rejection says so.
+// refusal is the diagnosis of a pod that can go nowhere. Evictions may help where the rejection says so.
 func refusal(c *framework.Cluster, r *framework.Rejection) *Diagnosis {
 	d := &Diagnosis{Nodes: len(c.Nodes), Refused: true, rejected: []*framework.Rejection{r}}
 	for _, text := range r.Reasons {
@@ -45,7 +45,7 @@ func refusal(c *framework.Cluster, r *framework.Rejection) *Diagnosis {
 	return d
 }
 
-// Reserve sets aside what the pod that Schedule has just placed needs on its node; on an error nothing is.
+// Reserve reserves what the pod that Schedule has just placed needs on its node. On an error nothing stays reserved.
 func (p *Planner) Reserve(n *framework.Node) ([]framework.Reservation, error) {
 	var held []framework.Reservation
 	for i, x := range p.of {

@@ -6,16 +6,16 @@ import (
 	"podo.dev/podo/internal/scheduler/framework"
 )
 
-// verdicts are what each node says to pods of a shape when no node took the last one. They are kept up with the changes of the cluster, so
-// that the next pod of the shape costs a look at what has changed, not at every node. They hold for pods to which nothing matters but the
-// nodes themselves (no relation that may reject, no room of their own, no nodes named).
+// verdicts are what each node says to pods of a shape after no node took the last one. They are updated with the changes of the
+// cluster, so that the next pod of the shape costs a look at what changed and not at every node. They serve pods that depend on
+// the nodes alone (no relation that may reject, no nomination, no nodes named).
 type verdicts struct {
 	mark       framework.Mark
 	by         []*framework.Rejection // by slot; nil: it takes the pod
-	groups     []group                // the same by what is said, in the order of their coming
-	open       []int32                // slots of those that take it
+	groups     []group                // by rejection, in the order in which they appeared
+	open       []int32                // slots of nodes that take the pod
 	resolvable int
-	elsewhere  *framework.Rejection // what is said of nodes that were not asked
+	elsewhere  *framework.Rejection // the rejection of nodes that were not asked
 }
 
 // group are the nodes that say the same.
@@ -23,19 +23,19 @@ type group struct {
 	of      *framework.Rejection
 	count   int
 	example int               // a slot; -1: to be found
-	nearing framework.Nearing // nil: one is as good as another
+	nearing framework.Nearing // nil: nodes are not compared
 }
 
-// maxGroups bounds what is kept up: a plug-in that says something else of each node makes it pointless.
+// maxGroups bounds the groups: with a plug-in that says something different of each node, they would be useless.
 const maxGroups = 64
 
-// lookForExample is at how many nodes an example is looked for among others that say the same.
+// lookForExample is how many nodes with the same rejection are compared to find an example.
 const lookForExample = 256
 
 // unseen stands for a node that has not been asked yet.
 var unseen = &framework.Rejection{Unresolvable: true}
 
-// verdict is what a node says to a pod; nil: it takes it.
+// verdict is what a node says to a pod; nil means that it takes the pod.
 func (p *Planner) verdict(m *memo, pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	stamp := n.Stamp()
 	e := p.look(m, pod.Shape, n, n.Slot(), stamp)
@@ -86,7 +86,7 @@ func (p *Planner) take(c *framework.Cluster, v *verdicts, shape *framework.Shape
 	}
 }
 
-// group finds the one that says something; nil when there is none. Most rejections are shared; those that are not are compared.
+// group finds the group of a rejection; nil when there is none. Most rejections are shared values; others are compared.
 func (v *verdicts) group(r *framework.Rejection) *group {
 	if r == nil {
 		return nil
@@ -105,7 +105,7 @@ func (v *verdicts) group(r *framework.Rejection) *group {
 	return nil
 }
 
-// exemplify finds an example for a group that has lost its own: the first node that says so, or a nearer one of those after it.
+// exemplify finds a new example for a group: the first node with the rejection, or a nearer one among those after it.
 func (p *Planner) exemplify(c *framework.Cluster, v *verdicts, shape *framework.Shape, g *group) {
 	looked := 0
 	for slot, r := range v.by {
@@ -121,7 +121,8 @@ func (p *Planner) exemplify(c *framework.Cluster, v *verdicts, shape *framework.
 	}
 }
 
-// refresh finds the nodes for a pod by what has changed since an equal one found none. ok is false when all of them have to be looked at.
+// refresh finds the nodes for a pod from what changed since an equal pod found none. ok is false when all nodes have to be looked
+// at.
 func (p *Planner) refresh(c *framework.Cluster, m *memo, pod *framework.Pod) (d Decision, ok bool) {
 	v := m.verdicts
 	if v == nil {
@@ -151,7 +152,7 @@ func (p *Planner) refresh(c *framework.Cluster, m *memo, pod *framework.Pod) (d 
 	return d, true
 }
 
-// tidy forgets groups without nodes, and open nodes that are open no longer.
+// tidy drops groups without nodes, and open nodes that are no longer open.
 func (v *verdicts) tidy() {
 	open := v.open[:0]
 	for _, slot := range v.open {

@@ -9,7 +9,7 @@ import (
 
 // NodeAffinity implements spec.nodeSelector and spec.affinity.nodeAffinity.
 type NodeAffinity struct {
-	// What the scheduler's configuration adds for all pods; nil: nothing.
+	// Added is what the scheduler's configuration adds for all pods; nil: nothing.
 	Added          *nodeaffinity.NodeSelector
 	AddedPreferred *nodeaffinity.PreferredSchedulingTerms
 }
@@ -24,7 +24,7 @@ func (NodeAffinity) Name() string   { return "NodeAffinity" }
 func (NodeAffinity) Static() bool   { return true }
 func (NodeAffinity) Absolute() bool { return false }
 
-// PreFilter narrows to the nodes that the required affinity names, as that of daemon pods does. Terms may want two names of one node.
+// PreFilter narrows to the nodes that the required affinity names, as daemon pods do. A term that names two nodes matches none.
 func (NodeAffinity) PreFilter(s *framework.Shape) (names []string, ok bool, none *framework.Rejection) {
 	if s.Names != nil && len(s.Names) == 0 {
 		return nil, false, contradicts

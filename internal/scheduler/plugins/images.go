@@ -7,13 +7,13 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// ImageLocality prefers nodes that have the pod's images already. An image counts for more the more nodes have it, so that pods do not
-// pile up on the one node that came to it first.
+// ImageLocality prefers nodes that already have the pod's images. An image counts the more, the more nodes have it, so that pods
+// do not pile up on the one node that got it first.
 type ImageLocality struct{}
 
 func (ImageLocality) Name() string { return "ImageLocality" }
 
-// Relate finds the images of the pod that make a difference: those that some nodes have and others have not.
+// Relate finds the pod's images that some nodes have and others lack.
 func (ImageLocality) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
 	if pod.Object == nil {
 		return nil
@@ -65,13 +65,13 @@ func (*local) Binding() bool                               { return false }
 func (*local) Filter(*framework.Node) *framework.Rejection { return nil }
 func (*local) Explain(*framework.Node) []timeline.Field    { return nil }
 
-// Below the first nothing is won by not pulling; above the second, for each image, nothing more.
+// Below the first threshold a saved pull does not count; above the second, for each image, a larger one counts no more.
 const (
 	fewBytes  = 23 << 20
 	manyBytes = 1000 << 20
 )
 
-// Score brings the bytes that need not be pulled to 0..100.
+// Score maps the bytes that need not be pulled to 0..100.
 func (l *local) Score(nodes []*framework.Node, scores []int64) bool {
 	most := manyBytes * int64(l.count)
 	for i, n := range nodes {

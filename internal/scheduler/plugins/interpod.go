@@ -11,9 +11,9 @@ import (
 
 // InterPodAffinity puts pods together and apart: by their own podAffinity and podAntiAffinity, and by that of pods which are placed.
 type InterPodAffinity struct {
-	// HardWeight is what the required affinity of placed pods weighs as a preference for those that it means.
+	// HardWeight is the weight of placed pods' required affinity as a preference of the pods that it selects.
 	HardWeight int64
-	// OwnPreferencesOnly leaves the preferences of placed pods out for pods that have none themselves.
+	// OwnPreferencesOnly ignores the preferences of placed pods for pods that have none themselves.
 	OwnPreferencesOnly bool
 }
 
@@ -90,7 +90,7 @@ type kinship struct {
 
 func (k *kinship) Binding() bool { return len(k.with)+len(k.apart)+len(k.against) > 0 }
 
-// Filter holds what is required. The first of a group whose pods want to be with each other may go anywhere.
+// Filter applies what is required. The first pod of a group with affinity to itself may go anywhere.
 func (k *kinship) Filter(n *framework.Node) *framework.Rejection {
 	together, anywhere := true, true
 	for i := range k.with {
@@ -118,7 +118,7 @@ func (k *kinship) Filter(n *framework.Node) *framework.Rejection {
 	return nil
 }
 
-// Explain names the label by which it was decided, and one of the pods that keep the pod away.
+// Explain names the label that decided, and one of the pods that keep the pod away.
 func (k *kinship) Explain(n *framework.Node) []timeline.Field {
 	var r timeline.Record
 	for i := range k.with {
@@ -136,7 +136,7 @@ func (k *kinship) Explain(n *framework.Node) []timeline.Field {
 	return nil
 }
 
-// keeps names a pod that a tally counts in the domain of a node; the first one by name of the first node that has one.
+// keeps names a pod that a tally counts in the domain of a node: the first by name on the first node that has one.
 func (k *kinship) keeps(t *tallied, n *framework.Node) string {
 	domain := n.Object.Labels[t.term.TopologyKey]
 	for _, on := range append([]*framework.Node{n}, k.cluster.Nodes...) {

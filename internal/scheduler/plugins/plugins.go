@@ -11,8 +11,8 @@ import (
 	"podo.dev/podo/internal/scheduler/framework"
 )
 
-// Set is what a scheduler decides with. Filters run in order, static ones first, then the relations, and Last of all filters that are named after
-// them; scores in any order.
+// Set is the rules that a scheduler applies. Filters run in order, static ones first, then the relations, and last the filters in
+// Last; scores run in any order.
 type Set struct {
 	PreEnqueue []framework.PreEnqueue
 	Sort       framework.QueueSort
@@ -33,20 +33,20 @@ type Score struct {
 	Weight int64
 }
 
-// Relation is a plug-in about other pods. Filters tells whether it may reject; a Weight of 0 is no score.
+// Relation is a plug-in about other pods. Filters tells whether it may reject; with Weight 0 it does not score.
 type Relation struct {
 	framework.Relation
 	Filters bool
 	Weight  int64
 }
 
-// Preemption is what DefaultPreemption may do. Of the nodes on which it could help, Percent are looked at, but as many as AtLeast.
+// Preemption limits DefaultPreemption. Percent of the nodes on which it could help are looked at, but at least AtLeast.
 type Preemption struct {
 	Off              bool
 	Percent, AtLeast int
 }
 
-// Default is upstream's default profile as far as the plug-ins exist. like is described at PodTopologySpread; it may be nil.
+// Default is upstream's default profile as far as its plug-ins exist here. like is described at PodTopologySpread; it may be nil.
 func Default(like func(*v1.Pod) labels.Selector) Set {
 	fit, affinity := NodeResourcesFit{}, NodeAffinity{}
 	return Set{
@@ -63,8 +63,8 @@ func Default(like func(*v1.Pod) labels.Selector) Set {
 	}
 }
 
-// scale brings raw counts to 0..100 in proportion to the largest; reverse turns them round. All zero stay zero, or all
-// become 100 when reversed.
+// scale maps raw counts to 0..100 in proportion to the largest; reverse turns them round. All zeros stay 0, or become 100 when
+// reversed.
 func scale(raw []int64, reverse bool) {
 	var top int64
 	for _, v := range raw {

@@ -10,23 +10,23 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// NodeResourcesFit keeps pods off nodes that have not enough left of what they ask for, and prefers those with most left
-// (LeastAllocated, cpu and memory alike).
+// NodeResourcesFit keeps pods off nodes that have less left than they ask for, and prefers those with most left (LeastAllocated,
+// cpu and memory weighing the same).
 type NodeResourcesFit struct {
 	Strategy Strategy
-	// Ignored tells of extended resources that others look after; nil: none.
+	// Ignored are extended resources that extenders look after; nil: none.
 	Ignored func(v1.ResourceName) bool
 }
 
 // Strategy is how NodeResourcesFit ranks nodes by their use of some resources.
 type Strategy struct {
-	// Of a resource's use in percent, what the pod adds included, the score is 0..100. nil: what would be left.
+	// Score maps the use of a resource in percent, the pod's own included, to 0..100. nil: the share that would be left.
 	Score func(used int64) int64
-	// Beyond is the score of a node that is asked for more than it has.
+	// Beyond is the score of a resource of which more is asked for than the node has.
 	Beyond int64
-	// LeaveOutZero leaves resources that score nothing out of the mean, which is rounded then.
+	// LeaveOutZero leaves resources that score nothing out of the mean, which is then rounded.
 	LeaveOutZero bool
-	Resources    []Resource // default: cpu and memory alike
+	Resources    []Resource // default: cpu and memory with equal weight
 }
 
 // Resource is a resource with its weight among others.
@@ -41,7 +41,7 @@ func (NodeResourcesFit) Name() string   { return "NodeResourcesFit" }
 func (NodeResourcesFit) Static() bool   { return false }
 func (NodeResourcesFit) Absolute() bool { return true }
 
-// What is short of, as bits: the rejections for every combination of the four common ones are made once.
+// The resources that are short, as bits: the rejections for all combinations of the four common ones are made once.
 const (
 	shortPods = 1 << iota
 	shortCPU
@@ -106,7 +106,7 @@ func (f NodeResourcesFit) Filter(s *framework.Shape, n *framework.Node) *framewo
 	return nil
 }
 
-// Nearer tells whether a lacks less than b, each as a share of what is asked for, by the resource of which most is lacking.
+// Nearer tells whether a lacks less than b: of each the resource that lacks the largest share of the request is compared.
 func (f NodeResourcesFit) Nearer(s *framework.Shape, a, b *framework.Node) bool {
 	return f.lacks(s, a) < f.lacks(s, b)
 }
@@ -155,7 +155,8 @@ func (NodeResourcesFit) Explain(s *framework.Shape, n *framework.Node) []timelin
 func (NodeResourcesFit) Skip(*framework.Shape) bool { return false }
 func (NodeResourcesFit) Normalize([]int64)          {}
 
-// Raw is the mean over the resources. One that the node does not have is left out, as is an extended one that the pod does not ask for.
+// Raw is the mean over the resources. A resource that the node lacks does not count, nor does an extended one that the pod does
+// not ask for.
 func (f NodeResourcesFit) Raw(s *framework.Shape, n *framework.Node) int64 {
 	var sum, weight int64
 	resources := f.Strategy.Resources
@@ -191,7 +192,7 @@ func (f NodeResourcesFit) Raw(s *framework.Shape, n *framework.Node) int64 {
 	return sum / weight
 }
 
-// amounts are those that scores are made of. have is 0 for a resource that does not count.
+// amounts are the figures for scores. have is 0 for a resource that does not count.
 func amounts(name v1.ResourceName, s *framework.Shape, n *framework.Node) (want, have, used int64) {
 	switch name {
 	case v1.ResourceCPU:
@@ -207,8 +208,8 @@ func amounts(name v1.ResourceName, s *framework.Shape, n *framework.Node) (want,
 	return want, n.Allocatable.Get(name), n.Used.Get(name)
 }
 
-// BalancedAllocation prefers nodes whose cpu and memory the pod would bring to like shares: what counts is whether it makes their
-// balance better or worse.
+// BalancedAllocation prefers nodes whose cpu and memory would be used in similar shares: what counts is whether the pod improves
+// the balance.
 type BalancedAllocation struct {
 	Resources []v1.ResourceName // default: cpu and memory
 }
@@ -218,7 +219,7 @@ func (BalancedAllocation) Static() bool      { return false }
 func (BalancedAllocation) Absolute() bool    { return true }
 func (BalancedAllocation) Normalize([]int64) {}
 
-// Skip leaves out pods that ask for nothing of the kind: they would all go to one node.
+// Skip leaves out pods that ask for none of the resources: they would all go to one node.
 func (b BalancedAllocation) Skip(s *framework.Shape) bool {
 	for _, name := range b.resources() {
 		if asked(name, s) != 0 {
@@ -247,7 +248,7 @@ func asked(name v1.ResourceName, s *framework.Shape) int64 {
 	return s.Requests.Get(name)
 }
 
-// Raw is about 75 when the pod changes nothing, up to 100 when it evens the shares out, down to 50 when it sets them apart.
+// Raw is about 75 when the pod changes nothing, up to 100 when it evens the shares out, and down to 50 when it makes them differ.
 func (b BalancedAllocation) Raw(s *framework.Shape, n *framework.Node) int64 {
 	if b.Resources == nil { // nearly always
 		after := balance(n, s.Requests.MilliCPU+n.Used.MilliCPU, s.Requests.Memory+n.Used.Memory)
@@ -271,7 +272,7 @@ func (b BalancedAllocation) Raw(s *framework.Shape, n *framework.Node) int64 {
 	return framework.MaxScore/2 + (framework.MaxScore/2+evenness(after)-evenness(before))/2
 }
 
-// evenness is 100 less the standard deviation of shares, in percent.
+// evenness is 100 minus the standard deviation of shares, in percent.
 func evenness(shares []float64) int64 {
 	if len(shares) < 2 {
 		return framework.MaxScore
@@ -289,7 +290,7 @@ func evenness(shares []float64) int64 {
 	return int64((1 - math.Sqrt(sum/float64(len(shares)))) * framework.MaxScore)
 }
 
-// balance is evenness for cpu and memory, without memory of its own. A node without one of the two is in balance.
+// balance is evenness for cpu and memory, without allocating. A node without one of the two is in balance.
 func balance(n *framework.Node, milliCPU, memory int64) int64 {
 	if n.Allocatable.MilliCPU == 0 || n.Allocatable.Memory == 0 {
 		return framework.MaxScore

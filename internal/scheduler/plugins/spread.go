@@ -12,10 +12,10 @@ import (
 
 // PodTopologySpread keeps like pods evenly spread over domains, as their topologySpreadConstraints say.
 type PodTopologySpread struct {
-	// Like selects the pods that belong together with one that has no constraints of its own: those of its Services and of its
-	// controller. They are preferred apart, by node and by zone. nil: no defaults.
+	// Like selects the peers of a pod that has no constraints of its own: the pods of its Services and of its controller. They
+	// are preferred apart, by node and by zone. nil: no defaults.
 	Like func(pod *v1.Pod) labels.Selector
-	// Defaults are the constraints for these; nil: upstream's, which do without nodes' labels.
+	// Defaults are the constraints for such pods; nil: upstream's, which do not require nodes to have the labels.
 	Defaults []v1.TopologySpreadConstraint
 }
 
@@ -70,7 +70,7 @@ func newSpreading(c *framework.Cluster, s *framework.Shape, hard, soft []framewo
 	return out
 }
 
-// selfMatch is 1 when the pod itself will count.
+// selfMatch is 1 when the constraint's selector matches the pod itself.
 func selfMatch(x *framework.Spread, own labels.Set) int64 {
 	if x.Selector.Matches(own) {
 		return 1
@@ -84,7 +84,7 @@ type constraint struct {
 	self  int64
 }
 
-// skew is how much more the node's domain would have than the one that has least.
+// skew is how many pods more than the emptiest domain the node's domain would have.
 func (c *constraint) skew(count int64) int64 {
 	least, domains := c.tally.Least()
 	if domains < c.MinDomains {
@@ -95,7 +95,7 @@ func (c *constraint) skew(count int64) int64 {
 
 type spreading struct {
 	hard, soft []constraint
-	allKeys    bool // nodes that have not the labels of all soft constraints score nothing
+	allKeys    bool // nodes that lack a label of a soft constraint score nothing
 }
 
 func (s *spreading) Binding() bool { return len(s.hard) > 0 }
@@ -141,7 +141,7 @@ func (s *spreading) hasAllKeys(n *framework.Node) bool {
 	return true
 }
 
-// Score prefers domains with fewer like pods. A constraint counts for more the more domains there are.
+// Score prefers domains with fewer peers. A constraint counts the more, the more domains there are.
 func (s *spreading) Score(nodes []*framework.Node, scores []int64) bool {
 	if len(s.soft) == 0 {
 		return false

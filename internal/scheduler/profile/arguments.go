@@ -18,7 +18,7 @@ import (
 	"podo.dev/podo/internal/scheduler/plugins"
 )
 
-// arguments are the plug-ins that take some, made with them.
+// arguments are the plug-ins that take arguments, made with theirs.
 type arguments struct {
 	fit        plugins.NodeResourcesFit
 	balanced   plugins.BalancedAllocation
@@ -71,7 +71,7 @@ func (r *reader) arguments(path *field.Path, list []configv1.PluginConfig) argum
 	return out
 }
 
-// ignores adds names to what is ignored; or may be nil.
+// ignores adds names to the ignored resources; or may be nil.
 func ignores(names []string, or func(v1.ResourceName) bool) func(v1.ResourceName) bool {
 	return func(name v1.ResourceName) bool { return slices.Contains(names, string(name)) || or != nil && or(name) }
 }
@@ -91,7 +91,7 @@ func (r *reader) volumes(p *field.Path, raw []byte, out *Volumes) {
 	}
 }
 
-// decode reads arguments and tells whether they can be used.
+// decode reads arguments and tells whether they are usable.
 func (r *reader) decode(p *field.Path, raw []byte, into any) bool {
 	if err := strictly(raw, into); err != nil {
 		r.invalid(p, string(raw), err.Error())
@@ -164,7 +164,7 @@ func (r *reader) resources(p *field.Path, list []configv1.ResourceSpec) []plugin
 	return out
 }
 
-// maxShapeScore is the top of scores in a shape, as extenders and shapes have it.
+// maxShapeScore is the highest score in a shape, as in extenders' answers.
 const maxShapeScore = 10
 
 // curve joins the points of a shape by straight lines: use in percent -> 0..100.
@@ -237,7 +237,7 @@ func (r *reader) affinity(p *field.Path, raw []byte, out *plugins.NodeAffinity) 
 	}
 }
 
-// also takes in what somebody else found wrong, each with its path.
+// also adds an error that holds several, each with its path.
 func (r *reader) also(err error) {
 	var many utilerrors.Aggregate
 	switch {

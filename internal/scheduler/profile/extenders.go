@@ -52,7 +52,7 @@ func extended(name string) bool {
 		!strings.HasPrefix(name, v1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
-// ignored are the resources that extenders look after in our place.
+// ignored are the resources that extenders manage, so that the scheduler does not check them.
 func ignored(list []configv1.Extender) (out []string) {
 	for i := range list {
 		for _, m := range list[i].ManagedResources {

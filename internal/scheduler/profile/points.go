@@ -13,7 +13,7 @@ import (
 	"podo.dev/podo/internal/scheduler/plugins"
 )
 
-// point is an extension point, by its field in the configuration.
+// point is an extension point, named as its field in the configuration.
 type point string
 
 const (
@@ -30,7 +30,7 @@ const (
 	multiPoint point = "multiPoint"
 )
 
-// plugin is one that can be configured: its extension points, and its weight among scores by default.
+// plugin is a configurable plug-in: its extension points, and its default weight among scores.
 type plugin struct {
 	name   string
 	points []point
@@ -60,10 +60,10 @@ var known = []plugin{
 	{"NodeDeclaredFeatures", []point{preFilter, filter}, 0},
 }
 
-// elsewhere are upstream's default plug-ins that are not here yet. They may be disabled: they are.
+// elsewhere are default plug-ins of upstream that do not exist here yet. A configuration may disable them.
 var elsewhere = []string{"DynamicResources", "GangScheduling", "DeferredPodScheduling"}
 
-// aboutVolumes are those of known that who runs the scheduler gives it, or does not.
+// aboutVolumes are those of known that only exist where Given.Volumes provides them.
 var aboutVolumes = []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 
 func find(name string) *plugin {
@@ -89,7 +89,7 @@ func (e *enabled) add(name string, weight int64) {
 	e.weight[name] = weight
 }
 
-// weightOf is the weight of a plug-in that a configuration enables: 1 where it says none, whatever the plug-in has by default.
+// weightOf is the weight of a plug-in that a configuration enables: 1 where it says none, whatever its default.
 func weightOf(p configv1.Plugin) int64 {
 	if p.Weight == nil {
 		return 1
@@ -101,8 +101,8 @@ func disables(set configv1.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Disabled, func(p configv1.Plugin) bool { return p.Name == name || p.Name == "*" })
 }
 
-// merge applies a profile's plug-ins to the default ones. multiPoint stands for every point that a plug-in has; what a point says
-// itself comes first and wins.
+// merge applies a profile's plug-ins to the default ones. multiPoint stands for every point of a plug-in; what a specific point
+// says comes first and wins.
 func (r *reader) merge(path *field.Path, c *configv1.Plugins) map[point]*enabled {
 	sets := map[point]configv1.PluginSet{
 		preEnqueue: c.PreEnqueue, queueSort: c.QueueSort, preFilter: c.PreFilter, filter: c.Filter, postFilter: c.PostFilter, preScore: c.PreScore,
@@ -149,7 +149,7 @@ func (r *reader) merge(path *field.Path, c *configv1.Plugins) map[point]*enabled
 	return out
 }
 
-// check refuses plug-ins that are unknown, or not for their point.
+// check refuses unknown plug-ins, and those that do not have the point.
 func (r *reader) check(path *field.Path, sets map[point]configv1.PluginSet) {
 	for _, at := range slices.Sorted(maps.Keys(sets)) {
 		set, p := sets[at], path.Child(string(at))
@@ -193,7 +193,8 @@ func join(points []point) string {
 	return strings.Join(out, ", ")
 }
 
-// set makes the plug-ins that the points name. A plug-in that filters needs its preFilter, and one that scores its preScore, by itself.
+// set makes the plug-ins that the points name. A plug-in that filters needs its preFilter enabled too, and one that scores its
+// preScore.
 func (r *reader) set(path *field.Path, c *configv1.Plugins, with arguments) plugins.Set {
 	at := r.merge(path, c)
 	out := plugins.Set{Sort: plugins.PrioritySort{}, Preemption: with.preemption}

@@ -20,9 +20,9 @@ import (
 
 // Profile is how the pods that name one scheduler are placed.
 type Profile struct {
-	Name string // by which pods ask for it, spec.schedulerName
+	Name string // the name in pods' spec.schedulerName
 	Set  plugins.Set
-	// Percent of the nodes are scored when so many fit; 0: a share that falls with their number.
+	// Percent of the nodes are looked for and scored; 0: a share that falls with their number.
 	Percent int
 }
 
@@ -30,16 +30,16 @@ type Profile struct {
 type Config struct {
 	Profiles                 []Profile
 	FirstBackoff, MaxBackoff time.Duration
-	// Extenders are asked besides, whatever the profile.
+	// Extenders serve all profiles.
 	Extenders []configv1.Extender
 }
 
-// Given is what plug-ins are given by who runs the scheduler.
+// Given is what the scheduler's owner provides for plug-ins.
 type Given struct {
 	// Like is described at plugins.PodTopologySpread.
 	Like func(*v1.Pod) labels.Selector
-	// Volumes makes the plug-ins that look at volumes, those that there are, each under upstream's name; nil: there are none. It is
-	// called for each profile: what pods of several reserve must meet behind it.
+	// Volumes makes the plug-ins about volumes, each under upstream's name; nil: there are none. It is called for each profile,
+	// and all of them must share one store of reservations.
 	Volumes func(Volumes) []framework.Relation
 }
 
@@ -95,7 +95,7 @@ func strictly(raw []byte, into any) error {
 type reader struct {
 	given Given
 	errs  field.ErrorList
-	// ignore are the resources that extenders look after.
+	// ignore are the resources that extenders manage.
 	ignore []string
 }
 

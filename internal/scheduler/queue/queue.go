@@ -52,22 +52,22 @@ type Item struct {
 	Since    time.Time // first seen
 	Entered  time.Time // first active
 
-	// RejectedBy are the plug-ins that kept it from a node while it is Unschedulable. Refused tells that they did so whatever the
-	// node: then only what these plug-ins say wakes it (WakeRejected).
+	// RejectedBy are the plug-ins that kept it from a node while it is Unschedulable. Refused says that they did so whatever the
+	// node: then it is only woken on their word (WakeRejected).
 	RejectedBy []string
 	Refused    bool
-	GatedBy    string // the plug-in that holds it while it is Gated
-	// Flushed tells that nothing that happened woke it before its last attempt, only time.
+	GatedBy    string // the plug-in that holds it in Gated
+	// Flushed says that it was woken for its last attempt by time alone, and by no event.
 	Flushed bool
-	// For is the node whose room woke it last, until somebody else has been told that it is left (run.unclaimed).
+	// For is the node whose room woke it last, until others have been told that the room is left (run.unclaimed).
 	For string
-	// Suggested tells that it is somebody else, not the scheduler, who says where the pod waits for room.
+	// Suggested says that the node on which the pod waits for room was named by somebody other than the scheduler.
 	Suggested bool
 
-	queued  time.Time // came to the active queue, for the order
+	queued  time.Time // when it came to the active queue, for the order
 	seq     uint64
 	tried   time.Time // end of the last attempt
-	errored bool      // the last attempt failed by an error, so that it must sit out its back-off
+	errored bool      // the last attempt ended with an error, so its back-off is never cut short
 	index   int       // in a heap
 	parked  *list.Element
 	member  *list.Element // of its group
@@ -77,7 +77,7 @@ type Item struct {
 type Config struct {
 	PreEnqueue []framework.PreEnqueue
 	Less       func(a, b *framework.Pod) bool
-	// Moved is told of every change of State. It must not call back.
+	// Moved is called at every change of State. It must not call back.
 	Moved func(i *Item, from State, why string, now time.Time)
 	// FirstBackoff doubles with each attempt up to MaxBackoff. Defaults: upstream's, 1 s and 10 s.
 	FirstBackoff, MaxBackoff time.Duration
@@ -89,13 +89,13 @@ type Queue struct {
 	seq       uint64
 	items     map[types.UID]*Item
 	active    itemHeap
-	back      itemHeap                    // helped, but not yet ready
+	back      itemHeap                    // woken, but still backing off
 	errs      itemHeap                    // failed by an error
-	parked    *list.List                  // unschedulable ones by the time of coming
-	groups    map[*framework.Shape]*group // the same in the same order, by shape: an event helps pods of a shape alike
+	parked    *list.List                  // unschedulable ones, in the order in which they came
+	groups    map[*framework.Shape]*group // the same by shape, since an event helps all pods of a shape alike
 	counts    map[State]int
-	rejecting map[string]int // how many unschedulable ones each plug-in rejected
-	// related counts the groups whose pods say something about other pods.
+	rejecting map[string]int // how many unschedulable pods each plug-in rejected
+	// related counts the groups whose pods have relations to other pods.
 	related int
 }
 
@@ -147,7 +147,7 @@ func (q *Queue) Items() []*Item {
 	return out
 }
 
-// Set adds a pod that waits for a node, or takes over its change. shape reduces it.
+// Set adds a waiting pod, or updates it. shape reduces it.
 func (q *Queue) Set(object *v1.Pod, shape func(*v1.Pod) *framework.Pod, now time.Time) {
 	i := q.items[object.UID]
 	if i == nil {
@@ -212,7 +212,7 @@ func (q *Queue) gated(i *Item, now time.Time) bool {
 	return true
 }
 
-// Ungate has a gated pod go on if nothing gates it any more.
+// Ungate lets a gated pod go on if nothing else gates it.
 func (q *Queue) Ungate(uid types.UID, why string, now time.Time) {
 	if i := q.items[uid]; i != nil && i.State == Gated && q.gate(i.Pod.Object) == nil {
 		q.wake(i, why, now)
@@ -238,7 +238,7 @@ func (q *Queue) move(i *Item, to State, why string, now time.Time) {
 	q.config.Moved(i, from, why, now)
 }
 
-// Delete forgets a pod: it is gone, deleting, or has a node.
+// Delete forgets a pod: it is gone, being deleted, or has a node.
 func (q *Queue) Delete(uid types.UID) {
 	i := q.items[uid]
 	if i == nil {
@@ -254,15 +254,15 @@ func (q *Queue) Delete(uid types.UID) {
 	}
 }
 
-// Pop takes the pod to try next, or nil. With nothing active it takes one that backs off early, unless its last attempt was an
-// error: an idle scheduler has no use for its waiting.
+// Pop takes the pod to try next, or nil. With nothing active it cuts a back-off short, unless the pod's last attempt was an
+// error: an idle scheduler gains nothing from waiting.
 func (q *Queue) Pop(now time.Time) *Item {
 	q.flush(now)
 	return q.take(q.next(), now)
 }
 
-// Equal takes pods of one shape, one after the other, at most so many: the one to try next, and those after it as long as they are of its
-// shape. Each is taken when the one before it has been dealt with, so that it is the one to try next by then too.
+// Equal takes pods of one shape, at most so many: the next one to try, and those after it as long as they have its shape. Each is
+// taken only after the one before was dealt with, so that it still is the next one by then.
 func (q *Queue) Equal(now time.Time, most int) iter.Seq[*Item] {
 	return func(yield func(*Item) bool) {
 		q.flush(now)
@@ -281,7 +281,7 @@ func (q *Queue) Equal(now time.Time, most int) iter.Seq[*Item] {
 	}
 }
 
-// next is where the pod to try next is, at the top; nil: there is none.
+// next is the heap whose top is the pod to try next; nil: there is none.
 func (q *Queue) next() *itemHeap {
 	switch {
 	case q.active.Len() > 0:
@@ -325,7 +325,7 @@ func (q *Queue) Rejected(i *Item, now time.Time) {
 	q.move(i, Unschedulable, "", now)
 }
 
-// Retry puts a pod back whose attempt ended in an error.
+// Retry puts back a pod whose attempt ended with an error.
 func (q *Queue) Retry(i *Item, why string, now time.Time) {
 	if q.items[i.Pod.Object.UID] != i || i.State != InFlight {
 		return
@@ -335,17 +335,17 @@ func (q *Queue) Retry(i *Item, why string, now time.Time) {
 	heap.Push(&q.errs, i)
 }
 
-// Help is what an event does for the unschedulable pods of one shape. The zero value is none.
+// Help is what an event means for the unschedulable pods of one shape. The zero value is no help.
 type Help struct {
 	Of   func(*Item) bool // asked for each of them
-	Most int              // how many of them it helps, those that wait for longest; 0: all
-	For  string           // the node whose room it is
-	// Unless is a plug-in: where it rejected all of them nobody is asked.
+	Most int              // how many of them it helps, longest waiting first; 0: all
+	For  string           // the node with the room
+	// Unless is a plug-in: if it rejected all pods of the shape, none of them is woken.
 	Unless string
 }
 
-// Wake moves the unschedulable pods that something that happened helps; helped is asked once per shape. When it answers exactly (would a
-// pod of the shape fit on the node that changed), then no pod stays behind that could go. A pod that a gate holds takes nobody's place.
+// Wake moves the unschedulable pods that an event helps; helped is asked once for each shape. If its answers are exact (would a
+// pod of the shape fit on the changed node), no pod that could go stays behind. A gated pod takes no other's place.
 func (q *Queue) Wake(why string, helped func(*framework.Shape) Help, now time.Time) {
 	var moved []*Item
 	for shape, members := range q.groups {
@@ -374,13 +374,13 @@ func (q *Queue) Wake(why string, helped func(*framework.Shape) Help, now time.Ti
 	}
 }
 
-// AlsoRejectedBy adds to the plug-ins that keep an unschedulable pod from a node.
+// AlsoRejectedBy adds a plug-in to those that keep an unschedulable pod from a node.
 func (q *Queue) AlsoRejectedBy(i *Item, plugin string) {
 	i.RejectedBy = append(i.RejectedBy, plugin)
 	q.reject(i, plugin, 1)
 }
 
-// reject counts an unschedulable pod for a plug-in that rejected it (1), or no longer (-1).
+// reject counts an unschedulable pod for a plug-in that rejected it (1), or takes it back (-1).
 func (q *Queue) reject(i *Item, plugin string, n int) {
 	if q.rejecting[plugin] += n; q.rejecting[plugin] == 0 {
 		delete(q.rejecting, plugin)
@@ -393,7 +393,7 @@ func (q *Queue) reject(i *Item, plugin string, n int) {
 	g.rejecting[k].pods += n
 }
 
-// group are the unschedulable pods of a shape, with how many of them each plug-in rejected.
+// group is the unschedulable pods of a shape, with the number that each plug-in rejected.
 type group struct {
 	*list.List
 	rejecting []rejecting
@@ -412,10 +412,10 @@ func (g *group) all(plugin string) bool {
 // Rejects tells whether a plug-in rejected an unschedulable pod.
 func (q *Queue) Rejects(plugin string) bool { return q.rejecting[plugin] > 0 }
 
-// WakeRejected moves the unschedulable pods that a plug-in rejected and that something helps.
+// WakeRejected moves the unschedulable pods that a plug-in rejected and for which helped is true.
 func (q *Queue) WakeRejected(why, plugin string, helped func(*Item) bool, now time.Time) {
 	if q.rejecting[plugin] == 0 {
-		return // for nearly everything that happens
+		return // true for nearly every event
 	}
 	var moved []*Item
 	for e := q.parked.Front(); e != nil; e = e.Next() {
@@ -428,7 +428,7 @@ func (q *Queue) WakeRejected(why, plugin string, helped func(*Item) bool, now ti
 	}
 }
 
-// WakeThese moves those of some pods that are unschedulable.
+// WakeThese moves those of the pods that are unschedulable.
 func (q *Queue) WakeThese(items []*Item, why string, now time.Time) {
 	sortItems(items)
 	for _, i := range items {
@@ -479,7 +479,7 @@ func (q *Queue) unpark(i *Item) {
 	}
 }
 
-// Related tells whether an unschedulable pod says something about other pods.
+// Related tells whether any unschedulable pod has relations to other pods.
 func (q *Queue) Related() bool { return q.related > 0 }
 
 // ready is when a pod's back-off is over.
@@ -509,7 +509,7 @@ func (q *Queue) flush(now time.Time) {
 	}
 }
 
-// Next is when Pop may have something that it has not now; ok is false when only an event can bring it.
+// Next is when Pop may return something although it returns nothing now; ok is false when only an event can change that.
 func (q *Queue) Next() (at time.Time, ok bool) {
 	if q.active.Len() > 0 || q.back.Len() > 0 {
 		return time.Time{}, true

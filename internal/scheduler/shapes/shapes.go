@@ -1,5 +1,5 @@
-// Package shapes are the loads by which a scheduler is measured: what the nodes are like, what runs on them before, and which pods are to
-// be placed. They are those of upstream's scheduler_perf, under its names.
+// Package shapes are the loads with which a scheduler is measured: the nodes, the pods that run there already, and the pods to be
+// placed. They are those of upstream's scheduler_perf, under its names.
 package shapes
 
 import (
@@ -10,18 +10,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Load is one of them. Objects are made anew for each call and have names, no UIDs.
+// Load is one of them. Its functions make new objects at each call, with names and without UIDs.
 type Load struct {
 	Name string
 	// Label is put on the i-th node; nil: nothing is.
 	Label func(i int) map[string]string
-	// Before are pods that are placed before the measurement begins, for so many nodes; nil: there are none.
+	// Before makes the pods that are placed before the measurement begins; nil: none.
 	Before func(nodes, i int) *v1.Pod
 	Placed func(nodes int) int // how many of them
-	// Waiting are pods that wait all the time, and that nothing can help; Stuck is how many.
+	// Waiting makes Stuck pods that wait all the time and that nothing can help.
 	Waiting func(i int) *v1.Pod
 	Stuck   int
-	// Pod is the i-th of those to be placed, for so many nodes; Most bounds how many there is room for. 0: 110 a node.
+	// Pod makes the i-th pod to be placed; Most bounds their number by the room there is (0: 110 a node).
 	Pod  func(nodes, i int) *v1.Pod
 	Most func(nodes int) int
 	// Churn is whether nodes, waiting pods and labels change all the time.

@@ -19,8 +19,8 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Binding lets a pod go where the volumes of its claims are, or, of claims whose class waits for it, where there is a volume to take or
-// one can be made.
+// Binding lets a pod go where the volumes of its claims are or, for claims whose class waits for the first consumer, where a
+// volume can be taken or made.
 type Binding struct {
 	s    *Storage
 	args profile.Volumes
@@ -78,11 +78,11 @@ type binding struct {
 	pod     *v1.Pod
 	refused *framework.Rejection
 	bound   []*v1.PersistentVolumeClaim
-	delayed []*v1.PersistentVolumeClaim // wait for the pod's node, the smallest first
+	delayed []*v1.PersistentVolumeClaim // that wait for the pod's node, smallest first
 	volumes map[string][]*v1.PersistentVolume
 }
 
-// sort looks at each claim and says why the pod can go nowhere.
+// sort sorts the pod's claims, and returns why the pod can go nowhere.
 func (x *binding) sort() *framework.Rejection {
 	immediate := false
 	for i := range x.pod.Spec.Volumes {
@@ -153,7 +153,8 @@ func (x *binding) Filter(n *framework.Node) *framework.Rejection {
 	return nil
 }
 
-// match is a claim with the volume that it is to have; provision one whose volume is to be made, with the room that there is said to be.
+// match is a claim with the volume that it will get; provision is a claim whose volume will be made, with the capacity that is
+// reported.
 type (
 	match struct {
 		claim  *v1.PersistentVolumeClaim
@@ -169,7 +170,7 @@ type (
 	}
 )
 
-// on decides what the claims would have on a node, or why not all can have something there.
+// on decides what the claims would get on a node, or why not all of them can be satisfied there.
 func (x *binding) on(n *framework.Node) (bits int, d decision) {
 	for _, c := range x.bound {
 		pv, ok := x.now.volume(c.Spec.VolumeName)
@@ -219,7 +220,7 @@ func (x *binding) on(n *framework.Node) (bits int, d decision) {
 	return bits, d
 }
 
-// allowed tells whether one of a class's topologies means the node; without any, all do.
+// allowed tells whether one of a class's topologies matches the node; without any, all nodes match.
 func allowed(terms []v1.TopologySelectorTerm, node map[string]string) bool {
 	return len(terms) == 0 || slices.ContainsFunc(terms, func(t v1.TopologySelectorTerm) bool {
 		return len(t.MatchLabelExpressions) > 0 && !slices.ContainsFunc(t.MatchLabelExpressions, func(r v1.TopologySelectorLabelRequirement) bool {
@@ -229,7 +230,8 @@ func allowed(terms []v1.TopologySelectorTerm, node map[string]string) bool {
 	})
 }
 
-// room finds where a driver that tells of its room has enough for a claim, within reach of a node. One that tells nothing is trusted.
+// room finds where a driver that reports its capacity has enough for a claim, within reach of a node. A driver that reports none
+// is trusted.
 func (n now) room(c *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node *v1.Node) (*storagev1.CSIStorageCapacity, bool) {
 	driver, ok := get[*storagev1.CSIDriver](n, csiDrivers, "", class.Provisioner)
 	size, sized := c.Spec.Resources.Requests[v1.ResourceStorage]
@@ -255,8 +257,8 @@ func limitOf(c *storagev1.CSIStorageCapacity) *resource.Quantity {
 	return c.Capacity
 }
 
-// Score turns the share of its volumes that a pod would use, or, where all are to be made, of the room for them, into points. Classes count
-// alike.
+// Score ranks by the share of its volumes that the pod would use or, where all are to be made, by the share of the capacity.
+// Classes count alike.
 func (x *binding) Score(nodes []*framework.Node, scores []int64) bool {
 	some := false
 	for i, n := range nodes {
@@ -291,7 +293,7 @@ func (x *binding) Score(nodes []*framework.Node, scores []int64) bool {
 	return some
 }
 
-// Explain tells the claim that decided, and what there was for it.
+// Explain names the claim that decided, and what there was for it.
 func (x *binding) Explain(n *framework.Node) []timeline.Field {
 	for _, c := range x.bound {
 		if pv, ok := x.now.volume(c.Spec.VolumeName); !ok || storagehelpers.CheckNodeAffinity(pv, n.Object.Labels) != nil {

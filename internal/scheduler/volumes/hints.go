@@ -13,7 +13,7 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// What may help the pods that each plug-in has rejected. Nodes' changes, and those of their pods, wake whom they help on these nodes anyway.
+// What may help the pods that each plug-in has rejected. Changes of nodes and of pods on them wake pods without this.
 
 // Kinds are those whose changes can help.
 func (*Binding) Kinds() []schema.GroupResource {
@@ -48,7 +48,7 @@ func (*Binding) Helps(pod *v1.Pod, kind schema.GroupResource, was, is runtime.Ob
 // Kinds are those whose changes can help.
 func (*Restrictions) Kinds() []schema.GroupResource { return []schema.GroupResource{claims, pods} }
 
-// Helps: a claim of the pod's that there is now, or that another pod, wherever it was, does not have any more.
+// Helps: a claim of the pod's that is new, or that some other pod no longer uses.
 func (*Restrictions) Helps(pod *v1.Pod, kind schema.GroupResource, was, is runtime.Object) bool {
 	if kind == pods {
 		return is == nil && share(pod, was.(*v1.Pod))
@@ -109,7 +109,7 @@ func takesMore(was, is *storagev1.CSINode) bool {
 	}
 	return slices.ContainsFunc(is.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
 		i := slices.IndexFunc(was.Spec.Drivers, func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name })
-		// One that was not there before may be what the pod waits for.
+		// A driver that is new on the node may be the one that the pod waits for.
 		return i < 0 || most(d) > most(was.Spec.Drivers[i])
 	})
 }

@@ -50,7 +50,7 @@ type limits struct {
 	missing  map[string]*framework.Rejection // by driver
 }
 
-// attached are the pod's volumes of CSI drivers. Of a claim without a volume, who will make one counts.
+// attached are the pod's volumes of CSI drivers. A claim without a volume counts for the driver that will make it.
 func (n now) attached(pod *v1.Pod, strict bool) (map[string]string, error) {
 	out := map[string]string{}
 	for i := range pod.Spec.Volumes {
@@ -111,7 +111,7 @@ func (x *limits) Filter(n *framework.Node) *framework.Rejection {
 	return nil
 }
 
-// installed tells whether a driver that wants to be on the nodes of its pods is.
+// installed tells whether a driver is on a node, if the driver wants to be on its pods' nodes.
 func (n now) installed(driver string, node *storagev1.CSINode) bool {
 	d, ok := get[*storagev1.CSIDriver](n, csiDrivers, "", driver)
 	if !ok || d.Spec.PreventPodSchedulingIfMissing == nil || !*d.Spec.PreventPodSchedulingIfMissing {
@@ -120,7 +120,7 @@ func (n now) installed(driver string, node *storagev1.CSINode) bool {
 	return node != nil && slices.ContainsFunc(node.Spec.Drivers, func(on storagev1.CSINodeDriver) bool { return on.Name == driver })
 }
 
-// count finds a driver that would have more volumes than it takes.
+// count finds a driver that would get more volumes than it takes.
 func (x *limits) count(n *framework.Node, node *storagev1.CSINode) (driver string, has, limit int, over bool) {
 	most := map[string]int{}
 	if node != nil {
@@ -147,7 +147,7 @@ func (x *limits) count(n *framework.Node, node *storagev1.CSINode) (driver strin
 	for _, d := range there {
 		counts[d]++
 	}
-	// A volume that is attached without a pod of the node having it counts besides, also when it is the new pod's: upstream's rule.
+	// Volumes attached to the node that no pod there uses count too, even if the new pod uses them: upstream's rule.
 	for id, driver := range x.now.attachedTo(n.Name) {
 		if there[id] == "" {
 			counts[driver]++

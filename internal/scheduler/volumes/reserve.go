@@ -57,8 +57,8 @@ func (r *reservation) End(bool) {
 	}
 }
 
-// PreBind writes what was decided and waits until the claims are bound. Nothing is taken back when that fails: what is bound is a good
-// choice still when the pod is tried again, and whoever cannot make a volume takes the node's name out of the claim.
+// PreBind writes what was decided and waits until the claims are bound. A failure takes nothing back: a bound volume is still a
+// good choice when the pod is tried again, and a provisioner that cannot make a volume removes the node's name from the claim.
 func (r *reservation) PreBind(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func revision(o runtime.Object) (rev int64) {
 	return rev
 }
 
-// wait looks at each change of claims, volumes and pods from what was written on.
+// wait checks each change of claims, volumes and pods from revision wrote on.
 func (r *reservation) wait(ctx context.Context, wrote int64) error {
 	s, err := r.s.view.WaitFor(ctx, wrote)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *reservation) wait(ctx context.Context, wrote int64) error {
 	}
 }
 
-// follow leaves word of changes; those that nobody has heard of yet are one.
+// follow signals changes; those that nobody has received yet count as one.
 func follow(ctx context.Context, w *view.Watcher, changed chan<- error) {
 	defer w.Close()
 	for {
@@ -162,7 +162,7 @@ func follow(ctx context.Context, w *view.Watcher, changed chan<- error) {
 	}
 }
 
-// bound tells whether all that was decided has come about, or why it will not. It reads what is stored, not what is promised.
+// bound tells whether everything that was decided has come about, or why it will not. It reads what is stored, without promises.
 func (r *reservation) bound(n now) (bool, error) {
 	if _, ok := get[*v1.Pod](n, pods, r.pod.Namespace, r.pod.Name); !ok {
 		return false, fmt.Errorf("pod does not exist any more: %w", apierrors.NewNotFound(v1.Resource("pod"), r.pod.Name))
@@ -206,7 +206,7 @@ func (r *reservation) bound(n now) (bool, error) {
 	return all, nil
 }
 
-// ready is a claim that is bound and says so: the node may mount it at once.
+// ready tells whether a claim is bound and says so: the node may mount it at once.
 func ready(c *v1.PersistentVolumeClaim) bool { return fullyBound(c) && c.Status.Phase == v1.ClaimBound }
 
 func (r *reservation) fits(pv *v1.PersistentVolume) error {

@@ -12,7 +12,7 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// Restrictions keeps apart pods that cannot share a disk: on one node, or, where a claim says that one pod has it, anywhere.
+// Restrictions keeps apart pods that cannot share a disk: on one node, or anywhere for a claim that only one pod may use.
 type Restrictions struct{ s *Storage }
 
 const restrictionsName = "VolumeRestrictions"
@@ -28,7 +28,7 @@ var (
 	}
 )
 
-// Relate finds the pod's disks, and who else has the claims that one pod may have.
+// Relate finds the pod's disks, and the users of its claims that only one pod may use.
 func (r *Restrictions) Relate(c *framework.Cluster, pod *framework.Pod) framework.Related {
 	if pod.Object == nil || !slices.ContainsFunc(pod.Object.Spec.Volumes, restricted) {
 		return nil
@@ -64,7 +64,7 @@ func (r *Restrictions) Relate(c *framework.Cluster, pod *framework.Pod) framewor
 	return out
 }
 
-// restricted tells whether a volume may be one that not every pod can have.
+// restricted tells whether a volume may be one that not every pod can share.
 func restricted(v v1.Volume) bool {
 	return v.PersistentVolumeClaim != nil || v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil
 }
@@ -75,7 +75,7 @@ type restrictions struct {
 	pod     *v1.Pod
 	refused *framework.Rejection
 	disks   []*v1.Volume
-	others  []types.UID // pods with a claim that one pod may have
+	others  []types.UID // pods with a claim that only one pod may use
 }
 
 func (x *restrictions) Refused() *framework.Rejection { return x.refused }
@@ -105,7 +105,7 @@ func (x *restrictions) conflict(n *framework.Node) *framework.Pod {
 	return nil
 }
 
-// exclude tells whether two volumes are one disk that not both can have.
+// exclude tells whether two volumes are one disk that two pods cannot share.
 func exclude(a, b *v1.Volume) bool {
 	switch {
 	case a.GCEPersistentDisk != nil && b.GCEPersistentDisk != nil:
@@ -123,8 +123,7 @@ func exclude(a, b *v1.Volume) bool {
 	return false
 }
 
-// holder is a placed pod, of those that preemption has not lifted, or one that is expected on the node, with a claim that the pod wants for
-// itself.
+// holder is a pod that has a claim which the pod wants for itself: placed and not lifted by preemption, or expected on the node.
 func (x *restrictions) holder(on *framework.Node) *framework.Pod {
 	for _, uid := range x.others {
 		if p := on.Pods[uid]; p != nil {

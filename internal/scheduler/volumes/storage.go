@@ -40,8 +40,8 @@ var (
 	attachments = storagev1.Resource("volumeattachments")
 )
 
-// Storage is what pods on their way have been promised, on the scheduling goroutine alone. A promise holds until its pod is bound, by
-// when the view has what came of it, or is given back.
+// Storage is what has been promised to pods that are not bound yet. Only the scheduling goroutine uses it. A promise holds until
+// it is given back or its pod is bound, by which time the view has the result.
 type Storage struct {
 	view   *view.View
 	taken  map[string]*v1.PersistentVolumeClaim // by volume: the claim that is to have it
@@ -61,7 +61,7 @@ func (s *Storage) Plugins(args profile.Volumes) []framework.Relation {
 	return []framework.Relation{&Restrictions{s}, &Limits{s}, &Binding{s, args}, &Zone{s}}
 }
 
-// now is the storage of one moment: the view's, with what has been promised.
+// now is the storage of one moment: the view's, with promises applied.
 type now struct {
 	view.Snapshot
 	s *Storage
@@ -77,7 +77,7 @@ func get[T runtime.Object](n now, r schema.GroupResource, namespace, name string
 	return none, false
 }
 
-// claim is one with the node that has been chosen for it.
+// claim is a claim with the node that has been chosen for it.
 func (n now) claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
 	c, ok := get[*v1.PersistentVolumeClaim](n, claims, namespace, name)
 	if !ok {
@@ -90,7 +90,7 @@ func (n now) claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
 	return c, true
 }
 
-// volume is one with the claim that it has been promised to.
+// volume is a volume with the claim that it has been promised to.
 func (n now) volume(name string) (*v1.PersistentVolume, bool) {
 	pv, ok := get[*v1.PersistentVolume](n, volumes, "", name)
 	if !ok {
@@ -127,7 +127,7 @@ func (n now) csiNode(name string) *storagev1.CSINode {
 	return node
 }
 
-// claimOf is the name of the claim that a volume of a pod is, "" when it is none.
+// claimOf is the name of the claim that a pod's volume uses, "" when it uses none.
 func claimOf(pod *v1.Pod, v *v1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -138,13 +138,13 @@ func claimOf(pod *v1.Pod, v *v1.Volume) string {
 	return ""
 }
 
-// uses tells whether a pod has the claim, ephemeral ones of its own included.
+// uses tells whether a pod uses the claim, generic ephemeral ones included.
 func uses(pod *v1.Pod, o runtime.Object) bool {
 	c, ok := o.(*v1.PersistentVolumeClaim)
 	return ok && c.Namespace == pod.Namespace && slices.Contains(registry.ClaimsOf(pod), c.Name)
 }
 
-// quiet is what plug-ins share that score nothing.
+// quiet is embedded by plug-ins that do not score.
 type quiet struct{}
 
 func (quiet) Personal()                             {}

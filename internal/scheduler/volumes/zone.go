@@ -68,7 +68,7 @@ func (z *Zone) Relate(_ *framework.Cluster, pod *framework.Pod) framework.Relate
 	return out
 }
 
-// unbound is why a claim without a volume keeps its pod from going anywhere; nil when it waits for the pod.
+// unbound is why a claim without a volume keeps its pod from every node; nil when the claim waits for the pod.
 func (n now) unbound(c *v1.PersistentVolumeClaim) *framework.Rejection {
 	name := storagehelpers.GetPersistentVolumeClaimClass(c)
 	if name == "" {
@@ -86,7 +86,7 @@ func (n now) unbound(c *v1.PersistentVolumeClaim) *framework.Rejection {
 	return nil
 }
 
-// zonesOf are a volume's labels. Several zones in one are written with "__" between them; one with an empty zone says nothing.
+// zonesOf are a volume's zone labels. "__" separates several zones in one value; a value with an empty zone says nothing.
 func zonesOf(pv *v1.PersistentVolume) (out []within) {
 	for _, key := range zoneLabels {
 		if value, ok := pv.Labels[key]; ok {
@@ -117,7 +117,7 @@ func (x *zones) Filter(n *framework.Node) *framework.Rejection {
 	return nil
 }
 
-// outside is a label that a node is not within. Nodes that know no zones are everywhere.
+// outside is a label that the node is not within. Nodes without zones are everywhere.
 func (x *zones) outside(node map[string]string) *within {
 	if !slices.ContainsFunc(zoneLabels, func(key string) bool { _, ok := node[key]; return ok }) {
 		return nil
