@@ -53,7 +53,8 @@ type agent struct {
 	cloud *follow.Follower
 }
 
-// RunAgent runs an agent until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its end.
+// RunAgent runs an agent until ctx ends, or something fails that restarting a component cannot mend. Its end touches no
+// container.
 func RunAgent(ctx context.Context, cfg config.Agent, version string, report *boot.Report, logOut io.Writer) error {
 	log, level := newLogger(logOut, &cfg.Node)
 	err := runAgent(ctx, cfg, version, report, log, level)
@@ -88,7 +89,7 @@ func runAgent(ctx context.Context, cfg config.Agent, version string, report *boo
 	return err
 }
 
-// build makes every part; nothing runs yet, and nobody is spoken to.
+// build makes every part. Nothing runs yet, and nobody is contacted.
 func (a *agent) build(ctx context.Context) (err error) {
 	if a.joined, err = joined.Load(a.dir); err != nil {
 		return err
@@ -136,11 +137,12 @@ func (a *agent) buildCertificates(ctx context.Context) error {
 	return err
 }
 
-// run runs what speaks to the server and what the node is made of side by side; the kubelet needs the node's certificate, and no answer.
+// run runs the parts that talk to the server beside the parts of the node. The kubelet needs the node's certificate, but no
+// answer of the server.
 func (a *agent) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	outside := component.NewSupervisor(component.Options{Logger: a.log})
-	// The node stops first: what it records at the end is still told.
+	// The node stops first, so that what it records at its end still reaches the server.
 	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer stop()
@@ -154,7 +156,7 @@ func (a *agent) run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		defer stop()
-		// The node is Ready when it has a network, which it has when the server has given it addresses: the kubelet comes last.
+		// The node is Ready once it has a network, for which the server has to have given it addresses: the kubelet comes last.
 		all := []component.Component{component.Func("routes", a.keepRoutes), component.Func("kubelet", a.kubelet)}
 		if a.node.embedded != nil {
 			all = append([]component.Component{a.node.embedded}, all...)
@@ -169,13 +171,13 @@ func (a *agent) announce() {
 	a.log.Info("ready", "server", a.cfg.Server, "node", a.cfg.NodeName)
 }
 
-// followCluster is ready at once: whoever needs the view waits for it itself, and a server that does not answer keeps nobody from starting.
+// followCluster is ready at once. Whoever needs the view waits for it, and a server that does not answer delays nobody's start.
 func (a *agent) followCluster(ctx context.Context, ready func()) error {
 	ready()
 	return a.cloud.Run(ctx, func() { a.log.Info("this node's part of the cluster is known") })
 }
 
-// followAddresses has the serving certificate follow the node's addresses.
+// followAddresses keeps the serving certificate in step with the node's addresses.
 func (a *agent) followAddresses(ctx context.Context, ready func()) error {
 	ready()
 	w, err := a.view.Watch(client.Nodes.At("", "").Resource, 0)
@@ -213,7 +215,7 @@ func (a *agent) kubelet(ctx context.Context, ready func()) error {
 	return a.runKubelet(ctx, c, func() error { ready(); return nil })
 }
 
-// takeName makes sure, before the node's first registration, that no other machine goes by its name.
+// takeName makes sure, before the node's first registration, that no other machine uses its name.
 func (a *agent) takeName(ctx context.Context) error {
 	if a.joined.Registered {
 		return nil
@@ -243,7 +245,7 @@ func (a *agent) takeName(ctx context.Context) error {
 	}
 }
 
-// livesAt is the address of a Ready node when that is another than ip.
+// livesAt is the address of a Ready node if it differs from ip, otherwise "".
 func livesAt(n *v1.Node, ip string) string {
 	ready := false
 	for _, c := range n.Status.Conditions {
@@ -260,10 +262,10 @@ func livesAt(n *v1.Node, ip string) string {
 	return ""
 }
 
-// keepRoutes keeps the pod network as the cluster has it, and remembers it for a start without a server.
+// keepRoutes keeps the pod network as the cluster wants it, and remembers it for a start without a server.
 func (a *agent) keepRoutes(ctx context.Context, ready func()) error {
 	ready()
-	if _, err := a.view.Fresh(ctx); err != nil { // also: the Service of the API server is there
+	if _, err := a.view.Fresh(ctx); err != nil { // then the Service of the API server is in the view, too
 		return nil
 	}
 	told := routes.NewTold(func(ctx context.Context, known string) ([]byte, error) {
@@ -282,7 +284,7 @@ func (a *agent) keepRoutes(ctx context.Context, ready func()) error {
 	})
 }
 
-// shipTimeline tells the server what an agent's kubelet records, so that a pod's whole story is there (docs/decisions/0005).
+// shipTimeline sends the records of an agent's kubelet to the server, so that a pod's whole story is there (docs/decisions/0005).
 func (a *agent) shipTimeline(ctx context.Context, ready func()) error {
 	s, err := ship.NewSender(ship.SenderConfig{
 		Recorder: a.timeline, File: a.dir.Shipped(), Log: a.log.With("component", "timeline"),

@@ -34,8 +34,8 @@ import (
 	"podo.dev/podo/internal/pki"
 )
 
-// Run runs a server until ctx ends or something fails that no restart of a part can mend. Containers are never touched by its
-// end. version is podo's own.
+// Run runs a server until ctx ends, or something fails that restarting a component cannot mend. Its end touches no container.
+// version is podo's own.
 func Run(ctx context.Context, cfg config.Server, version string, report *boot.Report, logOut io.Writer) error {
 	log, level := newLogger(logOut, &cfg.Node)
 	err := serve(ctx, cfg, version, report, log, level)
@@ -76,7 +76,8 @@ func serve(ctx context.Context, cfg config.Server, version string, report *boot.
 	return err
 }
 
-// hangups are from before the data directory is locked, which is how others find this process: a signal that came too early would end it.
+// hangups catches SIGHUP from before the data directory is locked. The lock is how others find this process, and a signal that
+// came earlier would end it.
 func hangups() (hangup chan os.Signal, stop func()) {
 	hangup = make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
@@ -89,7 +90,7 @@ type server struct {
 	cfg     config.Server
 	certs   *pki.Bundle
 	control *control.Plane
-	hangup  chan os.Signal // the keys of tokens have changed
+	hangup  chan os.Signal // a signal says that the token keys have changed
 }
 
 // ports are the API server's, on loopback and the node's address, and the kubelet's.
@@ -127,7 +128,7 @@ func (s *server) pkiConfig() pki.Config {
 	}
 }
 
-// run runs the control plane and the node side by side: containerd needs nothing of the API, and the kubelet waits for both.
+// run runs the control plane and the node side by side. containerd needs nothing of the API; the kubelet waits for both.
 func (s *server) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	controlReady := make(chan struct{})

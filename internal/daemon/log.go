@@ -13,7 +13,7 @@ import (
 )
 
 // newLogger writes to out. Verbosity v shows levels down to -v, as klog counts them: 4 is slog's debug level, at which the
-// timeline writes a line a record; the verbosity may change later. Libraries that log through klog end up here too.
+// timeline writes one line for each record. The verbosity may change later. Libraries that log through klog end up here too.
 func newLogger(out io.Writer, c *config.Node) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(slog.Level(-c.Verbosity))
@@ -27,7 +27,7 @@ func newLogger(out io.Writer, c *config.Node) (*slog.Logger, *slog.LevelVar) {
 	return log, level
 }
 
-// library demotes what libraries say to verbosity 2: they call a client that hung up an error.
+// library demotes libraries' errors to verbosity 2: to them, a client that hung up is an error.
 type library struct{ slog.Handler }
 
 const libraryLevel = slog.Level(-2)
@@ -44,7 +44,7 @@ func (l library) Handle(ctx context.Context, r slog.Record) error {
 func (l library) WithAttrs(a []slog.Attr) slog.Handler { return library{l.Handler.WithAttrs(a)} }
 func (l library) WithGroup(g string) slog.Handler      { return library{l.Handler.WithGroup(g)} }
 
-// setVerbosity changes what is logged from now on; a restart begins with the flag's.
+// setVerbosity changes the level from now on; a restart begins with the flag's.
 func (p *process) setVerbosity(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {

@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/runtime"
 )
 
-// runRoutes leads to other nodes' pods, and tells network of every node's range.
+// runRoutes keeps the routes to other nodes' pods, and reports every node's range to network.
 func (p *process) runRoutes(ctx context.Context, nodes routes.Source, c client.Client, network func(ctx context.Context, own, all []netip.Prefix) error) error {
 	recorder := events.New(ctx, c, "kubelet", p.cfg.NodeName, p.log)
 	name := p.cfg.NodeName
@@ -32,7 +32,7 @@ func (p *process) runRoutes(ctx context.Context, nodes routes.Source, c client.C
 	return k.Run(ctx, func() {})
 }
 
-// setNetwork makes the pod network of the embedded runtime; another runtime's is its own affair.
+// setNetwork configures the pod network of the embedded runtime; another runtime has its own.
 func (p *process) setNetwork(ctx context.Context, n runtime.Network) error {
 	if p.node.embedded == nil {
 		return nil
@@ -40,14 +40,14 @@ func (p *process) setNetwork(ctx context.Context, n runtime.Network) error {
 	return p.node.embedded.SetNetwork(ctx, n)
 }
 
-// keepRoutes of the server's own node: what changes is which addresses stay as they are on their way to other nodes.
+// keepRoutes is for the server's own node, whose range is fixed. What changes is the list of addresses that are not masqueraded.
 func (s *server) keepRoutes(ctx context.Context, ready func()) error {
 	ready()
 	alone := true
 	c := s.control.Cluster()
 	return s.runRoutes(ctx, routes.InView{View: c.View}, c.Client, func(ctx context.Context, own, all []netip.Prefix) error {
 		if alone = alone && len(all) == len(own); alone {
-			return nil // that is what there is from the start
+			return nil // the server's own range is in place from the start
 		}
 		n := s.network()
 		n.Cluster = all
@@ -55,13 +55,13 @@ func (s *server) keepRoutes(ctx context.Context, ready func()) error {
 	})
 }
 
-// network is the pod network of a server's own node before it knows another: the API server is reached at the address of the Service
-// "kubernetes", until services are proxied.
+// network is the pod network of the server's own node while it knows no other. The API server is reached at the address of the
+// Service "kubernetes", as long as nobody proxies Services.
 func (s *server) network() runtime.Network {
 	return runtime.Network{Pods: []netip.Prefix{s.cfg.Pods()}, Redirects: []runtime.Redirect{toAPI(s.cfg.APIService(), s.cfg.API())}}
 }
 
-// agentNetwork is an agent's, as it was told last, where the API server is found.
+// agentNetwork is an agent's pod network as it was last reported, with the way to the API server.
 func agentNetwork(c *joined.Cluster, server netip.AddrPort) (n runtime.Network) {
 	var service netip.Addr
 	n.Pods, n.Cluster, service = c.Network()
@@ -71,7 +71,7 @@ func agentNetwork(c *joined.Cluster, server netip.AddrPort) (n runtime.Network) 
 	return n
 }
 
-// toAPI leads from the address of the Service "kubernetes" to the API server.
+// toAPI redirects the address of the Service "kubernetes" to the API server.
 func toAPI(service netip.Addr, server netip.AddrPort) runtime.Redirect {
 	const port = 443
 	return runtime.Redirect{From: netip.AddrPortFrom(service, port), To: server}

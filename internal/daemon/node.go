@@ -26,10 +26,10 @@ import (
 	"podo.dev/podo/internal/runtime"
 )
 
-// kubernetesVersion is what the node says it runs.
+// kubernetesVersion is the version that the node reports.
 const kubernetesVersion = "v1.37.2"
 
-// nodeParts are what a node is made of besides its kubelet.
+// nodeParts are the parts of a node other than its kubelet.
 type nodeParts struct {
 	supervisor *component.Supervisor
 	host       host.Host
@@ -41,7 +41,7 @@ type nodeParts struct {
 	systemd    bool                         // the cgroup driver
 }
 
-// buildNode reads what the node is told and checks what it needs; nothing runs yet.
+// buildNode reads the node's configuration and checks what it needs; nothing runs yet.
 func (p *process) buildNode(ctx context.Context, network runtime.Network) (err error) {
 	n := &p.node
 	n.host = linux.New()
@@ -83,7 +83,7 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 		Stats:    &n.stats,
 		Timeline: p.timeline, Log: p.log, Flags: p.cfg.Flags, SetVerbosity: p.setVerbosity,
 	}
-	if n.embedded != nil { // another runtime has another first process
+	if n.embedded != nil { // another runtime has a sandbox process of its own
 		c.SandboxSeccomp = n.embedded.SandboxSeccomp()
 	}
 	if err := p.podsBegin(); err != nil {
@@ -97,14 +97,14 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 	return node.Run(ctx, c, cluster, ready)
 }
 
-// noteRun writes down what a later start, `down` or `image` must know of this one.
+// noteRun records what a later start, `down` or `image` has to know of this one.
 func (p *process) noteRun() error {
 	return p.dir.Began(datadir.Run{
 		Endpoint: p.node.endpoint, Embedded: p.node.embedded != nil, NodeName: p.cfg.NodeName, Down: p.before.Down, Formers: p.before.Formers,
 	})
 }
 
-// podsBegin notes that pods may run from now on.
+// podsBegin records that pods may run from now on.
 func (p *process) podsBegin() error {
 	if !p.before.Down {
 		return nil
@@ -132,7 +132,7 @@ func (p *process) ports() []preflight.Port {
 	return all
 }
 
-// healthAt is where the kubelet tells its health.
+// healthAt is where the kubelet serves its health.
 func (p *process) healthAt() string {
 	c := p.node.config
 	if *c.HealthzPort <= 0 {
@@ -141,7 +141,7 @@ func (p *process) healthAt() string {
 	return net.JoinHostPort(c.HealthzBindAddress, strconv.Itoa(int(*c.HealthzPort)))
 }
 
-// kubeletConfig is the kubelet's configuration file, or its defaults, with what the server's flags and layout say.
+// kubeletConfig is the kubelet's configuration file, or the defaults, adjusted by the server's flags and layout.
 func (p *process) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
 	text, err := kubeletconfig.Read(p.cfg.KubeletConfig, p.cfg.KubeletConfigDir)
 	if err != nil {
@@ -172,7 +172,7 @@ func (p *process) kubeletConfig() (*v1beta1.KubeletConfiguration, error) {
 	return c, nil
 }
 
-// checkMachine refuses what the kubelet's configuration does not allow (swap, cgroup v1).
+// checkMachine refuses a machine that the kubelet's configuration excludes (swap, cgroup v1).
 func (p *process) checkMachine() error {
 	layout, err := cm.DetectLayout(p.node.host)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/kubelet/labels"
 )
 
-// A server is a node too: its kubelet calls the API's verbs and reads the view in the same process.
+// A server is a node too: its kubelet calls the API's verbs and reads the view in process.
 
 func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Component {
 	var all []component.Component
@@ -45,7 +45,8 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 	return append(all, kubelet, component.Func("routes", s.keepRoutes))
 }
 
-// forgetFormers removes the nodes that this one was: what is left of their pods in the runtime, and their Nodes, with which their pods go.
+// forgetFormers removes the nodes that this one was before: their pods' remains in the runtime, and their Node objects, with
+// which their pods go.
 func (s *server) forgetFormers(ctx context.Context) error {
 	for _, former := range s.before.Formers {
 		boxes, err := s.node.runtime.ListPodSandbox(ctx, &runtimev1.PodSandboxFilter{LabelSelector: map[string]string{labels.Node: former}})
@@ -69,7 +70,7 @@ func (s *server) forgetFormers(ctx context.Context) error {
 	return s.noteRun()
 }
 
-// samePods refuses another range of pods than the one that the node has: a Node keeps it, and others find its pods by it.
+// samePods refuses another pod range than the one that the node has: the Node object keeps it, and others find its pods by it.
 func samePods(n *v1.Node, pods netip.Prefix) error {
 	if n == nil || n.Spec.PodCIDR == "" || n.Spec.PodCIDR == pods.String() {
 		return nil

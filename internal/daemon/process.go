@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/timeline/recorder"
 )
 
-// process is what a server and an agent have in common: a data directory that is theirs alone, a log, a timeline, and a node.
+// process is what servers and agents share: a data directory of their own, a log, a timeline, and a node.
 type process struct {
 	cfg    config.Node
 	dir    datadir.Dir
@@ -27,7 +27,7 @@ type process struct {
 	node     nodeParts
 }
 
-// newProcess makes the data directory ours until the lock is closed.
+// newProcess locks the data directory until the process's lock is closed.
 func newProcess(cfg config.Node, report *boot.Report, log *slog.Logger, level *slog.LevelVar) (*process, *os.File, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o711); err != nil {
 		return nil, nil, fmt.Errorf("--data-dir: %w", err)

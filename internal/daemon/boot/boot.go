@@ -1,4 +1,4 @@
-// Package boot tells whoever started a server or an agent how far its start is (`podo up` shows it).
+// Package boot reports the progress of a start to whoever started the server or agent (`podo up` shows it).
 package boot
 
 import (
@@ -23,8 +23,8 @@ type Stage struct {
 	Err   string        `json:"err,omitempty"`
 }
 
-// Report writes the stages of a boot as JSON lines to whoever started the server (`podo up` reads them from a pipe). A
-// reader that has gone is no reason to fail.
+// Report writes the stages of a boot as JSON lines to whoever started the server (`podo up` reads them from a pipe). It does not
+// fail when the reader has gone.
 type Report struct {
 	start time.Time
 	mu    sync.Mutex

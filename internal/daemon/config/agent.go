@@ -15,7 +15,7 @@ import (
 	"podo.dev/podo/internal/kubelet/cert"
 )
 
-// Agent is everything that `podo agent` can be told.
+// Agent is the configuration of `podo agent`.
 type Agent struct {
 	Node
 	Server    string // https://host:port
@@ -23,13 +23,13 @@ type Agent struct {
 	TokenFile string // or the file that has it
 	CAFile    string // the cluster's authority, where the token does not name it
 
-	Address netip.AddrPort // Server's, as Complete finds it; invalid where it cannot be found now
+	Address netip.AddrPort // of Server, as Complete resolves it; invalid where it cannot be resolved
 }
 
 // DefaultAgent is an agent on its defaults.
 func DefaultAgent() Agent { return Agent{Node: defaultNode()} }
 
-// Complete fills what can be found out and checks the rest. Errors name the flag, and never the token.
+// Complete fills in what can be found out and checks the rest. Errors name the flag, and never the token.
 func (c *Agent) Complete() error {
 	if c.Server == "" {
 		return errors.New("--server is needed: the API server's address, https://HOST:6443 (`podo token create` on the server prints the whole command)")
@@ -53,7 +53,7 @@ func (c *Agent) Complete() error {
 	if err := c.completeToken(); err != nil {
 		return err
 	}
-	// A name that cannot be resolved now may be later; what needs the address then goes without.
+	// A name that cannot be resolved now may be later; features that need the address do without.
 	if a, err := net.ResolveTCPAddr("tcp", u.Host); err == nil {
 		c.Address = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), a.AddrPort().Port())
 	}
@@ -72,7 +72,7 @@ func (c *Agent) completeToken() error {
 		c.Token = strings.TrimSpace(string(content))
 	}
 	if c.Token == "" {
-		return nil // good enough for a node that has joined before
+		return nil // sufficient for a node that has joined before
 	}
 	if _, err := jointoken.Parse(c.Token); err != nil {
 		return fmt.Errorf("--token: %w", err)
@@ -80,7 +80,7 @@ func (c *Agent) completeToken() error {
 	return nil
 }
 
-// once is the content of a file that a node needs to join, and not when it has: it may be gone by then.
+// once is the content of a file that is needed only for joining: after that it may be missing.
 func (c *Agent) once(file string) ([]byte, error) {
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && cert.Joined((datadir.Dir{Root: c.DataDir}).Certificates()) {

@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/kubelet/images/provider"
 )
 
-// Node is what a node can be told, on a server and on an agent alike.
+// Node is the part of the configuration that servers and agents share.
 type Node struct {
 	DataDir                  string
 	KubeletPort              int
@@ -27,7 +27,7 @@ type Node struct {
 	ContainerRuntimeEndpoint string // empty: the embedded containerd
 	Verbosity                int
 	LogFormat                string // text or json
-	// Flags are what the process was started with, for who asks its kubelet; no secrets.
+	// Flags are the flags of the process, for the kubelet's /flagz; no secrets.
 	Flags map[string]string
 }
 
@@ -35,7 +35,7 @@ func defaultNode() Node {
 	return Node{DataDir: DefaultDataDir, KubeletPort: 10250, LogFormat: "text"}
 }
 
-// complete fills what can be found out and checks the rest.
+// complete fills in what can be found out and checks the rest.
 func (c *Node) complete() error {
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package config is what a server, an agent and the node that both are can be told: what their flags mean, what holds without them, and what
-// cannot be.
+// Package config is the configuration of a server, of an agent, and of the node that both are: what the flags mean, their
+// defaults, and their checks.
 package config
 
 import (
@@ -24,7 +24,7 @@ import (
 // DefaultDataDir is where a server keeps everything unless told otherwise.
 const DefaultDataDir = "/var/lib/podo"
 
-// Server is everything that `podo server` can be told. Field names follow the flags.
+// Server is the configuration of `podo server`. Field names follow the flags.
 type Server struct {
 	Node
 	HTTPSPort                  int
@@ -63,7 +63,7 @@ func DefaultServer() Server {
 	}
 }
 
-// Complete fills what can be found out (node name and address, absolute paths) and checks the rest. Errors name the flag.
+// Complete fills in what can be found out (node name and address, absolute paths) and checks the rest. Errors name the flag.
 func (c *Server) Complete() error {
 	if err := c.Node.complete(); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (c *Server) completeAddresses() error {
 	return nil
 }
 
-// Of a completed configuration, what is written in it as text:
+// Values of a completed configuration, parsed:
 
 // Pods are the addresses of the server's own node's pods.
 func (c *Server) Pods() netip.Prefix { return netip.MustParsePrefix(c.PodCIDR) }
@@ -181,7 +181,7 @@ func (c *Server) Services() netip.Prefix { return netip.MustParsePrefix(c.Servic
 // APIService is the address of the Service "kubernetes", the first one.
 func (c *Server) APIService() netip.Addr { return c.Services().Addr().Next() }
 
-// API is where the API server is reached from elsewhere.
+// API is the address at which other machines reach the API server.
 func (c *Server) API() netip.AddrPort { return netip.AddrPortFrom(c.IP(), uint16(c.HTTPSPort)) }
 
 // LocalURL is how programs on this machine reach the API server.
@@ -196,8 +196,9 @@ func (c *Server) NodePorts() admit.NodePorts {
 	return ports
 }
 
-// ClusterRanges are what nodes get their pods' addresses from: ranges as wide as the server's own. Without --cluster-cidr it is the /16
-// around that (of IPv6 16 bits more than it), or that alone where the wider one would take something else's addresses.
+// ClusterRanges are the ranges from which nodes get their pods' addresses, each as wide as the server's own. Without
+// --cluster-cidr they are taken from the /16 around that (16 bits more for IPv6), or there is only the server's own where the
+// wider range would overlap others.
 func (c *Server) ClusterRanges() (nodeipam.Ranges, error) {
 	own, err := parseCIDR("--pod-cidr", c.PodCIDR)
 	if err != nil {

@@ -76,8 +76,8 @@ func (p *Plane) runAPIServer(ctx context.Context, ready func()) error {
 	return srv.Serve(ctx, l, ready)
 }
 
-// checks are the lines of /readyz: every component. Only the store's failure means that this process is not alive; everything else
-// is being restarted.
+// checks are the lines of /readyz, one for each component. Only a failed store means that this process is not alive; everything
+// else is being restarted.
 func (p *Plane) checks() []wire.Check {
 	var all []wire.Check
 	for _, h := range append(p.Health(), p.cfg.NodeHealth()...) {
@@ -94,7 +94,7 @@ func (p *Plane) checks() []wire.Check {
 	return all
 }
 
-// storeAnswers asks the store, which may be elsewhere, and gone while we are well.
+// storeAnswers asks the store, which may be on other machines and gone while this process is well.
 func (p *Plane) storeAnswers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

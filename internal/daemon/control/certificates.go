@@ -7,8 +7,8 @@ import (
 	"podo.dev/podo/internal/pki"
 )
 
-// keepCertificates renews certificates before they expire, and when the clock was set; whoever uses one asks for it at each handshake. The
-// admin kubeconfig holds a copy, and is written anew.
+// keepCertificates renews certificates before they expire, and when the clock was set. Their users fetch them at each handshake;
+// the admin kubeconfig holds a copy and is written again.
 func (p *Plane) keepCertificates(ctx context.Context, ready func()) error {
 	ready()
 	log := p.log("certificates")

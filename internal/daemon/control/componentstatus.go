@@ -15,7 +15,8 @@ import (
 	"podo.dev/podo/internal/component"
 )
 
-// componentStatuses are the parts that upstream's cluster has, as ours are: every controller counts for the controller manager.
+// componentStatuses are the components of an upstream cluster, judged by ours: every controller counts towards the controller
+// manager.
 type componentStatuses struct{ *Plane }
 
 // Get implements verbs.Computer.
@@ -27,7 +28,7 @@ func (s componentStatuses) Get(ctx context.Context, _, name string) (runtime.Obj
 		}
 	}
 	if err == nil {
-		err = apierrors.NewNotFound(v1.Resource("componentstatus"), name) // the singular is upstream's
+		err = apierrors.NewNotFound(v1.Resource("componentstatus"), name) // upstream's error has the singular
 	}
 	return nil, err
 }

@@ -49,9 +49,9 @@ type Config struct {
 
 	Before     *moved.Before                 // the start before this one
 	Version    string                        // of Kubernetes, as clients hear it
-	Hangup     <-chan os.Signal              // the keys of tokens have changed
-	NodeStats  *atomic.Pointer[stats.Source] // of the server's own node; nil in it until its kubelet runs
-	NodeHealth func() []component.Health     // of the own node's parts, for /readyz
+	Hangup     <-chan os.Signal              // a signal says that the token keys have changed
+	NodeStats  *atomic.Pointer[stats.Source] // of the server's own node; holds nil until its kubelet runs
+	NodeHealth func() []component.Health     // of the parts of the server's own node, for /readyz
 }
 
 // Plane is a control plane's parts.
@@ -122,7 +122,7 @@ func New(cfg Config) (p *Plane, err error) {
 // Close ends what outlives every Run.
 func (p *Plane) Close() { p.audit.Close() } //nolint:errcheck // the end: nobody to tell
 
-// Run runs it until ctx ends or something fails that no restart of a part can mend.
+// Run runs the control plane until ctx ends, or something fails that restarting a component cannot mend.
 func (p *Plane) Run(ctx context.Context, ready func()) error {
 	return p.supervisor.Run(ctx, ready, p.cfg.Report.Staged(p.components(ctx))...)
 }

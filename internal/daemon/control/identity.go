@@ -23,7 +23,7 @@ import (
 	"podo.dev/podo/internal/client/local"
 )
 
-// identity is how the API server knows who asks, and what it makes tokens with.
+// identity is how the API server authenticates clients, and what it signs tokens with.
 type identity struct {
 	keys   *tokens.Keys
 	issuer *tokens.Issuer
@@ -75,7 +75,7 @@ func (p *Plane) identityReviews() map[schema.GroupResource]verbs.Review {
 	}
 }
 
-// discovery are the documents with which others verify our tokens; an issuer that is no https URL has none.
+// discovery are the documents with which others verify our tokens; only an issuer with an https URL has them.
 func (p *Plane) discovery() []wire.Handler {
 	address := net.JoinHostPort(p.cfg.Server.NodeIP, strconv.Itoa(p.cfg.Server.HTTPSPort))
 	configuration, keys, err := p.identity.keys.Discovery(p.cfg.Server.ServiceAccountIssuers[0], address)
@@ -86,7 +86,7 @@ func (p *Plane) discovery() []wire.Handler {
 	return []wire.Handler{{Path: tokens.ConfigurationPath, Handler: configuration}, {Path: tokens.KeysPath, Handler: keys}}
 }
 
-// tokenUsed notes in a Secret the day on which its token was last used, beside the request that used it.
+// tokenUsed records in a Secret the day on which its token was last used, in parallel with the request that used it.
 func (p *Plane) tokenUsed() func(*v1.Secret, string) {
 	var noting sync.Map // UID: a burst of requests makes one write
 	return func(secret *v1.Secret, day string) {

@@ -15,13 +15,13 @@ import (
 	"podo.dev/podo/internal/pki"
 )
 
-// kubeletTLS is how the server speaks to kubelets: they know it by its certificate, and it them by the authority's.
+// kubeletTLS authenticates both sides between the server and kubelets: its certificate, and the cluster's authority for theirs.
 func (p *Plane) kubeletTLS() *tls.Config {
 	return &tls.Config{RootCAs: p.cfg.Certs.Pool(), MinVersion: tls.VersionTLS12, GetClientCertificate: p.cfg.Certs.Client(pki.KubeletClient)}
 }
 
-// newKubeletClient keeps a connection for as long as a node is asked often. It goes where it was sent and nowhere else: a node could lead
-// the server, which may do everything, to another one.
+// newKubeletClient keeps connections to nodes that are asked often. It follows no redirects: a node could otherwise lead the
+// server, which may do everything, to another node.
 func (p *Plane) newKubeletClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

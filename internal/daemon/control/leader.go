@@ -23,7 +23,7 @@ type stored interface {
 	Election(id string, log *slog.Logger) *etcd.Election
 }
 
-// serverID names this server among those on one store: by its node's name, and by what its data directory alone has.
+// serverID identifies this server among those on one store: by its node's name, and a part that only its data directory has.
 func (p *Plane) serverID() (string, error) {
 	path := p.cfg.Dir.ServerID()
 	b, err := os.ReadFile(path)
@@ -37,7 +37,7 @@ func (p *Plane) serverID() (string, error) {
 	return p.cfg.Server.NodeName + "_" + strings.TrimSpace(string(b)), nil
 }
 
-// masters says under upstream's name whether this server leads: the scheduler and the controllers have one election.
+// masters reports, under upstream's metric, whether this server leads. The scheduler and the controllers share one election.
 func masters(e *etcd.Election) (out []prometheus.Collector) {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		out = append(out, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

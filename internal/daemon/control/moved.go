@@ -19,7 +19,8 @@ import (
 	"podo.dev/podo/internal/daemon/moved"
 )
 
-// checkMoves refuses what the store does not allow to be another than it was. It is ready when all is well.
+// checkMoves refuses to start when something was moved that the store's content does not allow to move. It is ready when all is
+// well.
 func (p *Plane) checkMoves(ctx context.Context, ready func()) error {
 	now, err := p.view.Fresh(ctx)
 	if err != nil {
@@ -35,9 +36,9 @@ func (p *Plane) checkMoves(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// moveServices takes away what the server itself has in another range, so that it is made anew in this one. All other Services have addresses that
-// some range has (checkMoves), so that the published range need not wait for them. Of several servers on one etcd each may be told of another range
-// for a while: that they have is left.
+// moveServices deletes the objects of the server itself that belong to another range, so that they are made again in this one.
+// All other Services have addresses of some existing range (checkMoves), so the published range need not wait for them. Several
+// servers on one etcd may have different ranges for a while, which is left alone.
 func (p *Plane) moveServices(ctx context.Context) error {
 	if len(p.cfg.Server.EtcdEndpoints) > 0 {
 		return nil

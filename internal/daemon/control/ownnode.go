@@ -18,7 +18,7 @@ import (
 	"podo.dev/podo/internal/pki"
 )
 
-// Cluster is the cluster as the server's own kubelet meets it: it calls the API's verbs and reads the view in the same process.
+// Cluster is the cluster as the server's own kubelet sees it: it calls the API's verbs and reads the view in process.
 func (p *Plane) Cluster() node.Cluster {
 	return node.Cluster{
 		Client: local.Node(p.verbs, p.cfg.Server.NodeName), View: p.view, PodCIDR: p.cfg.Server.Pods(),
@@ -30,7 +30,7 @@ func (p *Plane) Cluster() node.Cluster {
 	}
 }
 
-// authorizeKubelet answers the kubelet's server: who may do what with a part of its node.
+// authorizeKubelet authorizes requests to the kubelet's server.
 func (p *Plane) authorizeKubelet(ctx context.Context, u user.Info, verb, subresource, _ string) (bool, error) {
 	ok, _ := p.authorizer.Authorize(ctx, &authz.Attributes{
 		User: u, Verb: verb, Resource: "nodes", Subresource: subresource, Name: p.cfg.Server.NodeName,
@@ -38,10 +38,10 @@ func (p *Plane) authorizeKubelet(ctx context.Context, u user.Info, verb, subreso
 	return ok, nil
 }
 
-// controlPlaneLabel tells users which nodes the control plane runs on.
+// controlPlaneLabel marks the nodes that run the control plane.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
-// MarkNode labels the server's own node. A kubelet may not give itself a role, so that the server does.
+// MarkNode labels the server's own node. A kubelet may not give itself a role, so the server does.
 func (p *Plane) MarkNode(ctx context.Context) error {
 	_, err := local.Admin(p.verbs).Mutate(ctx, client.Nodes.At("", p.cfg.Server.NodeName), func(obj runtime.Object) (bool, error) {
 		n, ok := obj.(*v1.Node)
@@ -57,7 +57,7 @@ func (p *Plane) MarkNode(ctx context.Context) error {
 	return err
 }
 
-// ForgetNode removes the Node that the own one was by another name; its pods go with it.
+// ForgetNode deletes the Node object under the own node's earlier name; its pods go with it.
 func (p *Plane) ForgetNode(ctx context.Context, name string) error {
 	err := local.Admin(p.verbs).Delete(ctx, client.Nodes.At("", name), metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {

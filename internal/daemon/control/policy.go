@@ -7,8 +7,8 @@ import (
 	"podo.dev/podo/internal/client/local"
 )
 
-// ensurePolicy writes the default roles and bindings, and adds what is missing of them. Meanwhile the server's own parts work by the same
-// policy in memory; the API server waits, so that a client sees the cluster's roles and no others.
+// ensurePolicy writes the default roles and bindings, or what is missing of them. Until then the server's own parts work by the
+// same policy in memory, and the API server waits, so that clients only ever see the cluster's own roles.
 func (p *Plane) ensurePolicy(ctx context.Context, ready func()) error {
 	ready()
 	now, err := p.view.Fresh(ctx)
@@ -18,7 +18,7 @@ func (p *Plane) ensurePolicy(ctx context.Context, ready func()) error {
 	if err := policy.Default().Ensure(ctx, local.Admin(p.verbs), now, p.log("default-policy")); err != nil {
 		return err
 	}
-	// What was written has to be seen before it alone counts.
+	// The view has to see what was written before the policy in memory can be dropped.
 	if _, err := p.view.Fresh(ctx); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (p *Plane) runScheduler(ctx context.Context, ready func()) error {
 	return sched.Run(ctx, ready)
 }
 
-// budgets are those that the scheduler spares pods by when it makes room for others.
+// budgets are the disruption budgets that the scheduler respects when it evicts pods.
 func (p *Plane) budgets() (out []framework.Budget) {
 	r := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
 	for e := range p.view.Snapshot().All(r, "", view.Key{}) {

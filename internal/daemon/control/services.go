@@ -8,14 +8,14 @@ import (
 	"podo.dev/podo/internal/controllers/kubernetesservice"
 )
 
-// The API server has a part in Services: their addresses are written with them, and one of them is its own.
+// The API server takes part in Services: it allocates their addresses on write, and one of the Services is its own.
 
 // serviceAddresses is the rule that gives Services their addresses.
 func (p *Plane) serviceAddresses() *admit.ServiceAddresses {
 	return &admit.ServiceAddresses{View: p.view, Store: p.store, CIDR: p.cfg.Server.Services(), Ports: p.cfg.Server.NodePorts()}
 }
 
-// runKubernetesService acts as the server itself, as upstream's does. Only an etcd of somebody else's can have other servers on it.
+// runKubernetesService acts as the server itself, as upstream's does. Only an external etcd can have other servers.
 func (p *Plane) runKubernetesService(ctx context.Context, ready func()) error {
 	if err := p.moveServices(ctx); err != nil {
 		return err

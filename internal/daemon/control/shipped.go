@@ -12,7 +12,7 @@ import (
 	"podo.dev/podo/internal/timeline/ship"
 )
 
-// shippedTimelines takes what agents' kubelets record (docs/decisions/0005).
+// shippedTimelines receives the records of agents' kubelets (docs/decisions/0005).
 func (p *Plane) shippedTimelines() (wire.Handler, error) {
 	v, err := ship.NewReceiver(ship.ReceiverConfig{
 		Recorder: p.cfg.Timeline,
@@ -28,7 +28,7 @@ func (p *Plane) shippedTimelines() (wire.Handler, error) {
 	return wire.Handler{Path: ship.Path, Handler: v}, err
 }
 
-// nodeOf is where a pod runs. A static pod is known by its mirror, which has a UID of its own and names that of the pod.
+// nodeOf is the node of a pod. A static pod is found by its mirror, which has its own UID and carries the pod's.
 func (p *Plane) nodeOf(ref timeline.PodRef) string {
 	e := p.view.Snapshot().Get(client.Pods.At("", "").Resource, ref.Namespace, ref.Name)
 	if e == nil {

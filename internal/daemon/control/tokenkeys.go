@@ -2,7 +2,7 @@ package control
 
 import "context"
 
-// reloadTokenKeys reads the keys anew when it is told to. A file that cannot be read changes nothing.
+// reloadTokenKeys reads the keys again on each signal. A file that cannot be read changes nothing.
 func (p *Plane) reloadTokenKeys(ctx context.Context, ready func()) error {
 	log := p.log("token-keys")
 	reload := func() error {

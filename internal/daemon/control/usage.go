@@ -20,7 +20,7 @@ import (
 	"podo.dev/podo/internal/usage"
 )
 
-// computers make what is made when it is asked for.
+// computers make the objects that are computed on request.
 func (p *Plane) computers() map[schema.GroupResource]verbs.Computer {
 	return map[schema.GroupResource]verbs.Computer{
 		{Resource: "componentstatuses"}: componentStatuses{p},
@@ -29,7 +29,7 @@ func (p *Plane) computers() map[schema.GroupResource]verbs.Computer {
 	}
 }
 
-// readUsage has a node tell what it uses: this one in process, others over their kubelets' port.
+// readUsage reads a node's usage: in process for this server's node, from the kubelet's port for others.
 func (p *Plane) readUsage(ctx context.Context, node *v1.Node) ([]*dto.MetricFamily, error) {
 	if node.Name == p.cfg.Server.NodeName {
 		own := p.cfg.NodeStats.Load()
@@ -46,7 +46,7 @@ func (p *Plane) readUsage(ctx context.Context, node *v1.Node) ([]*dto.MetricFami
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the kubelet answers %s", res.Status)
 	}
-	const most = 16 << 20 // of ten thousand containers
+	const most = 16 << 20 // enough for ten thousand containers
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	told, err := parser.TextToMetricFamilies(io.LimitReader(res.Body, most))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"podo.dev/podo/internal/controllers/tokencleaner"
 )
 
-// Who there is, by what he is known, and what he may.
+// The controllers of accounts, their tokens and their roles.
 
 func (c *Config) serviceAccounts(_ context.Context, own client.Client) (*loop.Loop, error) {
 	return serviceaccounts.New(c.View, own, c.Logger)

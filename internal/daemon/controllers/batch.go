@@ -29,7 +29,7 @@ func (c *Config) ttlAfterFinished(_ context.Context, own client.Client) (*loop.L
 	return ttlafterfinished.New(c.View, own, c.Logger)
 }
 
-// followClock tells all controllers when the clock was set: of what is due by it, their timers know nothing.
+// followClock tells all controllers that the clock was set, since their timers do not notice.
 func (c *Config) followClock(ctx context.Context, ready func()) error {
 	ready()
 	set, err := linux.ClockSet(ctx)

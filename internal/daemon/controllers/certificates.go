@@ -14,7 +14,7 @@ import (
 
 // Those who answer who asks for certificates.
 
-// certificateApproval: nobody but the API server serves at the names of its own certificate.
+// certificateApproval refuses other servers a certificate for the names of the API server's.
 func (c *Config) certificateApproval(_ context.Context, own client.Client) (*loop.Loop, error) {
 	return certificateapproval.New(certificateapproval.Config{
 		View: c.View, Client: own, Logger: c.Logger,

@@ -1,4 +1,4 @@
-// Package controllers is which controllers a server has, in the order of their start, and what each is given.
+// Package controllers lists a server's controllers, in the order of their start, and wires each.
 package controllers
 
 import (
@@ -38,7 +38,7 @@ type Config struct {
 	Certs  *pki.Bundle
 	Logger *slog.Logger
 
-	// Kubelet asks a node's kubelet; the path is escaped.
+	// Kubelet sends a request to a node's kubelet; the path is escaped.
 	Kubelet func(ctx context.Context, node *v1.Node, method, path string) (*http.Response, error)
 }
 
@@ -92,7 +92,7 @@ func All(c Config) []component.Component {
 	}
 }
 
-// run builds a controller anew for each of its runs: one that panicked starts without what it held.
+// run builds a controller anew for each run, so that one that panicked keeps nothing.
 func (c *Config) run(name string, build func(context.Context, client.Client) (*loop.Loop, error)) component.Component {
 	return component.Func(name, func(ctx context.Context, ready func()) error {
 		own := local.Controllers(c.Verbs)
@@ -105,7 +105,7 @@ func (c *Config) run(name string, build func(context.Context, client.Client) (*l
 	})
 }
 
-// events are a controller's, under the name by which users know it.
+// events is a controller's recorder, under the component name that users know.
 func (c *Config) events(source string) record.EventRecorderLogger {
 	return c.Events.Recorder(source, "")
 }

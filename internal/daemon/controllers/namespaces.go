@@ -31,7 +31,7 @@ func (c *Config) quotas(_ context.Context, own client.Client) (*loop.Loop, error
 	return quotas.New(c.View, own, registry.All(), c.Logger)
 }
 
-// priorityClasses acts as the API server itself, whose classes they are.
+// priorityClasses acts as the API server itself, which owns the classes.
 func (c *Config) priorityClasses(context.Context, client.Client) (*loop.Loop, error) {
 	return priorityclasses.New(c.View, local.Admin(c.Verbs), c.Logger)
 }

@@ -23,7 +23,7 @@ import (
 	"podo.dev/podo/internal/localclass"
 )
 
-// Those who bind claims of storage to volumes and keep both while they are in use.
+// The controllers that bind claims to volumes, and protect both while they are in use.
 
 func (c *Config) volumeBinder(_ context.Context, own client.Client) (*loop.Loop, error) {
 	return volumebinder.New(volumebinder.Config{

@@ -33,7 +33,7 @@ func (c *Config) statefulSets(_ context.Context, own client.Client) (*loop.Loop,
 	return statefulset.New(statefulset.Config{View: c.View, Client: own, Events: c.events(statefulset.Name), Logger: c.Logger})
 }
 
-// autoscaler scales by what pods use, which the server measures itself when it is asked.
+// autoscaler scales by the usage of pods, which the server reads from kubelets on request.
 func (c *Config) autoscaler(_ context.Context, own client.Client) (*loop.Loop, error) {
 	return horizontalpodautoscaler.New(horizontalpodautoscaler.Config{
 		View: c.View, Client: own, Metrics: c.Usage, Events: c.events(horizontalpodautoscaler.Name), Logger: c.Logger,

@@ -1,4 +1,4 @@
-// Package datadir is podo's folder on a host: where things lie in it, whose it is, and which process works in it now. Everything durable that
+// Package datadir is podo's folder on a host: its layout, whose it is, and which process uses it now. Everything durable that
 // podo writes on a host is below it; what a reboot ends (sockets, network namespaces) is below /run/podo.
 package datadir
 
@@ -37,10 +37,10 @@ func (d Dir) Certificates() string { return d.path("kubelet", "pki") } // an age
 // PodLogs is the kubelet's podLogsDir when its configuration names none (docs/decisions/0004).
 func (d Dir) PodLogs() string { return d.path("log", "pods") }
 
-// CgroupRoot keeps the pods of several servers apart.
+// CgroupRoot differs between the servers of one host.
 func (d Dir) CgroupRoot() string { return "/podo-" + runtime.LayoutFor(d.Root).ID }
 
-// Existing is a data directory that there is, by its real path, as the server knows it.
+// Existing is an existing data directory by its real path, which is also the one that the server uses.
 func Existing(dataDir string) (Dir, error) {
 	real, err := filepath.EvalSymlinks(dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +60,7 @@ func Existing(dataDir string) (Dir, error) {
 	return d, nil
 }
 
-// ForAgent refuses a data directory that is a server's.
+// ForAgent refuses a data directory that belongs to a server.
 func (d Dir) ForAgent() error {
 	if _, err := os.Stat(d.PKI()); err == nil {
 		return fmt.Errorf("%s is the data directory of a server: give the agent one of its own with --data-dir", d.Root)

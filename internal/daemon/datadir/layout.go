@@ -12,14 +12,14 @@ import (
 // layoutVersion names the format of a data directory. A directory of another format is refused, never converted silently.
 const layoutVersion = "1"
 
-// mayBeThere are what a new data directory may hold: what people put there before the first start (a snapshot, keys, manifests), what a
-// start that failed has left, and a file system's own.
+// mayBeThere is what a new data directory may contain: files that people put there before the first start (a snapshot, keys,
+// manifests), remains of a failed start, and a file system's own.
 var mayBeThere = []string{
 	"bin", "cni", "containerd", "etcd", "kubeconfig", "kubelet", "lock", "log", "lost+found", "manifests", "pki", "run.json", "server-id",
 	"timeline", "version", "volumes",
 }
 
-// checkOurs refuses a folder of somebody else's: `podo reset` would delete it all.
+// checkOurs refuses a folder with other content, since `podo reset` would delete it.
 func (d Dir) checkOurs() error {
 	entries, err := os.ReadDir(d.Root)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock makes the directory ours until the returned file is closed. The kernel drops the lock with the process, so a kill
-// leaves none behind. The file holds the process id for whoever is refused.
+// Lock makes the directory ours until the returned file is closed. The kernel releases the lock with the process, so a kill
+// leaves none behind. The file contains the process id, for those who are refused.
 func (d Dir) Lock() (*os.File, error) {
 	f, err := d.take()
 	if err != nil {
@@ -24,7 +24,7 @@ func (d Dir) Lock() (*os.File, error) {
 	return f, nil
 }
 
-// take is Lock for whatever the directory holds.
+// take is Lock without looking at the directory's content.
 func (d Dir) take() (*os.File, error) {
 	if err := os.MkdirAll(d.Root, 0o711); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)

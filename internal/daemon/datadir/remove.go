@@ -6,7 +6,7 @@ import (
 	"podo.dev/podo/internal/host/tree"
 )
 
-// Remove removes a data directory in which nobody works, unless check says what speaks against it.
+// Remove removes a data directory that no process uses, unless check objects.
 func (d Dir) Remove(check func() error) error {
 	lock, err := d.take()
 	if err != nil {
@@ -16,7 +16,8 @@ func (d Dir) Remove(check func() error) error {
 	if err := check(); err != nil {
 		return err
 	}
-	// From here on it is no data directory any more, and still one that can be removed: should this end early, nobody starts on what is left.
+	// From here on the directory cannot be started any more, but can still be removed: if this is interrupted, nobody starts on
+	// the remains.
 	if err := os.Truncate(d.version(), 0); err != nil {
 		return err
 	}

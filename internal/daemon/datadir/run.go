@@ -10,14 +10,15 @@ import (
 	"podo.dev/podo/internal/runtime"
 )
 
-// Run is what must be known of the server, or the agent, that ran last, by who stops its pods or looks at its images: written at each start.
+// Run describes the server or agent that ran last, for those who stop its pods or look at its images. It is written at each
+// start.
 type Run struct {
 	Endpoint string `json:"endpoint"` // of the runtime
 	Embedded bool   `json:"embedded"` // the runtime is ours
 	NodeName string `json:"nodeName"`
 
 	Down    bool     `json:"down,omitempty"`    // `podo down` has ended what ran
-	Formers []string `json:"formers,omitempty"` // the nodes that it was, by name, and that are still there
+	Formers []string `json:"formers,omitempty"` // earlier names of the node under which Nodes still exist
 }
 
 // Began remembers a run.
@@ -38,7 +39,7 @@ func (d Dir) HasRun() bool {
 // LastRun is the run that began last.
 func (d Dir) LastRun() (Run, error) {
 	content, err := os.ReadFile(d.run())
-	if errors.Is(err, fs.ErrNotExist) { // never came that far: nothing of another runtime can be ours
+	if errors.Is(err, fs.ErrNotExist) { // it was never started, so nothing of another runtime can be ours
 		return Run{Endpoint: "unix://" + runtime.LayoutFor(d.Root).Socket, Embedded: true}, nil
 	}
 	if err != nil {

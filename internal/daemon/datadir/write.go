@@ -2,10 +2,10 @@ package datadir
 
 import "os"
 
-// unfinished is the end of the name of a file that is being written: a crash may leave one.
+// unfinished is the suffix of a file that is being written; a crash may leave one.
 const unfinished = ".new"
 
-// WriteFile replaces a file so that a crash leaves the old or the new content, never a part.
+// WriteFile replaces a file so that a crash leaves either the old or the new content as a whole.
 func WriteFile(path string, content []byte, mode os.FileMode) error {
 	tmp := path + unfinished
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)

@@ -1,5 +1,5 @@
-// Package joined is what an agent remembers of the cluster that it has joined, so that it starts without its server: which one it is, and the
-// pod network there. Its file is also what tells an agent's data directory from a server's.
+// Package joined is what an agent remembers of the cluster that it joined, so that it can start without its server: the cluster's
+// identity and the pod network. Its file also tells an agent's data directory from a server's.
 package joined
 
 import (
@@ -24,11 +24,11 @@ type Cluster struct {
 	Registered bool           `json:"registered"` // the node's name is this machine's
 	Pods       []netip.Prefix `json:"pods,omitempty"`
 	Cluster    []netip.Prefix `json:"cluster,omitempty"`
-	HealthAt   string         `json:"healthAt,omitempty"` // where the kubelet tells its health; "": nowhere
+	HealthAt   string         `json:"healthAt,omitempty"` // where the kubelet serves its health; "": nowhere
 	Service    netip.Addr     `json:"service,omitzero"`   // of the Service "kubernetes"
 }
 
-// Load reads what was remembered in a data directory; nothing, before the first start.
+// Load reads what a data directory remembers; nothing, before the first start.
 func Load(d datadir.Dir) (*Cluster, error) {
 	j := &Cluster{dir: d}
 	content, err := os.ReadFile(d.Agent())
@@ -52,7 +52,8 @@ func (j *Cluster) write() error {
 	return datadir.WriteFile(j.dir.Agent(), append(content, '\n'), 0o600)
 }
 
-// Claim makes the data directory this node's. One of another node is refused: its pods would be nobody's.
+// Claim records that the data directory is this node's. It fails for a directory of another node, whose pods would belong to
+// nobody.
 func (j *Cluster) Claim(node, server, healthAt string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -63,7 +64,7 @@ func (j *Cluster) Claim(node, server, healthAt string) error {
 	return j.write()
 }
 
-// Register remembers that the node's name is this machine's.
+// Register records that the node's name is this machine's.
 func (j *Cluster) Register() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -71,7 +72,7 @@ func (j *Cluster) Register() error {
 	return j.write()
 }
 
-// SetNetwork remembers the addresses of this node's pods, of all nodes', and of the Service "kubernetes".
+// SetNetwork records the pod ranges of this node and of all nodes, and the address of the Service "kubernetes".
 func (j *Cluster) SetNetwork(pods, cluster []netip.Prefix, service netip.Addr) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -79,7 +80,7 @@ func (j *Cluster) SetNetwork(pods, cluster []netip.Prefix, service netip.Addr) e
 	return j.write()
 }
 
-// Network is what SetNetwork was told last; without addresses before that.
+// Network is what SetNetwork recorded last; no addresses before that.
 func (j *Cluster) Network() (pods, cluster []netip.Prefix, service netip.Addr) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

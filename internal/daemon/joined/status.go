@@ -10,14 +10,14 @@ import (
 	"podo.dev/podo/internal/daemon/datadir"
 )
 
-// Status is what is known of an agent without asking its server.
+// Status is what can be said of an agent without asking its server.
 type Status struct {
 	Server, Node string
 	PID          int   // 0: it does not run
-	Unhealthy    error // what the kubelet says against itself
+	Unhealthy    error // what the kubelet reports as wrong
 }
 
-// Look tells of the agent of a data directory; nil when it is not an agent's.
+// Look returns the status of a data directory's agent; nil when the directory is not an agent's.
 func Look(dataDir string) (*Status, error) {
 	d := datadir.Dir{Root: dataDir}
 	if d.ForServer() == nil {

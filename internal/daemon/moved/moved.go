@@ -24,17 +24,17 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Before is what is known at a start of the one before it.
+// Before is what a start knows of the one before it.
 type Before struct {
 	Down    bool     // `podo down` has ended what ran
-	Formers []string // the nodes that this one was, by name, and that are still there
+	Formers []string // earlier names of this node under which Nodes still exist
 }
 
-// Read reads it, and refuses another name while pods of the node may run: nobody would know them any more.
+// Read reads it. It refuses another node name while pods of the node may be running, since they would belong to nobody.
 func Read(d datadir.Dir, name string) (Before, error) {
 	last, err := d.LastRun()
 	if err != nil {
-		return Before{}, nil //nolint:nilerr // it is damaged, and written anew
+		return Before{}, nil //nolint:nilerr // it is damaged, and will be written again
 	}
 	b := Before{last.Down || last.NodeName == "", slices.DeleteFunc(slices.Clone(last.Formers), func(f string) bool { return f == name })}
 	if last.NodeName == "" || last.NodeName == name {
@@ -48,8 +48,8 @@ func Read(d datadir.Dir, name string) (Before, error) {
 	return b, nil
 }
 
-// Services refuses another range than the one that Services have their addresses from. That of a further ServiceCIDR is as good; the server's own Service
-// is made anew, unless other servers have it too.
+// Services refuses another range when Services have addresses of the old one, unless a further ServiceCIDR contains them. The
+// server's own Service does not count, since it is made again, unless other servers share it.
 func (b Before) Services(now view.Snapshot, cidr netip.Prefix, shared bool) error {
 	ranges, was := []netip.Prefix{cidr}, ""
 	for e := range now.All(client.ServiceCIDRs.At("", "").Resource, "", view.Key{}) {
@@ -70,7 +70,7 @@ func (b Before) Services(now view.Snapshot, cidr netip.Prefix, shared bool) erro
 		svc := e.Object.(*v1.Service)
 		a, err := netip.ParseAddr(svc.Spec.ClusterIP)
 		switch {
-		case err != nil || a.Is4() != cidr.Addr().Is4(): // it has none, or one of a family that other flags are about
+		case err != nil || a.Is4() != cidr.Addr().Is4(): // it has none, or one of the other IP family
 		case own(svc):
 			moved = Other(svc, cidr)
 		case !slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) }):
@@ -106,13 +106,14 @@ func own(svc *v1.Service) bool {
 	return svc.Namespace == metav1.NamespaceDefault && svc.Name == kubernetesservice.Name
 }
 
-// Other says that the server's own Service has another address than the one that it has in a range, which is in the server's certificate.
+// Other says that the server's own Service does not have the address that the range implies, and that the server's certificate
+// contains.
 func Other(own *v1.Service, cidr netip.Prefix) bool {
 	a, err := netip.ParseAddr(own.Spec.ClusterIP)
 	return err == nil && a.Is4() == cidr.Addr().Is4() && a != cidr.Masked().Addr().Next()
 }
 
-// Volumes refuses another name for a node that volumes are bound to: nobody could use them any more.
+// Volumes refuses another name for a node to which volumes are bound: nobody could use them any more.
 func (b Before) Volumes(now view.Snapshot, name string) error {
 	for e := range now.All(client.Volumes.At("", "").Resource, "", view.Key{}) {
 		pv := e.Object.(*v1.PersistentVolume)

@@ -9,12 +9,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// FailpointEnv names a Unix socket that is told of each boundary of a pod's effect: a connection a boundary, with a line such as
-// "default/web StartContainer.before" (package podlife names the effects). The pod's worker waits there until the connection is closed:
-// whoever listens may let it go on, or end the process where it is. It is for tests; without it nothing is told.
+// FailpointEnv names a Unix socket for tests. At each boundary of a pod's effect the worker connects, writes a line such as
+// "default/web StartContainer.before" (package podlife names the effects), and waits until the connection is closed: the listener
+// may let it go on, or end the process right there.
 const FailpointEnv = "PODO_FAILPOINT"
 
-// failpoint is what the kubelet calls at each boundary, nil where nobody listens.
+// failpoint is called by the kubelet at each boundary; nil where nobody listens.
 func failpoint() func(pod *v1.Pod, point string) {
 	socket := os.Getenv(FailpointEnv)
 	if socket == "" {
@@ -23,10 +23,10 @@ func failpoint() func(pod *v1.Pod, point string) {
 	return func(pod *v1.Pod, point string) {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
-			return // whoever listened has gone
+			return // the listener has gone
 		}
 		defer conn.Close()
 		fmt.Fprintf(conn, "%s/%s %s\n", pod.Namespace, pod.Name, point)
-		io.Copy(io.Discard, conn) //nolint:errcheck // its end is the answer, however it ends
+		io.Copy(io.Discard, conn) //nolint:errcheck // the connection's end is the answer, however it ends
 	}
 }

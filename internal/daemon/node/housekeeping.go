@@ -46,7 +46,7 @@ func (k *run) buildHousekeeping() (err error) {
 	return err
 }
 
-// logList names which directories of the pods' logs are of this node, where other kubelets may have theirs in the same place.
+// logList is the folder that tells this node's log directories from those of other kubelets in the same place.
 func (k *run) logList() string {
 	if k.c.OwnLogs {
 		return ""
@@ -97,7 +97,7 @@ func (k *run) buildEviction() error {
 	return err
 }
 
-// buildShutdown makes who ends the pods before the machine goes off.
+// buildShutdown makes the manager that ends pods before the machine goes off.
 func (k *run) buildShutdown() (err error) {
 	k.down, err = shutdown.New(shutdown.Config{
 		Groups: shutdown.Groups(k.c.Kubelet), Connect: shutdown.ConnectSystem,

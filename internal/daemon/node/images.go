@@ -17,7 +17,7 @@ import (
 	"podo.dev/podo/internal/kubelet/objects"
 )
 
-// buildImages makes the image manager, with the records of earlier runs and the plug-ins that are configured.
+// buildImages makes the image manager, with the pull records of earlier runs and the configured plug-ins.
 func (k *run) buildImages(ctx context.Context, objs objects.Reader) (err error) {
 	c := k.c.Kubelet
 	if err := k.openRecords(ctx); err != nil {
@@ -48,7 +48,7 @@ func (k *run) buildImages(ctx context.Context, objs objects.Reader) (err error) 
 	return err
 }
 
-// openRecords opens the records of what opened each image, and finishes what a crash left.
+// openRecords opens the records of pulls, and finishes what a crash interrupted.
 func (k *run) openRecords(ctx context.Context) error {
 	policy, err := config.ImagePolicy(k.c.Kubelet)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a accounts) AccountToken(ctx context.Context, pod *v1.Pod, account *v1.Ser
 		Audiences:      []string{audience},
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
-	r.UID = account.UID // another account of that name gets none
+	r.UID = account.UID // the UID refuses another account of that name
 	out, err := a.client.RequestToken(ctx, client.ServiceAccounts.At(pod.Namespace, account.Name), r)
 	if err != nil {
 		return "", err

@@ -11,8 +11,8 @@ import (
 	"podo.dev/podo/internal/kubelet/logs"
 )
 
-// linking is the runtime as the kubelet's modules use it: each container that they make has a link to its log from then on. A link that
-// cannot be made concerns whoever collects logs, not the container.
+// linking is the runtime as the kubelet's modules see it: each container that they create gets a link to its log. A link that
+// cannot be made concerns log collectors, not the container.
 type linking struct {
 	cri.Runtime
 	links logs.Links

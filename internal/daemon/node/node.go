@@ -30,7 +30,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Config is what the machine and its owner say of the node. All of it is checked and complete before a Run.
+// Config is what the machine and its owner say of the node. It is checked and complete before a Run.
 type Config struct {
 	Name    string
 	IP      netip.Addr
@@ -39,7 +39,7 @@ type Config struct {
 
 	DataDir    string // the file system that is the node's storage
 	Dir        string // the kubelet's own files
-	OwnLogs    bool   // the folder of the pods' logs is this node's alone: another kubelet's logs must never be collected
+	OwnLogs    bool   // no other kubelet has logs in that folder: those must never be collected
 	CgroupRoot string // unless the configuration says another
 	Systemd    bool   // the cgroup driver
 	Kubelet    *v1beta1.KubeletConfiguration
@@ -49,20 +49,20 @@ type Config struct {
 	Runtime        Runtime
 	SandboxSeccomp string // the seccomp profile of the runtime's own first process; "": the runtime's default
 
-	Stats        *atomic.Pointer[stats.Source] // where the node's statistics are left for those who ask in process; nil: nobody does
+	Stats        *atomic.Pointer[stats.Source] // receives the node's statistics for readers in process; nil: there are none
 	Timeline     *recorder.Recorder
 	Log          *slog.Logger
-	Flags        map[string]string       // what the process was started with, for who asks; no secrets
+	Flags        map[string]string       // the flags of the process, for /flagz; no secrets
 	SetVerbosity func(text string) error // changes what is logged from now on
 }
 
-// CredentialProviders are the plug-ins that know credentials of registries; none when Config is empty.
+// CredentialProviders are the plug-ins with credentials for registries; none when Config is empty.
 type CredentialProviders struct {
 	Config string // a CredentialProviderConfig file or a folder of such
 	BinDir string
 }
 
-// Runtime is what runs containers, as the kubelet's modules ask it, and tells how far its pulls are.
+// Runtime is the container runtime of the kubelet's modules, which also tells the progress of its pulls.
 type Runtime interface {
 	cri.Runtime
 	stats.Runtime
@@ -71,16 +71,16 @@ type Runtime interface {
 	Observe(containerd.Observer)
 }
 
-// Cluster is how a kubelet meets the rest of its cluster: in process on a server, over HTTP on an agent.
+// Cluster is the kubelet's way to the rest of its cluster: in process on a server, over HTTP on an agent.
 type Cluster struct {
 	Client  client.Client
 	View    *view.View
-	PodCIDR netip.Prefix // what the node registers with; none: the cluster gives it one
+	PodCIDR netip.Prefix // what the node registers with; invalid: the cluster assigns one
 
-	Serving      *tls.Config // of the kubelet's own server: its certificate, and who vouches for its clients
+	Serving      *tls.Config // of the kubelet's own server: its certificate, and the authority for its clients
 	Authenticate func(*http.Request) (user.Info, bool, error)
 	Authorize    func(ctx context.Context, u user.Info, verb, subresource, path string) (bool, error)
-	Metrics      []prometheus.Collector // of how the node keeps its place in the cluster
+	Metrics      []prometheus.Collector // of the node's certificates and the like
 }
 
 func (c *Config) validate() error {

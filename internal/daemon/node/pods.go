@@ -31,7 +31,7 @@ import (
 	"podo.dev/podo/internal/podlife"
 )
 
-// recursiveReadOnly says what the carried runtime can.
+// recursiveReadOnly tells what the embedded runtime can do.
 const recursiveReadOnly = true
 
 func (k *run) buildPodModules(ctx context.Context) (err error) {
@@ -181,7 +181,7 @@ func (k *run) sources() []kubelet.Source {
 	return all
 }
 
-// gone is told of each pod of which nothing is left.
+// gone is called for each pod of which nothing is left.
 func (k *run) gone(pod *v1.Pod) {
 	k.tokens.Forget(pod.UID)
 	k.certs.Forget(pod.UID)

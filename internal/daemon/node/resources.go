@@ -14,7 +14,7 @@ import (
 	nodestatus "podo.dev/podo/internal/kubelet/node"
 )
 
-// buildResources finds out what the node has and what of it pods may have, and makes the cgroups of that.
+// buildResources finds out the node's capacity and allocatable resources, and makes the cgroups.
 func (k *run) buildResources() (err error) {
 	c := k.c.Kubelet
 	if k.machine, err = cm.ReadMachine(k.c.Host); err != nil {
@@ -69,7 +69,7 @@ func (k *run) enforced(message string) {
 	k.nodeEvent(v1.EventTypeNormal, "NodeAllocatableEnforced", message)
 }
 
-// limitPods holds the pods together to what they may have, as soon as the kernel takes it.
+// limitPods limits all pods together to their allocatable resources, as soon as the kernel accepts it.
 func (k *run) limitPods(ctx context.Context, ready func()) error {
 	ready()
 	for {
@@ -87,7 +87,7 @@ func (k *run) limitPods(ctx context.Context, ready func()) error {
 	}
 }
 
-// swapped tells that what is in memory may come to a disk, where there is one to swap to.
+// swapped warns that volumes in memory may reach a disk, if there is swap.
 func (k *run) swapped() {
 	swaps, err := k.c.Host.ReadFile("/proc/swaps")
 	if err != nil || strings.Count(strings.TrimSpace(string(swaps)), "\n") == 0 { // the first line is the heading
@@ -97,7 +97,7 @@ func (k *run) swapped() {
 		"might be swapped to disk and should no longer be considered secure.")
 }
 
-// driver is the configured cgroup driver; an empty one follows the runtime, which follows the machine.
+// driver is the configured cgroup driver; by default it follows the runtime, which follows the machine.
 func (k *run) driver() cm.Driver {
 	if k.c.Systemd {
 		return cm.Systemd

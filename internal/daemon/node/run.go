@@ -33,12 +33,12 @@ import (
 	"podo.dev/podo/internal/kubelet/volume"
 )
 
-// run is one run of the kubelet: its modules, made anew each time, and what they share.
+// run is one run of the kubelet: its modules, which are made anew each time, and what they share.
 type run struct {
 	c       Config
 	cluster Cluster
 	client  client.Client
-	bell    kubeletserver.Bell // rings whenever something happened to a container
+	bell    kubeletserver.Bell // rings whenever something has happened to a container
 
 	recorder record.EventRecorder
 	counts   *metrics.Metrics
@@ -53,7 +53,7 @@ type run struct {
 	certs   *podcert.Manager
 	volumes *volume.Manager
 	users   *userns.Manager
-	noUsers error // why no pod can have users of its own
+	noUsers error // why no pod can have a user namespace
 	specs   *spec.Builder
 	images  *images.Manager
 	pulled  *pulled.Records
@@ -68,8 +68,8 @@ type run struct {
 	kubelet *kubelet.Kubelet
 }
 
-// Run runs the kubelet and its modules until ctx ends or one of them fails. It calls ready when the node is Ready and every
-// pod has its worker.
+// Run runs the kubelet and its modules until ctx ends or one of them fails. It calls ready when the node is Ready and every pod
+// has its worker.
 func Run(ctx context.Context, c Config, cl Cluster, ready func() error) error {
 	if err := c.validate(); err != nil {
 		return err

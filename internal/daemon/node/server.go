@@ -19,7 +19,7 @@ import (
 	"podo.dev/podo/internal/kubelet/volume"
 )
 
-// buildServer makes the kubelet's own server, with the statistics that it tells.
+// buildServer makes the kubelet's own server, with its statistics.
 func (k *run) buildServer() error {
 	c := k.c.Kubelet
 	facts, err := nodestatus.ReadFacts(k.c.Host)
@@ -96,14 +96,14 @@ func (k *run) granted() []*v1.Pod {
 	return out
 }
 
-// podsUsage is what all pods together use of the processors, in nanoseconds, and of the memory.
+// podsUsage is the cpu time that all pods together have used, in nanoseconds, and their memory.
 func (k *run) podsUsage() (cpu, memory uint64, ok bool) {
 	cpu, cpuOK := k.cgroups.PodsCPU()
 	used, _, ok := k.cgroups.PodsMemory()
 	return cpu, uint64(used), ok && cpuOK //nolint:gosec // never negative
 }
 
-// portAt is where a port of the configuration listens; "" where there is none.
+// portAt is the address of a configured port; "" where there is none.
 func portAt(address string, port *int32) string {
 	if port == nil || *port <= 0 {
 		return ""

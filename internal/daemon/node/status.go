@@ -43,7 +43,7 @@ func (k *run) buildNode(nodeReady func()) error {
 	return err
 }
 
-// problems are what the kubelet itself knows against the node.
+// problems are what the kubelet reports against its node.
 func (k *run) problems() []string {
 	var out []string
 	if k.kubelet != nil {
@@ -57,7 +57,7 @@ func (k *run) problems() []string {
 	return out
 }
 
-// goesOff tells whether the machine is about to.
+// goesOff tells whether the machine is about to shut down.
 func (k *run) goesOff() bool { return k.down != nil && k.down.Down() }
 
 // pressures are what the node runs short of.

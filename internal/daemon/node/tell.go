@@ -8,7 +8,7 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// append records a stage and wakes whoever waits for a container.
+// append records a stage and wakes those who wait for a change of a container.
 func (k *run) append(r timeline.Record) {
 	k.c.Timeline.Append(r)
 	if r.Stage == timeline.Container {
@@ -21,7 +21,7 @@ func (k *run) event(pod *v1.Pod, container, eventType, reason, message string) {
 	k.recorder.Event(reference(pod, container), eventType, reason, message)
 }
 
-// annotated tells users about a pod, and programs by annotations of what is told.
+// annotated sends an event about a pod whose annotations carry the same for programs.
 func (k *run) annotated(pod *v1.Pod, annotations map[string]string, eventType, reason, message string) {
 	k.recorder.AnnotatedEventf(reference(pod, ""), annotations, eventType, reason, "%s", message)
 }
@@ -33,7 +33,7 @@ func reference(pod *v1.Pod, container string) *v1.ObjectReference {
 	}
 }
 
-// nodeEvent tells users about the node, whose UID is known once it is registered.
+// nodeEvent sends an event about the node, with its UID once it is registered.
 func (k *run) nodeEvent(eventType, reason, message string) {
 	ref := &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: k.c.Name}
 	if k.node != nil {

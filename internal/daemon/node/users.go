@@ -11,8 +11,8 @@ import (
 	"podo.dev/podo/internal/kubelet/userns"
 )
 
-// buildUsers makes who gives pods users of their own. A node whose ranges cannot be used runs pods of the host's users all the same, and
-// tells the others why.
+// buildUsers makes the manager of user namespaces. On a node whose id ranges cannot be used, pods without user namespaces run all
+// the same, and the others are told why they cannot.
 func (k *run) buildUsers() error {
 	log := k.log().of("userns")
 	pods, each := int(k.capacity.Pods().Value()), config.IDsPerPod(k.c.Kubelet)
@@ -36,7 +36,7 @@ func (k *run) usersOf(pod *v1.Pod, handler string) (*runtimev1.UserNamespace, er
 	return users, err
 }
 
-// supportsUsers tells what the runtime says of a handler, as the node's status has it.
+// supportsUsers tells whether a handler supports user namespaces, by the node's status.
 func (k *run) supportsUsers(handler string) bool {
 	for _, h := range k.anyNode().Status.RuntimeHandlers {
 		if h.Name == handler {

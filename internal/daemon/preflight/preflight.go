@@ -1,6 +1,6 @@
-// Package preflight checks the host before anything is started. Each problem is one line that says what is wrong and what to do; all are
-// told at once, so that a newcomer mends them in one go. What only the embedded runtime needs (cgroups, overlay, nft) is checked by package
-// runtime, in the same pass.
+// Package preflight checks the host before anything is started. Each problem is one line with what is wrong and what to do, and
+// all are reported at once. What only the embedded runtime needs (cgroups, overlay, nft) is checked by package runtime, in the
+// same pass.
 package preflight
 
 import (
@@ -18,8 +18,8 @@ import (
 	"podo.dev/podo/internal/daemon/datadir"
 )
 
-// minFreeBytes is what a new data directory must have free: etcd's preallocated log, its database and the helpers. One that is in use may
-// have less: a disk that pods have filled is made free by the node that runs them.
+// minFreeBytes is the free space that a new data directory needs: etcd's preallocated log, its database and the helpers. An
+// existing one may have less: the node that runs the pods frees a disk that they have filled.
 const minFreeBytes = 512 << 20
 
 // Port is one that must be free on some addresses.
@@ -52,7 +52,7 @@ func Check(verb string, dir datadir.Dir, ports []Port, lookPath func(string) (st
 	return errors.Join(problems...)
 }
 
-// meets tells whether two ports cannot be had beside each other.
+// meets tells whether two ports exclude each other.
 func (p Port) meets(o Port) bool {
 	return p.Port == o.Port && slices.ContainsFunc(p.IPs, func(ip string) bool {
 		a, _ := netip.ParseAddr(ip)

@@ -29,8 +29,8 @@ import (
 	"podo.dev/podo/internal/runtime"
 )
 
-// Down stops the server, or the agent, of a data directory, its pods with grace, and containerd, and removes what they leave on the host. The
-// order is that of a careful operator: nobody may start what is being stopped. say tells the progress.
+// Down stops the server or agent of a data directory, then its pods with grace, then containerd, and removes what they leave on
+// the host. The order matters: nothing may restart what is being stopped. say reports progress.
 func Down(ctx context.Context, dataDir string, grace time.Duration, say func(string, ...any)) error {
 	dir, err := datadir.Existing(dataDir)
 	if err != nil {
@@ -58,7 +58,7 @@ func Down(ctx context.Context, dataDir string, grace time.Duration, say func(str
 	}
 	pods, err := stopPods(ctx, ran, grace)
 	if err != nil {
-		// What does not answer is killed below; its pods lose their grace, and that is said.
+		// What does not answer is killed below. Its pods lose their grace period, and that is said.
 		say("Pods could not be stopped in order (%v): killing them.", err)
 	} else {
 		say("Stopped %d pods.", pods)
@@ -104,11 +104,11 @@ func endProcess(ctx context.Context, pid int) error {
 	return errors.New("it still runs 45 s after TERM")
 }
 
-// stopPods stops every container of this node with grace, then the sandboxes, which returns their networks.
+// stopPods stops every container of this node with grace, and then the sandboxes, which frees their network.
 func stopPods(ctx context.Context, ran datadir.Run, grace time.Duration) (int, error) {
 	if socket, ok := strings.CutPrefix(ran.Endpoint, "unix://"); ok && ran.Embedded {
 		if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
-			return 0, nil // containerd never started, or has been cleaned away: there is no pod
+			return 0, nil // containerd never started, or was cleaned away: there are no pods
 		}
 	}
 	rt, err := containerd.New(ran.Endpoint)
@@ -123,12 +123,12 @@ func stopPods(ctx context.Context, ran datadir.Run, grace time.Duration) (int, e
 	return endPods(ctx, rt, filter, grace)
 }
 
-// patience is how long nothing may end, beyond the grace, until what is left of the pods is taken for hung. Hundreds of pods on a slow machine
-// take minutes altogether.
+// patience is how long, beyond the grace period, no pod may end until the rest counts as hung. Hundreds of pods on a slow machine
+// take minutes in all.
 const patience = time.Minute
 
-// networksAtOnce is how many sandboxes are stopped at the same time: each has programs run for its network. Containers wait for their grace side
-// by side.
+// networksAtOnce is how many sandboxes are stopped at the same time, since each runs programs for its network. Containers wait
+// for their grace periods in parallel.
 const networksAtOnce = 16
 
 func endPods(ctx context.Context, rt cri.Runtime, filter map[string]string, grace time.Duration) (int, error) {
@@ -196,7 +196,7 @@ func cleanRuntime(ctx context.Context, d datadir.Dir) error {
 	return rt.Cleanup(ctx)
 }
 
-// unmountPods unmounts what pods' volumes had mounted: as after a reboot, content in memory is gone and is made again.
+// unmountPods unmounts what was mounted for pods' volumes. As after a reboot, their content in memory is lost and made again.
 func unmountPods(d datadir.Dir) error {
 	h := linux.New()
 	mounts, err := mountsBelow(d.Kubelet())

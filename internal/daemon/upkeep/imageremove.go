@@ -22,8 +22,8 @@ type imageRuntime interface {
 	ContainerStatus(ctx context.Context, id string) (*runtimev1.ContainerStatus, error)
 }
 
-// RemoveImage removes an image of the node, by a name or its id, with all its names, which it returns. One that a container has is
-// refused.
+// RemoveImage removes an image of the node, given by a name or its id, with all its names, which it returns. An image that a
+// container uses is not removed.
 func RemoveImage(ctx context.Context, dataDir, name string) ([]string, error) {
 	rt, err := nodeRuntime(dataDir)
 	if err != nil {
@@ -58,7 +58,7 @@ func removeImage(ctx context.Context, rt imageRuntime, name string) ([]string, e
 	return names, nil
 }
 
-// findImage finds an image by what `podo image list` shows: a name, whole or short, or the first digits of its id.
+// findImage finds an image by what `podo image list` shows: a full or short name, or the first digits of its id.
 func findImage(ctx context.Context, rt imageRuntime, name string) (*runtimev1.Image, error) {
 	all, err := rt.ListImages(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func findImage(ctx context.Context, rt imageRuntime, name string) (*runtimev1.Im
 	return nil, fmt.Errorf("%s begins the ids of %d images: give more digits or a name", name, len(found))
 }
 
-// usersOf names the pods that have a container of the image, or the image as a volume. One that has ended counts: it may be restarted.
+// usersOf names the pods that use the image for a container or as a volume. Ended containers count, since they may be restarted.
 func usersOf(ctx context.Context, rt imageRuntime, image *runtimev1.Image) ([]string, error) {
 	refers := slices.Concat([]string{image.Id}, image.RepoTags, image.RepoDigests)
 	containers, err := rt.ListContainers(ctx, nil)

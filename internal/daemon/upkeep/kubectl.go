@@ -19,7 +19,7 @@ func Kubectl(dataDir string) (string, error) {
 	}
 	bin := datadir.Dir{Root: dataDir}.Bin()
 	if _, err := os.Stat(dataDir); err != nil || !writable(dataDir) {
-		// Without access to a data directory (another machine's cluster, a plain user) it goes to the user's cache.
+		// Without access to a data directory (another machine's cluster, a plain user) it is put into the user's cache.
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			return "", err

@@ -10,7 +10,7 @@ import (
 	"podo.dev/podo/internal/pki"
 )
 
-// The keys of ServiceAccount tokens are changed in their file by the command line; a running server is told by SIGHUP, and reads them anew.
+// The command line changes the file with the keys of ServiceAccount tokens; SIGHUP makes a running server read it again.
 
 // TokenKey is a key of ServiceAccount tokens.
 type TokenKey struct {
@@ -31,12 +31,12 @@ func TokenKeys(dataDir string) ([]TokenKey, error) {
 	return named(keys)
 }
 
-// RotateTokenKey makes a new key that signs from now on. told says that a running server knows.
+// RotateTokenKey makes a new key that signs from now on. told says that a running server was notified.
 func RotateTokenKey(dataDir string) (all []TokenKey, told bool, err error) {
 	return changeTokenKeys(dataDir, pki.TokenKeyFile.Rotate)
 }
 
-// ForgetTokenKey takes a key away that does not sign any more: tokens that it has signed are no good from then on.
+// ForgetTokenKey removes a key that no longer signs: tokens that it signed become invalid.
 func ForgetTokenKey(dataDir, id string) (all []TokenKey, told bool, err error) {
 	return changeTokenKeys(dataDir, func(f pki.TokenKeyFile) (pki.TokenKeys, error) {
 		return f.Forget(func(public crypto.PublicKey) bool {

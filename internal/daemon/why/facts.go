@@ -26,7 +26,7 @@ import (
 	"podo.dev/podo/internal/timeline/recorder"
 )
 
-// question is one that was asked. It reads everything as the one who asks, and is the explain.Cluster of its own answer.
+// question is one request. It reads everything as the user who asks, and is the explain.Cluster of its own answer.
 type question struct {
 	verbs    *verbs.Verbs
 	timeline *recorder.Recorder
@@ -40,11 +40,11 @@ type question struct {
 	places map[string]*place               // by namespace, each read once; "" is all of them
 	lists  map[client.Ref][]runtime.Object // what explanations asked for
 	wide   *bool                           // whether the asker may see all pods
-	above  map[types.UID]bool              // what is being gathered at the moment, from the object that was asked for down to here
+	above  map[types.UID]bool              // the objects being gathered, from the one that was asked for down to here
 }
 
-// place is what a namespace has, ready to be found from what it belongs to: a question may be about all owners of a namespace, and looks
-// at the namespace's pods, owners and events once for all of them. A nil map has not been read.
+// place is what a namespace contains, indexed by what it belongs to. A question may be about all owners of a namespace, and reads
+// the namespace's pods, owners and events once. A nil map has not been read yet.
 type place struct {
 	made     map[types.UID][]runtime.Object // by what controls them: owners in the order of their kinds, then pods
 	claims   map[string][]*v1.Pod           // by the names of the claims that they use
@@ -132,10 +132,10 @@ func (q *question) owner(obj runtime.Object) explain.Owner {
 	return out
 }
 
-// deepest is more than what is of any use: an autoscaler's Deployment's ReplicaSets are three.
+// deepest bounds the depth; the deepest useful one is three: an autoscaler, its Deployment, its ReplicaSets.
 const deepest = 8
 
-// child gathers an object below another. Objects may say that they own themselves or each other, or as many as anybody likes in a row.
+// child gathers an object below another. Owner references may form cycles, or chains of any length.
 func (q *question) child(of *explain.Owner, obj runtime.Object) {
 	if m, err := meta.Accessor(obj); err == nil && !q.above[m.GetUID()] && len(q.above) < deepest {
 		of.Children = append(of.Children, q.owner(obj))
@@ -177,8 +177,8 @@ func (q *question) made(namespace string) map[types.UID][]runtime.Object {
 	return p.made
 }
 
-// makers are the objects of a namespace that have pods made, or that pods depend on, and what stands below each: those that none of them
-// controls. Budgets and quotas that are used up do what they are for, as long as nobody is refused.
+// makers are the objects of a namespace that make pods, or that pods depend on, with what stands below each, except those that
+// another of them controls. Budgets and quotas that are used up do their duty: they count only when somebody is refused.
 func (q *question) makers(namespace string, selector labels.Selector) (out []explain.Owner) {
 	for _, k := range registry.All() {
 		switch k.New().(type) {
@@ -219,8 +219,9 @@ func (q *question) users(namespace string) map[string][]*v1.Pod {
 	return p.claims
 }
 
-// nearby explains an object that is not there by those that should have made it or that it should have made: for a pod that was never
-// created the owner whose creations are refused, for a Deployment that is gone the pods that are remembered of it.
+// nearby explains an object that does not exist by those that should have made it or that it should have made: for a pod that was
+// never created, the owner whose creations are refused; for a Deployment that is gone, the pods of it that the timeline
+// remembers.
 func (q *question) nearby(k *registry.Kind, namespace, name string) (out []explain.Report) {
 	if isPods(k) {
 		for _, owner := range []string{"StatefulSet", "ReplicaSet", "DaemonSet", "Job", "ReplicationController"} {
@@ -243,7 +244,7 @@ func (q *question) nearby(k *registry.Kind, namespace, name string) (out []expla
 	return explain.Lost(k.GVK.Kind, namespace, name, q.records(timeline.Query{Namespace: namespace}), q.now)
 }
 
-// warnings are an object's events, as far as the asker may list them.
+// warnings are an object's warning events, if the asker may list events.
 func (q *question) warnings(m metav1.Object) []*v1.Event {
 	p := q.place(m.GetNamespace())
 	if p.warned == nil {

@@ -23,8 +23,9 @@ func (q *question) get(r schema.GroupResource, namespace, name string) (runtime.
 	return e.Object, nil
 }
 
-// version is what is asked for: what is looked at first is as new as anything that has been acknowledged, and the view with it. All else is
-// what the view has: no question waits for the store again and again, which may be what is slow.
+// version is the resourceVersion to read at. The first read reflects everything that has been acknowledged, and so does the view
+// after it. All further reads take what the view has, so that a question waits only once for the store, which may be what is
+// slow.
 func (q *question) version() string {
 	if q.begun {
 		return "0"
@@ -37,7 +38,7 @@ func (q *question) list(ref client.Ref, o *internalversion.ListOptions) (out []r
 	o.ResourceVersion = q.version()
 	list, err := q.verbs.List(q.ctx, q.asker, ref, o)
 	if err != nil {
-		return nil // what the asker may not see is not told
+		return nil // what the asker may not see is left out
 	}
 	for _, e := range list.Items {
 		out = append(out, e.Object)
@@ -98,7 +99,7 @@ func groupOf(resource string) string {
 	return resource
 }
 
-// records are what the timeline has. Whoever may not see all pods is not told the names of others in them.
+// records are the timeline's. For an asker who may not see all pods, the names of others are removed from them.
 func (q *question) records(of timeline.Query) []timeline.Record {
 	records := q.timeline.Records(of)
 	if q.wide == nil {
@@ -124,7 +125,7 @@ func (q *question) records(of timeline.Query) []timeline.Record {
 	return records
 }
 
-// reader says whether the asker may read timelines as they are. The audit log is not told: he has not asked for one.
+// reader says whether the asker may read timelines in full. The audit log does not record this check, since nobody requested it.
 func (q *question) reader() bool {
 	ok, _ := q.verbs.Authorizer().Authorize(q.ctx, &authz.Attributes{User: q.asker, Verb: "get", Path: recorder.PathPrefix})
 	return ok

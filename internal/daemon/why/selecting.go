@@ -19,8 +19,8 @@ type selected struct {
 	told []explain.Report
 }
 
-// selected gathers the pods that a selector takes: looked for among those with the rarest label that it demands, and explained once for all
-// objects that select alike.
+// selected gathers the pods that a selector takes. It searches those with the rarest label that the selector demands, and
+// explains them once for all objects with an equal selector.
 func (q *question) selected(out *explain.Owner, namespace string, by labels.Selector) {
 	requirements, some := by.Requirements()
 	if !some {

@@ -1,5 +1,5 @@
-// Package why answers `podo why`: it gathers what package explain needs, objects and timelines as they are now, reading each as the one who
-// asks.
+// Package why answers `podo why`: it gathers what package explain needs, objects and timelines as they are now, and reads all of
+// it as the user who asks.
 package why
 
 import (
@@ -76,7 +76,7 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		namespace, parts = parts[1], parts[2:]
 	}
-	if len(parts) > 2 || slices.Contains(parts, "") { // no name is not the name of everything
+	if len(parts) > 2 || slices.Contains(parts, "") { // an empty name does not stand for all
 		return nil, notFound("%s is no question: ask %s[namespaces/NAMESPACE/]RESOURCE[/NAME]", path, Prefix)
 	}
 	everything := len(parts) == 1 && parts[0] == "all"
@@ -116,13 +116,13 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 	return out, err
 }
 
-// explained is the kind that a user calls so, where there is something to be told of it.
+// explained is the kind that a user means by a name, where podo why can say something about it.
 func explained(name string) *registry.Kind {
 	return called(name, func(k *registry.Kind) bool { return isPods(k) || explain.Owns(k.New()) })
 }
 
-// called is the first kind of those that will do which a user calls so: the resource, its kind in lower case, or a short name, with its
-// group or without.
+// called is the first accepted kind that a user means by a name: its resource, its kind in lower case or a short name, with or
+// without group.
 func called(name string, will func(*registry.Kind) bool) *registry.Kind {
 	name, group, grouped := strings.Cut(strings.ToLower(name), ".")
 	for _, k := range registry.All() {
@@ -170,7 +170,7 @@ func (q *question) one(k *registry.Kind, namespace, name string) ([]explain.Repo
 	return nil, err
 }
 
-// many explain all objects of a kind that a selector takes, those first that are not as they should be.
+// many explains the objects of a kind that a selector takes; those with trouble come first.
 func (q *question) many(k *registry.Kind, namespace string, selector labels.Selector, since time.Duration) ([]explain.Report, error) {
 	list, err := q.verbs.List(q.ctx, q.asker, client.Ref{Resource: resourceOf(k), Namespace: namespace}, &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: q.version()})
 	if err != nil {
