@@ -1,14 +1,14 @@
-// Package daemon is the composition root: it builds a server, or an agent, by hand, of the parts that never import each other, starts
-// them in order and stops them in reverse. Nobody but cli imports it.
+// Package daemon is the composition root: by hand it builds a server or an agent out of parts that never import each other, starts them
+// in order and stops them in reverse. Only cli imports it.
 //
 // A server:
 //
 //	host checked ─► data directory locked ─┬─► control plane: etcd ─► view ─► controllers ─► scheduler ─► API server
 //	                                       └─► node: containerd ─► (control plane ready) ─► kubelet ─► node Ready
 //
-// Its pieces are packages below it: what it is told (config), its folder (datadir), whether the host will do (preflight), how far it is (boot),
-// the control plane (control, controllers), the kubelet (node), what an agent remembers (joined), what may be another at a later start (moved),
-// and what root does without it (upkeep).
+// Its pieces are packages below it: configuration (config), data directory (datadir), checks of the host (preflight), progress (boot), the
+// control plane (control, controllers), the kubelet (node), what an agent remembers (joined), what may change between two starts (moved),
+// and what root does without the API server (upkeep).
 package daemon
 
 import (

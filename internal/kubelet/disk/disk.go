@@ -49,7 +49,7 @@ type FileSystem struct {
 	Inodes, InodesFree, InodesUsed uint64
 }
 
-// Of measures the file system that a path is on.
+// Of measures the file system that holds a path.
 func Of(path string) (FileSystem, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

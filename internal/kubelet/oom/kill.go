@@ -17,7 +17,7 @@ type Kill struct {
 	Limited, Victim string
 }
 
-// Parser puts lines of the kernel's log together to kills. A kill is told in several lines, of which two count, in this order:
+// Parser finds kills in the lines of the kernel's log. A kill takes several lines, of which two matter, in this order:
 //
 //	oom-kill:constraint=...,oom_memcg=/limited,task_memcg=/victim,task=name,pid=1,uid=0   (global_oom in place of oom_memcg)
 //	Out of memory: Killed process 1 (name) ...          or: Memory cgroup out of memory: Killed process 1 (name) ...

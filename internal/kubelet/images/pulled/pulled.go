@@ -1,12 +1,12 @@
-// Package pulled remembers with which credentials each image of the node was pulled, so that one that a Secret opened is not free for
-// all once it is there: a pod uses it when the same credentials, Secret or ServiceAccount are among its own, or else must pull it again,
-// which the registry decides.
+// Package pulled remembers with which credentials each image of the node was pulled. An image that one Secret opened is thereby not free
+// for every pod once it is present: another pod uses it when the same credentials, Secret or ServiceAccount are among its own;
+// otherwise it has to pull the image again, and the registry decides.
 //
 //	Begin ──► image in pulling/ ── pulled ──► image in pulled/ with its credentials, gone from pulling/
 //	                              └ failed ─► gone from pulling/
 //
-// What the kubelet never pulled nor began to pull, such as an imported image, has no record and is subject to the policy alone. A crash
-// between the runtime's success and the record leaves the intent: the next start turns it into a record without credentials.
+// What the kubelet never began to pull, such as an imported image, has no record and is subject to the policy alone. A crash between the
+// runtime's success and the record leaves the intent in pulling/: the next start turns it into a record without credentials.
 package pulled
 
 import (
