@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// addressRange is the part of a network that Services can have: all of it but its first address and, of IPv4, its last. Addresses
-// that nobody asked for by name come from above band; those below are left for who chooses one.
+// addressRange is the usable part of a network of Services: all of it except its first address and, for IPv4, its last. Automatic
+// addresses come from above band; those below are left for people who choose one.
 type addressRange struct {
 	prefix            netip.Prefix
 	first, band, last netip.Addr
@@ -42,7 +42,8 @@ func (r addressRange) contains(a netip.Addr) bool {
 	return r.prefix.Contains(a) && !a.Less(r.first) && !r.last.Less(a)
 }
 
-// addresses are all of the range, those of the upper band first, each band from a random place on. random gives a number below n.
+// addresses are all of the range, those of the upper band first, each band starting at a random place. random returns a number
+// below n.
 func (r addressRange) addresses(random func(n uint64) uint64) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if !around(r.band, r.last, random, yield) {
@@ -54,7 +55,7 @@ func (r addressRange) addresses(random func(n uint64) uint64) iter.Seq[netip.Add
 	}
 }
 
-// around goes once through [first, last], beginning somewhere. It says whether to go on.
+// around goes once through [first, last] from a random start. It returns false when yield did.
 func around(first, last netip.Addr, random func(n uint64) uint64, yield func(netip.Addr) bool) bool {
 	if last.Less(first) {
 		return true
@@ -75,7 +76,7 @@ func around(first, last netip.Addr, random func(n uint64) uint64, yield func(net
 	}
 }
 
-// offset is the address n behind a. Ranges are aligned, so that the lower 64 bits say it all.
+// offset is the address n after a. Ranges are aligned, so only the lower 64 bits change.
 func offset(a netip.Addr, n uint64) netip.Addr {
 	if a.Is4() {
 		b := a.As4()

@@ -1,5 +1,5 @@
-// Package admit is the chain of admission rules that every write passes between authorization and the store. A rule
-// either edits the object (Mutate, first) or judges the final one (Validate, last); order in the chain is order of execution.
+// Package admit is the chain of admission rules that every write passes between authorization and the store. A rule either edits
+// the object (Mutate, first) or judges the final one (Validate, last); their order in the chain is the order of execution.
 package admit
 
 import (
@@ -37,7 +37,7 @@ type Attributes struct {
 	Object runtime.Object // nil on Delete
 	Old    runtime.Object // nil on Create
 	DryRun bool
-	// Warn tells the client something although the write succeeds; never nil behind the verbs.
+	// Warn sends the client a warning although the write succeeds; never nil behind the verbs.
 	Warn func(text string)
 
 	conds []store.Cond
@@ -55,19 +55,19 @@ func (a *Attributes) Require(key string, revision int64) {
 // Conds are the conditions that rules required.
 func (a *Attributes) Conds() []store.Cond { return a.conds }
 
-// Write adds op to the write's own transaction, so that what a rule keeps beside the object (an address taken, a quota's usage)
-// changes with it or not at all. A rule that writes a key must Require the revision at which it read it. The verbs start with fresh
-// Attributes when a transaction's conditions failed; a dry run drops what was added.
+// Write adds op to the write's own transaction, so that what a rule stores besides the object (an allocated address, a quota's
+// usage) changes with it or not at all. A rule that writes a key must Require the revision at which it read it. When a
+// transaction's conditions fail, the verbs start again with fresh Attributes; a dry run drops what was added.
 func (a *Attributes) Write(op store.Op) { a.ops = append(a.ops, op) }
 
 // Ops are the writes that rules added.
 func (a *Attributes) Ops() []store.Op { return a.ops }
 
-// Undo has a rule take a choice back out of Object: it is called before the rules see the same object again, because what the choice
-// was made on has changed. Rules whose edits are the same each time need it not.
+// Undo registers how to take a rule's choice back out of Object. It is called before the rules see the same object again because
+// what the choice was based on has changed. Rules that always make the same edits need no Undo.
 func (a *Attributes) Undo(f func()) { a.undo = append(a.undo, f) }
 
-// TakeBack calls what was given to Undo, the last first.
+// TakeBack calls the functions given to Undo, in reverse order.
 func (a *Attributes) TakeBack() {
 	for i := range a.undo {
 		a.undo[len(a.undo)-1-i]()
@@ -78,8 +78,8 @@ func (a *Attributes) TakeBack() {
 // Txn is the store's: conditions and writes in one transaction.
 type Txn func(ctx context.Context, conds []store.Cond, ops []store.Op) (store.TxnResult, error)
 
-// Through has a creation committed by commit, which may put it into one transaction with others. It answers as the store would for
-// this creation alone, or refuses it with an API error. One rule may want that.
+// Through lets commit commit a creation, possibly in one transaction with others. commit answers as the store would for this
+// creation alone, or refuses it with an API error. Only one rule may use this.
 func (a *Attributes) Through(commit func(ctx context.Context, txn Txn, conds []store.Cond, ops []store.Op) (store.TxnResult, error)) {
 	a.through = commit
 }
@@ -92,8 +92,8 @@ func (a *Attributes) Commit(ctx context.Context, txn Txn, conds []store.Cond, op
 	return txn(ctx, conds, ops)
 }
 
-// Mutator edits objects; Validator judges them; Remover hears, after both, that the write takes Old out of the store for good (a
-// deletion that waits for nothing, or an update that takes the last finalizer away). A rule is any of them.
+// Mutator edits objects; Validator judges them; Remover is called after both when the write removes Old from the store for good
+// (a deletion that waits for nothing, or an update that removes the last finalizer). A rule may be several of these.
 type (
 	Mutator interface {
 		Mutate(ctx context.Context, a *Attributes) error
@@ -133,7 +133,7 @@ func (c Chain) Validate(ctx context.Context, a *Attributes) error {
 	return nil
 }
 
-// Remove tells the rules that want to know that the object goes.
+// Remove calls the rules that want to know that the object goes.
 func (c Chain) Remove(ctx context.Context, a *Attributes) error {
 	for _, p := range c {
 		if r, ok := p.(Remover); ok {
@@ -157,8 +157,8 @@ func forbidden(a *Attributes, msg string) error {
 	return apierrors.NewForbidden(a.Ref.Resource, name, errors.New(msg))
 }
 
-// SentName is the object's name as the client sent it: messages name none that was only made from a generateName, as upstream makes
-// those after its rules.
+// SentName is the object's name as the client sent it. Messages do not show a generated name, since upstream generates names
+// after its rules.
 func (a *Attributes) SentName() string {
 	m, ok := a.Object.(metav1.Object)
 	if !ok || a.Op != Create || m.GetGenerateName() == "" {

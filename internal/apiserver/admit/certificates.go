@@ -17,9 +17,9 @@ import (
 	"podo.dev/podo/internal/registry/certificates"
 )
 
-// Who may speak for a signer is a matter of the verbs approve, sign and attest on the signer's name, or on all names of its domain.
+// Speaking for a signer takes the verbs approve, sign and attest on the signer's name, or on all names of its domain.
 
-// forSigner asks whether the writer may do verb for a signer.
+// forSigner checks whether the writer may do verb for a signer.
 func forSigner(ctx context.Context, z authz.Authorizer, a *Attributes, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
@@ -31,13 +31,13 @@ func forSigner(ctx context.Context, z authz.Authorizer, a *Attributes, verb, sig
 	return false
 }
 
-// CertificateApproval lets those approve and deny requests to a signer who may.
+// CertificateApproval lets only those approve and deny a signer's requests who may.
 type CertificateApproval struct{ Authorizer authz.Authorizer }
 
 // Name implements Named.
 func (*CertificateApproval) Name() string { return "CertificateApproval" }
 
-// Validate implements Validator. The signer is the stored one: what was sent does not count.
+// Validate implements Validator. The stored signer counts, not the one that was sent.
 func (c *CertificateApproval) Validate(ctx context.Context, a *Attributes) error {
 	old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
 	if !ok || a.Op != Update || a.Ref.Subresource != "approval" || forSigner(ctx, c.Authorizer, a, "approve", old.Spec.SignerName) {
@@ -46,7 +46,7 @@ func (c *CertificateApproval) Validate(ctx context.Context, a *Attributes) error
 	return forbidden(a, fmt.Sprintf("user not permitted to approve requests with signerName %q", old.Spec.SignerName))
 }
 
-// CertificateSigning lets those put certificates into requests to a signer, and say why not, who may sign for it.
+// CertificateSigning lets only those issue certificates for a signer's requests, or say why not, who may sign for it.
 type CertificateSigning struct{ Authorizer authz.Authorizer }
 
 // Name implements Named.
@@ -88,7 +88,7 @@ func (CertificateSubjectRestriction) Validate(_ context.Context, a *Attributes) 
 	return nil
 }
 
-// ClusterTrustBundleAttest lets those say what a signer's trust anchors are who may attest for it.
+// ClusterTrustBundleAttest lets only those publish a signer's trust anchors who may attest for it.
 type ClusterTrustBundleAttest struct{ Authorizer authz.Authorizer }
 
 // Name implements Named.
@@ -104,8 +104,8 @@ func (c *ClusterTrustBundleAttest) Validate(ctx context.Context, a *Attributes) 
 	return forbidden(a, fmt.Sprintf("user not permitted to attest for signerName %q", b.Spec.SignerName))
 }
 
-// PodCertificateSigning lets those answer pods' requests to a signer who may sign for it. Upstream asks where it validates, so that the
-// refusal is one of a field.
+// PodCertificateSigning lets only those answer pods' requests to a signer who may sign for it. Upstream checks this in
+// validation, so the error is one of a field.
 type PodCertificateSigning struct{ Authorizer authz.Authorizer }
 
 // Validate implements Validator.

@@ -15,21 +15,21 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Escalation keeps users from giving away what they do not have: a role's rules must be held by who writes the role or may "escalate"
-// it, a bound role's by who binds it or may "bind" it.
+// Escalation keeps users from granting rights that they do not have: the writer of a role needs its rules or the verb "escalate"
+// on it, the writer of a binding needs the role's rules or the verb "bind".
 type Escalation struct {
 	View       *view.View
 	Authorizer authz.Authorizer
 	Rules      *rbac.Authorizer
 }
 
-// everything is what a role that gathers others may come to.
+// everything is the most that an aggregated role may become.
 var everything = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// Mutate implements Mutator, as the last of them: upstream asks before it validates.
+// Mutate implements Mutator, as the last one: upstream checks before validation.
 func (x *Escalation) Mutate(ctx context.Context, a *Attributes) error {
 	if a.Ref.Resource.Group != rbacv1.GroupName || a.Op != Create && a.Op != Update || authz.Superuser(a.User) {
 		return nil
@@ -40,7 +40,7 @@ func (x *Escalation) Mutate(ctx context.Context, a *Attributes) error {
 	if x.judge(ctx, a) == nil {
 		return nil
 	}
-	// What is refused may have been allowed a moment ago: the truth before saying no.
+	// What is to be refused may have been allowed a moment ago: look at the newest state first.
 	if _, err := x.View.Fresh(ctx); err != nil {
 		return apierrors.NewInternalError(err)
 	}
@@ -70,7 +70,7 @@ func (x *Escalation) judge(ctx context.Context, a *Attributes) error {
 	return nil
 }
 
-// clusterRole: whatever gathers rules, or gathered them, needs everything: nobody knows what it will come to.
+// clusterRole: writing a role that aggregates rules, or did, takes all rights, since nobody knows what it will contain.
 func (x *Escalation) clusterRole(a *Attributes, r, old *rbacv1.ClusterRole) error {
 	if err := x.Rules.Holds(a.User, "", r.Rules); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (x *Escalation) clusterRole(a *Attributes, r, old *rbacv1.ClusterRole) erro
 	return nil
 }
 
-// inURL is the name that the request names the object by: a creation does not.
+// inURL is the object's name in the request's URL, which a creation lacks.
 func inURL(a *Attributes) string {
 	if a.Op == Create {
 		return ""
@@ -115,7 +115,7 @@ func (x *Escalation) may(ctx context.Context, a *Attributes, verb, resource, nam
 	return ok
 }
 
-// bookkeeping says that nothing changes but what garbage collection needs to change.
+// bookkeeping tells whether only fields change that garbage collection changes.
 func bookkeeping(obj, old runtime.Object) bool {
 	same := obj.DeepCopyObject()
 	m, err := meta.Accessor(same)

@@ -10,7 +10,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// DefaultIngressClass gives an Ingress that names no class the default one, when there is one: of several, the newest.
+// DefaultIngressClass gives an Ingress without a class the default one, if there is one: of several, the newest.
 type DefaultIngressClass struct{ View *view.View }
 
 var ingressClasses = schema.GroupResource{Group: networkingv1.GroupName, Resource: "ingressclasses"}
@@ -29,7 +29,7 @@ func (d *DefaultIngressClass) Mutate(_ context.Context, a *Attributes) error {
 	}
 	var newest *networkingv1.IngressClass
 	for e := range d.View.Snapshot().All(ingressClasses, "", view.Key{}) {
-		// They come in the order of their names: of two that are equally new, the first one stays.
+		// They come in the order of their names, so that of two equally new ones the first wins.
 		if c := e.Object.(*networkingv1.IngressClass); registry.DefaultIngressClass(c) && (newest == nil || newest.CreationTimestamp.Before(&c.CreationTimestamp)) {
 			newest = c
 		}

@@ -16,14 +16,14 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// LimitRanger gives containers the default requests and limits of their namespace, and holds pods and claims to its bounds.
+// LimitRanger gives containers the default requests and limits of their namespace, and enforces its bounds on pods and claims.
 type LimitRanger struct{ View *view.View }
 
 const limitRangerAnnotation = "kubernetes.io/limit-ranger"
 
 var limitRanges = schema.GroupResource{Resource: "limitranges"}
 
-// ranges are those that the write has to obey. Pods are bounded when they are made and when they are resized.
+// ranges are the LimitRanges that apply to the write. Pods are checked when they are created and when they are resized.
 func (l *LimitRanger) ranges(a *Attributes) (out []*v1.LimitRange) {
 	switch a.Object.(type) {
 	case *v1.Pod:
@@ -75,7 +75,7 @@ func (l *LimitRanger) Validate(_ context.Context, a *Attributes) error {
 	return nil
 }
 
-// applyDefaults completes the containers, and notes on the pod what was set.
+// applyDefaults fills in the containers' resources, and annotates the pod with what was set.
 func applyDefaults(pod *v1.Pod, r *v1.LimitRange) {
 	requests, limits := v1.ResourceList{}, v1.ResourceList{}
 	for _, item := range r.Spec.Limits {

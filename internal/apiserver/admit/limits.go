@@ -10,7 +10,7 @@ import (
 
 // The bounds of limit ranges, in upstream's words.
 
-// podBounds says in what the pod's containers, or the pod as a whole, are out of the range.
+// podBounds says where the pod's containers, or the pod as a whole, are out of bounds.
 func podBounds(pod *v1.Pod, r *v1.LimitRange) (errs []error) {
 	for i := range r.Spec.Limits {
 		item := &r.Spec.Limits[i]
@@ -29,7 +29,7 @@ func podBounds(pod *v1.Pod, r *v1.LimitRange) (errs []error) {
 	return errs
 }
 
-// podTotals are a pod's requests and limits without its overhead: what its containers take together, or what it says itself.
+// podTotals are a pod's requests and limits without its overhead: the sum over its containers, or its own.
 func podTotals(pod *v1.Pod) (requests, limits v1.ResourceList) {
 	requests = podresource.AggregateContainerRequests(pod, podresource.PodResourcesOptions{})
 	limits = podresource.AggregateContainerLimits(pod, podresource.PodResourcesOptions{})
@@ -48,7 +48,7 @@ func podTotals(pod *v1.Pod) (requests, limits v1.ResourceList) {
 	return requests, limits
 }
 
-// claimBounds says in what the claim's request is out of the range.
+// claimBounds says where the claim's request is out of bounds.
 func claimBounds(c *v1.PersistentVolumeClaim, r *v1.LimitRange) (errs []error) {
 	requests := c.Spec.Resources.Requests
 	for i := range r.Spec.Limits {
@@ -86,7 +86,7 @@ func bounds(item *v1.LimitRangeItem, requests, limits v1.ResourceList) (errs []e
 	return errs
 }
 
-// comparable are three amounts in one unit: thousandths, unless one is too large for that.
+// comparable brings three amounts to one unit: thousandths, unless one of them is too large for that.
 func comparable(request, limit, bound resource.Quantity) (r, l, b int64) {
 	r, l, b = request.Value(), limit.Value(), bound.Value()
 	if r <= resource.MaxMilliValue && l <= resource.MaxMilliValue && b <= resource.MaxMilliValue {

@@ -15,7 +15,7 @@ import (
 // namespaces that a cluster cannot be without. The write then commits only if the namespace is as it was read here, so nothing
 // appears in a namespace after its deletion began.
 type NamespaceLifecycle struct {
-	// Get reads a namespace and the revision and key it is stored at; nil when there is none, surely.
+	// Get reads a namespace with its key and revision in the store; nil only when there certainly is none.
 	Get func(ctx context.Context, name string) (ns *v1.Namespace, key string, revision int64, err error)
 }
 

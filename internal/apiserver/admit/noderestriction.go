@@ -15,7 +15,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// NodeRestriction narrows what a kubelet may write to its own objects, where that needs the object and not only its name.
+// NodeRestriction limits a kubelet's writes to its own objects, where that takes the object and not only its name.
 type NodeRestriction struct {
 	View       *view.View
 	Authorizer authz.Authorizer
@@ -147,7 +147,7 @@ func (r *restriction) csiNode() string {
 	return ""
 }
 
-// resourceSlice: what a URL does not say of a slice. Other writes are the authorizer's.
+// resourceSlice checks what a URL does not show of a slice; other writes are checked by the authorizer.
 func (r *restriction) resourceSlice() string {
 	own := func(obj any) bool {
 		s, ok := obj.(*resourcev1.ResourceSlice)
@@ -162,7 +162,8 @@ func (r *restriction) resourceSlice() string {
 	return ""
 }
 
-// pod reads a pod of the request's namespace, or nil: what the view has, and the truth before saying that there is none.
+// pod reads a pod of the request's namespace, or nil: from the view and, before it says that there is none, from the newest
+// state.
 func (r *restriction) pod(name string) (*v1.Pod, error) {
 	e := r.x.View.Snapshot().Get(podResource, r.Ref.Namespace, name)
 	if e == nil {

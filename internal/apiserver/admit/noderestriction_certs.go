@@ -12,7 +12,8 @@ import (
 	"podo.dev/podo/internal/registry/certificates"
 )
 
-// certificate: a kubelet asks for its own node's certificates. Whether they are signed is for others to say, who look at more.
+// certificate: a kubelet requests certificates for its own node only. Whether they are signed is decided elsewhere, with closer
+// checks.
 func (r *restriction) certificate() string {
 	csr, _ := r.Object.(*certificatesv1.CertificateSigningRequest)
 	if r.Op != Create || csr == nil {
@@ -31,8 +32,9 @@ func (r *restriction) certificate() string {
 	return ""
 }
 
-// podCertificate: a kubelet asks for the certificates of its pods, each of which names the pod, its account and the node as they are
-// now, and a signer that the pod names. What may only be behind is no Forbidden, so that it is tried again.
+// podCertificate: a kubelet requests certificates for its pods. A request names the pod, its account and the node as they are
+// now, and a signer that the pod uses. An error that may only come from a stale view is no Forbidden, so that the kubelet tries
+// again.
 func (r *restriction) podCertificate() error {
 	if r.Op != Create {
 		return r.refuse(fmt.Sprintf("unexpected operation %v", r.Op))
@@ -65,7 +67,7 @@ func (r *restriction) podCertificate() error {
 	return r.refuse(fmt.Sprintf("pod %q does not mount a podCertificate projected volume for signer %q", r.Ref.Namespace+"/"+s.PodName, s.SignerName))
 }
 
-// podOfCertificate finds the pod that a request is for, when node, pod and account are those that it names.
+// podOfCertificate finds the pod of a request, if node, pod and account match what it names.
 func (r *restriction) podOfCertificate(s *certificatesv1.PodCertificateRequestSpec) (*v1.Pod, error) {
 	in := func(name string) string { return fmt.Sprintf("%q", r.Ref.Namespace+"/"+name) }
 	node := r.x.View.Snapshot().Get(nodeResource, "", r.node)

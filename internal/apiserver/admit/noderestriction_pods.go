@@ -51,7 +51,7 @@ func (r *restriction) pods() error {
 	return r.refuse(fmt.Sprintf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", r.Ref.Subresource))
 }
 
-// podStatus: a status says nothing about labels, and the claims in it are the scheduler's and the controllers' words.
+// podStatus: a kubelet's status update changes no labels, and no resource claims, which the scheduler and the controllers write.
 func (r *restriction) podStatus(pod, old *v1.Pod) string {
 	switch same := equality.Semantic.DeepEqual; {
 	case old.Spec.NodeName != r.node:
@@ -68,8 +68,8 @@ func (r *restriction) podStatus(pod, old *v1.Pod) string {
 	return ""
 }
 
-// createPod: a kubelet creates mirror pods of its static pods and nothing else, and those lead to no other object, since a kubelet may
-// read what its pods refer to.
+// createPod: a kubelet creates only mirror pods of its static pods, and they refer to no other objects, since a kubelet may read
+// what its pods refer to.
 func (r *restriction) createPod(pod *v1.Pod) error {
 	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; !mirror {
 		return r.refuse(fmt.Sprintf("pod does not have %q annotation, node %q can only create mirror pods", v1.MirrorPodAnnotationKey, r.node))
@@ -86,7 +86,7 @@ func (r *restriction) createPod(pod *v1.Pod) error {
 	return nil
 }
 
-// owned: a mirror pod belongs to its node, and to that node of the name that there is now.
+// owned: a mirror pod is owned by its node, with the present UID.
 func (r *restriction) owned(pod *v1.Pod) error {
 	switch len(pod.OwnerReferences) {
 	case 0:
@@ -117,8 +117,8 @@ func (r *restriction) owned(pod *v1.Pod) error {
 
 var nodeResource = schema.GroupResource{Resource: "nodes"}
 
-// forbiddenLabels are the labels, sorted, that differ and that a kubelet may not change on its own Node: those are for others to steer
-// pods by.
+// forbiddenLabels are the labels that differ, sorted, which a kubelet may not change on its own Node because pods are placed by
+// them.
 func forbiddenLabels(labels, old map[string]string) []string {
 	var out []string
 	look := func(a, b map[string]string) {

@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
-// token: a kubelet asks for tokens of its pods' accounts, each bound to the pod, and for audiences that the pod names.
+// token: a kubelet requests tokens for its pods' accounts, bound to the pod, for audiences that the pod uses.
 func (r *restriction) token() error {
 	t, _ := r.Object.(*authenticationv1.TokenRequest)
 	if r.Op != Create || r.Ref.Subresource != "token" || t == nil {
@@ -61,7 +61,7 @@ func (r *restriction) audience(pod *v1.Pod, audiences []string) string {
 	return fmt.Sprintf("%s is not authorized to request tokens for audience %q", r.User.GetName(), audience)
 }
 
-// wants: a pod wants tokens for the audiences of its projected volumes, and for those of the CSI drivers of its other volumes.
+// wants tells whether a pod uses tokens for an audience: in projected volumes, or by the CSI drivers of its other volumes.
 func (r *restriction) wants(pod *v1.Pod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {
@@ -88,7 +88,7 @@ var (
 	driverResource = schema.GroupResource{Group: storagev1.GroupName, Resource: "csidrivers"}
 )
 
-// driverWants asks the CSI driver of a volume, which is named by it or by the PersistentVolume of its claim.
+// driverWants checks the CSI driver of a volume, which the volume names or the PersistentVolume of its claim.
 func (r *restriction) driverWants(pod *v1.Pod, v *v1.Volume, audience string) (bool, error) {
 	now, name, claim := r.x.View.Snapshot(), "", ""
 	switch {

@@ -2,8 +2,8 @@ package admit
 
 import "slices"
 
-// order is the order of upstream's admission plug-ins. Those of them that are on by default, for the kinds that are served, have a rule
-// here; the others' places wait for them.
+// order is the order of upstream's admission plug-ins. Those that are on by default for served kinds have a rule here; the
+// others' places are kept.
 var order = []string{
 	"NamespaceLifecycle",
 	"LimitRanger",
@@ -32,8 +32,8 @@ var order = []string{
 	"ResourceQuota",
 }
 
-// unnamed is the place of rules that are no plug-ins: what upstream does in the storage of a kind, after everybody has edited the
-// object and before it is judged.
+// unnamed is the place of rules that are no plug-ins: what upstream does in the storage of a kind, after all edits and before
+// validation.
 const unnamed = ""
 
 // Named is a rule that is one of upstream's plug-ins. Its name is also that of its section in the configuration file.
@@ -46,8 +46,8 @@ func name(rule any) string {
 	return unnamed
 }
 
-// Ordered makes a Chain of rules in upstream's order. Of two rules of one name the later replaces the earlier. A name that is not in the
-// order is a mistake of the caller's and panics.
+// Ordered sorts rules into upstream's order. Of two rules with one name the later replaces the earlier. It panics on a name
+// without a place.
 func Ordered(rules ...any) Chain {
 	var out Chain
 	for _, r := range rules {

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// DefaultTolerations lets pods stay for five minutes on a node that is not ready or not reachable, unless they say otherwise.
+// DefaultTolerations lets pods stay for five minutes on a node that is not ready or unreachable, unless they say otherwise.
 type DefaultTolerations struct{}
 
 const tolerationSeconds = 300
@@ -38,8 +38,8 @@ func tolerates(pod *v1.Pod, key string) bool {
 	return false
 }
 
-// TaintNewNodes makes every new Node start with the taint that it is not ready, so that nothing lands there before its
-// conditions are known. The node lifecycle controller takes it away.
+// TaintNewNodes gives every new Node the not-ready taint, so that no pod lands there before its conditions are known. The node
+// lifecycle controller removes it.
 type TaintNewNodes struct{}
 
 // Mutate implements Mutator.

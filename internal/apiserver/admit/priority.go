@@ -13,8 +13,8 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Priority turns a pod's priority class into its number and its preemption policy, keeps the classes of the system, and lets only one
-// class be the default.
+// Priority turns a pod's priority class into its number and preemption policy, protects the system's classes, and allows only one
+// default class.
 type Priority struct{ View *view.View }
 
 var priorityClasses = schema.GroupResource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
@@ -38,7 +38,7 @@ func (p *Priority) Mutate(ctx context.Context, a *Attributes) error {
 	case a.Op == Create:
 		return p.resolve(ctx, a, pod)
 	case a.Op == Update:
-		// An old client that does not know the fields must not remove them.
+		// A client that does not know the fields must not remove them.
 		old := a.Old.(*v1.Pod)
 		if pod.Spec.Priority == nil {
 			pod.Spec.Priority = old.Spec.Priority
@@ -71,7 +71,7 @@ func (p *Priority) resolve(ctx context.Context, a *Attributes, pod *v1.Pod) erro
 	return nil
 }
 
-// class finds the class of that name, or, without one, the default, which has no name and priority 0 when there is none.
+// class finds the class of that name or, without a name, the default; if there is none, a class without a name and of priority 0.
 func (p *Priority) class(ctx context.Context, a *Attributes, name string) (*schedulingv1.PriorityClass, error) {
 	s := p.View.Snapshot()
 	if name == "" {
@@ -94,7 +94,7 @@ func (p *Priority) class(ctx context.Context, a *Attributes, name string) (*sche
 	return e.Object.(*schedulingv1.PriorityClass), nil
 }
 
-// defaultClass is the lowest of the default classes, of which two can be made at the same time.
+// defaultClass is the lowest of the default classes: two may have been made at the same time.
 func defaultClass(s view.Snapshot) (lowest *schedulingv1.PriorityClass) {
 	for e := range s.All(priorityClasses, "", view.Key{}) {
 		if c := e.Object.(*schedulingv1.PriorityClass); c.GlobalDefault && (lowest == nil || c.Value < lowest.Value) {

@@ -33,7 +33,7 @@ import (
 // require the quota as they saw it, and those that did not see it at all require their namespace, which a new quota writes anew.
 type ResourceQuota struct {
 	View *view.View
-	// Limited is what needs a quota to be used at all, from the configuration.
+	// Limited are the resources that may only be used where a quota covers them, from the configuration.
 	Limited []quota.Limited
 	Now     func() time.Time // default time.Now
 
@@ -121,7 +121,7 @@ func objectsOf(quotas []seen) []*v1.ResourceQuota {
 	return out
 }
 
-// refusal is what the client hears of a write that does not fit.
+// refusal is the client's error for a write that does not fit.
 func refusal(a *Attributes, err error) error {
 	var uncovered *quota.Uncovered
 	if errors.As(err, &uncovered) {
@@ -130,7 +130,7 @@ func refusal(a *Attributes, err error) error {
 	return forbidden(a, err.Error())
 }
 
-// announce has a new quota's creation write its namespace as it is, so that creations which have not seen the quota look again.
+// announce rewrites the namespace when a quota is created, so that creations which have not seen the quota look again.
 func (r *ResourceQuota) announce(s view.Snapshot, a *Attributes) error {
 	if a.Ref.Resource != resourceQuotas {
 		return nil
@@ -148,7 +148,7 @@ func (r *ResourceQuota) announce(s view.Snapshot, a *Attributes) error {
 	return nil
 }
 
-// put is the write of an object as it is. It has its type, as what the view holds has.
+// put is the write of an object, which has its type, as objects of the view have.
 func put(k *registry.Kind, obj runtime.Object) (store.Op, error) {
 	value, err := codec.Encode(obj)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// RuntimeClass gives pods what their runtime class says: the overhead of its sandboxes, and the nodes that have it.
+// RuntimeClass gives pods what their runtime class says: the overhead of its sandboxes, and the nodes that support it.
 type RuntimeClass struct{ View *view.View }
 
 var runtimeClasses = schema.GroupResource{Group: nodev1.GroupName, Resource: "runtimeclasses"}
 
 const wrongOverhead = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
-// class is the pod's, nil when it has none. pod is nil when the write is about something else.
+// class is the pod's class, nil when it has none. pod is nil when the write does not concern the rule.
 func (r *RuntimeClass) class(ctx context.Context, a *Attributes) (pod *v1.Pod, class *nodev1.RuntimeClass, err error) {
 	pod, ok := a.Object.(*v1.Pod)
 	if !ok || a.Op != Create || a.Ref.Subresource != "" {
@@ -72,7 +72,7 @@ func (r *RuntimeClass) Mutate(ctx context.Context, a *Attributes) error {
 	return nil
 }
 
-// Validate implements Validator: a later rule may not change the overhead.
+// Validate implements Validator: later rules may not change the overhead.
 func (r *RuntimeClass) Validate(ctx context.Context, a *Attributes) error {
 	pod, class, err := r.class(ctx, a)
 	switch {
@@ -88,7 +88,7 @@ func (r *RuntimeClass) Validate(ctx context.Context, a *Attributes) error {
 	return nil
 }
 
-// mergeTolerations joins two lists and leaves out what another of their tolerations covers, the first of equal ones excepted.
+// mergeTolerations joins two lists without the tolerations that another one covers; of equal ones the first stays.
 func mergeTolerations(first, second []v1.Toleration) (out []v1.Toleration) {
 	all := append(first[:len(first):len(first)], second...)
 next:
@@ -108,7 +108,7 @@ next:
 	return out
 }
 
-// covers says whether whatever t tolerates, s does.
+// covers tells whether s tolerates everything that t tolerates.
 func covers(s, t *v1.Toleration) bool {
 	if apiequality.Semantic.DeepEqual(s, t) {
 		return true

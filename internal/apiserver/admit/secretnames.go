@@ -2,7 +2,7 @@ package admit
 
 import v1 "k8s.io/api/core/v1"
 
-// refersToSecrets says that a pod names any Secret.
+// refersToSecrets tells whether a pod names any Secret.
 func refersToSecrets(pod *v1.Pod) bool {
 	for i := range pod.Spec.ImagePullSecrets {
 		if pod.Spec.ImagePullSecrets[i].Name != "" {

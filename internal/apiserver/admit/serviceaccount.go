@@ -14,10 +14,10 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
 
-// ServiceAccount gives every pod an account, and the containers a volume with a token of it, the authority's certificate and the
-// namespace, unless pod or account say that they want none. An account may limit its pods to the Secrets that it lists.
+// ServiceAccount gives every pod an account, and its containers a volume with a token, the authority's certificate and the
+// namespace, unless pod or account refuse that. An account may limit its pods to the Secrets that it lists.
 type ServiceAccount struct {
-	// Get reads an account, nil when there is none. That a namespace's own account may not be there yet is its business.
+	// Get reads an account, nil when there is none. It waits for a namespace's default account, which may not be there yet.
 	Get func(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
 }
 
@@ -27,12 +27,12 @@ const (
 
 	tokenVolume = "kube-api-access-"
 	tokenPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// tokenSeconds is a life that makes the API server give such tokens a year, and warn of those who never read them anew.
+	// tokenSeconds is a special value: the API server gives such tokens a year, and warns of users that never read them again.
 	tokenSeconds     = 60*60 + 7
 	enforceMountable = "kubernetes.io/enforce-mountable-secrets"
 )
 
-// podFor is the pod that the rule is about; nil when the write is about something else.
+// podFor is the pod that the rule concerns, or nil.
 func podFor(a *Attributes) *v1.Pod {
 	if a.Ref.Resource != (schema.GroupResource{Resource: "pods"}) {
 		return nil
@@ -56,7 +56,7 @@ func (p *ServiceAccount) Mutate(ctx context.Context, a *Attributes) error {
 	if pod == nil || a.Op != Create {
 		return nil
 	}
-	if mirrors(pod) { // its kubelet compares it with the file
+	if mirrors(pod) { // its kubelet compares it with the manifest
 		return p.Validate(ctx, a)
 	}
 	if pod.Spec.ServiceAccountName == "" {
@@ -121,7 +121,7 @@ func (p *ServiceAccount) judge(a *Attributes, pod *v1.Pod, account *v1.ServiceAc
 		for i := range pod.Spec.EphemeralContainers {
 			c := &pod.Spec.EphemeralContainers[i]
 			if err := limit.container("ephemeral container", c.Name, c.Env, c.EnvFrom); err != nil {
-				return err // as upstream has it, no Forbidden
+				return err // as upstream, no Forbidden
 			}
 		}
 		return nil
@@ -132,7 +132,7 @@ func (p *ServiceAccount) judge(a *Attributes, pod *v1.Pod, account *v1.ServiceAc
 	return nil
 }
 
-// automounts: the pod's word counts before the account's, and without either a token is mounted.
+// automounts: the pod's setting wins over the account's, and the default is to mount a token.
 func automounts(account *v1.ServiceAccount, pod *v1.Pod) bool {
 	switch {
 	case pod.Spec.AutomountServiceAccountToken != nil:
@@ -143,7 +143,7 @@ func automounts(account *v1.ServiceAccount, pod *v1.Pod) bool {
 	return true
 }
 
-// mountToken adds the volume and mounts it into every container that has nothing else there. Done twice it changes nothing.
+// mountToken adds the volume and mounts it into every container that has nothing else there. A second call changes nothing.
 func mountToken(pod *v1.Pod) {
 	name, has := "", false
 	for i := range pod.Spec.Volumes {
@@ -170,8 +170,8 @@ func mountToken(pod *v1.Pod) {
 	}
 }
 
-// tokenSuffix is random, but that pods of one template get the same one: nothing outside a pod knows the name, and pods that differ in
-// less are held in less memory.
+// tokenSuffix is random but the same for pods of one template: nothing outside a pod uses the name, and pods that differ less
+// take less memory.
 func tokenSuffix(pod *v1.Pod) string {
 	const length = 5
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -209,7 +209,7 @@ func tokenSource() *v1.ProjectedVolumeSource {
 	}
 }
 
-// mirrorRefers says what a mirror pod refers to that it may not: it would give its node a right to it.
+// mirrorRefers names what a mirror pod must not refer to: its node would get a right to it.
 func mirrorRefers(pod *v1.Pod) string {
 	if pod.Spec.ServiceAccountName != "" {
 		return "a mirror pod may not reference service accounts"

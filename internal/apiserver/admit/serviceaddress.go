@@ -33,14 +33,14 @@ import (
 type ServiceAddresses struct {
 	View  *view.View
 	Store store.Store
-	// CIDR is the range of --service-cidr, also before the ServiceCIDR that says so is there.
+	// CIDR is the range of --service-cidr. It is used even before the ServiceCIDR with it exists.
 	CIDR  netip.Prefix
 	Ports NodePorts
 	Now   func() time.Time    // default time.Now
 	UID   func() types.UID    // default random
 	Rand  func(uint64) uint64 // a number below its argument; default random
 
-	once sync.Once // allocations are made at first use
+	once sync.Once // guards the making of metrics at first use
 	*allocations
 }
 
@@ -52,7 +52,7 @@ var (
 	addressKind         = registry.Lookup(addressesResource)
 )
 
-// The verdicts on what is asked for, in upstream's words.
+// The errors about requested addresses, in upstream's words.
 var (
 	errFull           = errors.New("range is full")
 	errAddressTaken   = errors.New("provided IP is already allocated")
@@ -85,7 +85,7 @@ func (p *ServiceAddresses) Mutate(ctx context.Context, a *Attributes) error {
 		return apierrors.NewInvalid(serviceKind, s.Name, errs)
 	}
 	if old != nil && old.DeletionTimestamp != nil && len(s.Finalizers) == 0 {
-		return nil // the Service goes with this write, and everything that it holds
+		return nil // this write removes the Service and everything that it holds
 	}
 	if err := p.clusterIPs(ctx, a, s, old); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (p *ServiceAddresses) family() v1.IPFamily {
 	return v1.IPv4Protocol
 }
 
-// heldIPs are the addresses that a stored Service has taken.
+// heldIPs are the addresses that a stored Service holds.
 func heldIPs(s *v1.Service) []string {
 	if !service.NeedsClusterIP(s) {
 		return nil
@@ -147,7 +147,7 @@ func (p *ServiceAddresses) random(n uint64) uint64 {
 	return p.Rand(n)
 }
 
-// snapshots are two tries: what is known, then, should that say no, the truth.
+// snapshots tries with the view's snapshot and, if that fails, with the newest state.
 func (p *ServiceAddresses) snapshots(ctx context.Context, try func(view.Snapshot) (bool, error)) (bool, error) {
 	if ok, err := try(p.View.Snapshot()); ok || err != nil {
 		return ok, err

@@ -21,7 +21,7 @@ import (
 	"podo.dev/podo/internal/view/codec"
 )
 
-// clusterIPs takes and gives back what the change of a Service (from nothing, when old is nil) asks for.
+// clusterIPs allocates and releases the addresses for a change of a Service (from nothing, when old is nil).
 func (p *ServiceAddresses) clusterIPs(ctx context.Context, a *Attributes, s, old *v1.Service) error {
 	if old == nil || !service.NeedsClusterIP(old) {
 		if !service.NeedsClusterIP(s) || len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] == v1.ClusterIPNone {
@@ -31,7 +31,7 @@ func (p *ServiceAddresses) clusterIPs(ctx context.Context, a *Attributes, s, old
 	}
 	keep := s.Spec.ClusterIPs
 	if !service.NeedsClusterIP(s) {
-		keep = nil // what is still there of them is cleared, or refused
+		keep = nil // remains of them are cleared, or refused
 	} else if len(keep) == 0 || len(keep) >= len(old.Spec.ClusterIPs) {
 		return nil // a change of the first address is refused
 	}
@@ -77,7 +77,7 @@ func (p *ServiceAddresses) takeIPs(ctx context.Context, a *Attributes, s *v1.Ser
 	return nil
 }
 
-// takeIP takes the address asked for, or any when none is.
+// takeIP allocates the requested address, or any if none is requested.
 func (p *ServiceAddresses) takeIP(ctx context.Context, a *Attributes, s *v1.Service, asked string) (string, error) {
 	if asked != "" {
 		return asked, p.takeAsked(ctx, a, s, asked)
@@ -131,7 +131,7 @@ func (p *ServiceAddresses) takeAsked(ctx context.Context, a *Attributes, s *v1.S
 	return p.write(a, s, addr)
 }
 
-// ranges are the networks to take from: those of ServiceCIDRs that are ready, and the configured one while no ServiceCIDR has it.
+// ranges are the networks to allocate from: those of ready ServiceCIDRs, and the configured one while no ServiceCIDR has it.
 func (p *ServiceAddresses) ranges(now view.Snapshot) []addressRange {
 	var out []addressRange
 	configured := true
@@ -143,7 +143,7 @@ func (p *ServiceAddresses) ranges(now view.Snapshot) []addressRange {
 				continue
 			}
 			if prefix == p.CIDR && c.Name == defaultServiceCIDR {
-				// Until somebody says otherwise, the configured range is ready.
+				// Until its status says otherwise, the configured range counts as ready.
 				configured = c.DeletionTimestamp == nil && !meta.IsStatusConditionFalse(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 				continue
 			}
@@ -161,7 +161,7 @@ func (p *ServiceAddresses) ranges(now view.Snapshot) []addressRange {
 // defaultServiceCIDR is the object that publishes the configured range.
 const defaultServiceCIDR = "kubernetes"
 
-// write adds the IPAddress to the transaction, for a place that is free.
+// write adds the IPAddress to the transaction, on the condition that it does not exist.
 func (p *ServiceAddresses) write(a *Attributes, s *v1.Service, addr netip.Addr) error {
 	family := v1.IPv4Protocol
 	if addr.Is6() {
@@ -189,7 +189,8 @@ func serviceRef(s *v1.Service) *networkingv1.ParentReference {
 	return &networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name}
 }
 
-// releaseIP deletes the Service's IPAddress in the transaction. One that is somebody else's, or is not there, is left alone.
+// releaseIP deletes the Service's IPAddress in the transaction. One that belongs to another object, or does not exist, is left
+// alone.
 func (p *ServiceAddresses) releaseIP(ctx context.Context, a *Attributes, s *v1.Service, ip string) error {
 	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(ip))
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// allocations count what is taken, under upstream's names. What there is and what is left is counted when somebody asks.
+// allocations counts allocations, under upstream's names. What is used and what is free is counted at each scrape.
 type allocations struct {
 	ips, ipErrors     *prometheus.CounterVec
 	ports, portErrors *prometheus.CounterVec

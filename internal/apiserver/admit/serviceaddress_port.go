@@ -35,7 +35,7 @@ func ParseNodePorts(text string) (NodePorts, error) {
 // String is how the range is written.
 func (r NodePorts) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// band is where ports for who does not choose begin: behind a thirty-second of the range, within bounds.
+// band is where automatic ports begin: after a thirty-second of the range, within bounds.
 func (r NodePorts) band() int32 {
 	size := r.Last - r.First + 1
 	if size <= 16 {
@@ -44,14 +44,14 @@ func (r NodePorts) band() int32 {
 	return r.First + min(max(size/32, 16), 128)
 }
 
-// portsPrefix is where a key says of each node port which Service has it (namespace/name).
+// portsPrefix is the folder of keys that say which Service has a node port (namespace/name).
 const portsPrefix = "/registry/podo/nodeports/"
 
 func portKey(n int32) string { return portsPrefix + strconv.Itoa(int(n)) }
 
 func portOwner(s *v1.Service) string { return s.Namespace + "/" + s.Name }
 
-// claims are the node ports that one write takes.
+// claims are the node ports that one write allocates.
 type claims struct {
 	p     *ServiceAddresses
 	a     *Attributes
@@ -59,7 +59,7 @@ type claims struct {
 	taken []int32
 }
 
-// nodePorts takes and gives back what the change of a Service (from nothing, when old is nil) asks for.
+// nodePorts allocates and releases the node ports for a change of a Service (from nothing, when old is nil).
 func (p *ServiceAddresses) nodePorts(ctx context.Context, a *Attributes, s, old *v1.Service) error {
 	c := &claims{p: p, a: a, owner: portOwner(s)}
 	var wanted []int32
@@ -91,7 +91,7 @@ func (p *ServiceAddresses) nodePorts(ctx context.Context, a *Attributes, s, old 
 	return p.releasePorts(ctx, a, old, slices.DeleteFunc(service.NodePorts(old), func(n int32) bool { return slices.Contains(wanted, n) }))
 }
 
-// create gives each port of a new Service a number: the one asked for, or that of another port with the same number (a port of
+// create gives each port of a new Service a node port: the requested one, or that of another port with the same number (a port of
 // several protocols has one node port), or any.
 func (c *claims) create(ctx context.Context, s *v1.Service) error {
 	byPort := map[int32]int32{}
@@ -132,7 +132,7 @@ func askedFor(s *v1.Service, port int32) int32 {
 	return 0
 }
 
-// update takes what the stored Service does not have yet.
+// update allocates what the stored Service does not have yet.
 func (c *claims) update(ctx context.Context, s, old *v1.Service) error {
 	type pair struct {
 		Protocol v1.Protocol
@@ -216,7 +216,7 @@ func (c *claims) take(ctx context.Context, n int32) (err error) {
 	return nil
 }
 
-// any takes a port that is free, from the upper band while that has one.
+// any allocates a free port, from the upper band while that has one.
 func (c *claims) any(ctx context.Context, n *int32) (err error) {
 	defer func() { c.p.countPort(false, err) }()
 	r := c.p.Ports

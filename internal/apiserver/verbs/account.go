@@ -14,10 +14,10 @@ import (
 
 var accounts = schema.GroupResource(client.ServiceAccounts)
 
-// accountWait is how long a pod's creation waits for the account that every namespace gets: its namespace may be a moment old.
+// accountWait is how long a pod's creation waits for the default account: its namespace may be a moment old.
 const accountWait = time.Second
 
-// account reads a ServiceAccount for admission: the view first, and the truth before saying that there is none.
+// account reads a ServiceAccount for admission: from the view and, before it says that there is none, from the store.
 func (v *Verbs) account(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error) {
 	if e := v.c.View.Snapshot().Get(accounts, namespace, name); e != nil {
 		return e.Object.(*v1.ServiceAccount), nil
@@ -35,7 +35,7 @@ func (v *Verbs) account(ctx context.Context, namespace, name string) (*v1.Servic
 	return v.awaitAccount(ctx, now, view.Key{Namespace: namespace, Name: name})
 }
 
-// awaitAccount waits for an account to be created; nil when none is in time.
+// awaitAccount waits for an account to be created; nil when it was not created in time.
 func (v *Verbs) awaitAccount(ctx context.Context, since view.Snapshot, key view.Key) (*v1.ServiceAccount, error) {
 	w, err := v.c.View.Watch(accounts, since.Rev())
 	if err != nil {
@@ -47,7 +47,7 @@ func (v *Verbs) awaitAccount(ctx context.Context, since view.Snapshot, key view.
 	for {
 		changes, _, err := w.Next(wait)
 		if err != nil {
-			return nil, viewError(ctx.Err()) // nil when only the wait is over; a view that lost its place counts as that
+			return nil, viewError(ctx.Err()) // nil when only the wait is over, or the view lost its place
 		}
 		for _, c := range changes {
 			if c.New != nil && c.New.Key == key {

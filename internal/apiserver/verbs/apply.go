@@ -15,8 +15,9 @@ import (
 	"podo.dev/podo/internal/registry/check"
 )
 
-// apply is server-side apply: the patch is what its manager wants of the object. It is merged into what there is, and what the
-// manager applied before and does not any more goes, unless others own it too. A name that is free is created.
+// apply is server-side apply: the patch is what its manager wants of the object. It is merged into the present object. Fields
+// that the manager applied before and no longer does are removed unless others own them too. If the name is free, the object is
+// created.
 func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, rules registry.Update, p Patch, o Options) (out runtime.Object, created bool, err error) {
 	if err := p.isYAML(); err != nil {
 		return nil, false, err
@@ -42,7 +43,7 @@ func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref cl
 		if out, err = v.applyNew(ctx, u, k, ref, p, o); !apierrors.IsAlreadyExists(err) {
 			return out, err == nil, err
 		}
-		// Somebody else has created it meanwhile: apply to that.
+		// Somebody else has created it meanwhile: apply to that object.
 	}
 	return nil, false, conflict(k.GroupResource(), ref.Name)
 }
@@ -61,7 +62,7 @@ func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p 
 	})
 }
 
-// merge reads the patch, lets apply merge it, and says then what a strict decoder has to say of it.
+// merge reads the patch, lets apply merge it, and then judges strict decoding's findings.
 func (p *Patch) merge(o *Options, apply func(config map[string]any) (runtime.Object, error)) (runtime.Object, error) {
 	if tame := check.Tame(p.Data); tame != nil {
 		if _, err := mergeData(tame, apply); err != nil {

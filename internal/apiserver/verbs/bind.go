@@ -29,7 +29,7 @@ func (v *Verbs) Bind(ctx context.Context, u user.Info, b *v1.Binding, o Options)
 	return v.bind(ctx, u, bindingOf(b), b, o)
 }
 
-// BindByCollection is the same through the collection "bindings", with a right of its own.
+// BindByCollection is Bind by the collection "bindings", which needs a right of its own.
 func (v *Verbs) BindByCollection(ctx context.Context, u user.Info, b *v1.Binding, o Options) error {
 	ref := client.Resource{Resource: "bindings"}.At(b.Namespace, "")
 	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
@@ -45,8 +45,9 @@ type Asked struct {
 	Binding *v1.Binding
 }
 
-// BindAll is Bind for each of several bindings. Every one is authorized, admitted and guarded by itself, and written by a transaction of its own;
-// those that are ready are written together. The answer to each is told as it comes, on any goroutine; BindAll returns when all are told.
+// BindAll is Bind for several bindings. Each is authorized, admitted and guarded by itself, and has a transaction of its own;
+// those that are ready are written together. told is called with each answer as it comes, on any goroutine; BindAll returns after
+// the last.
 func (v *Verbs) BindAll(ctx context.Context, u user.Info, asked []Asked, o Options, told func(i int, err error)) {
 	var ready []int
 	var writes []*write
@@ -69,7 +70,7 @@ func (v *Verbs) BindAll(ctx context.Context, u user.Info, asked []Asked, o Optio
 	})
 }
 
-// readyToBind is the write that a binding is, and its transaction; nil where nothing is to be written.
+// readyToBind is the write of a binding and its transaction; nil when nothing has to be written.
 func (v *Verbs) readyToBind(a Asked, u user.Info, o Options) (*write, *store.Request, error) {
 	if err := v.mayBind(a.Context, u, a.Binding); err != nil {
 		return nil, nil, err
@@ -88,7 +89,7 @@ func (v *Verbs) mayBind(ctx context.Context, u user.Info, b *v1.Binding) error {
 	})
 }
 
-// bindingOf is where the binding of one pod is created.
+// bindingOf is the reference of a pod's binding.
 func bindingOf(b *v1.Binding) client.Ref { return client.Pods.At(b.Namespace, b.Name).Sub("binding") }
 
 func (v *Verbs) bind(ctx context.Context, u user.Info, at client.Ref, b *v1.Binding, o Options) error {
@@ -99,7 +100,7 @@ func (v *Verbs) bind(ctx context.Context, u user.Info, at client.Ref, b *v1.Bind
 	return v.carryOut(ctx, w)
 }
 
-// binding is the write that a binding is, once the rules let it be created where at says.
+// binding is the write of a binding, after the rules have admitted its creation at at.
 func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.Binding, o Options) (*write, error) {
 	ref := client.Pods.At(b.Namespace, b.Name)
 	k, err := v.kind(ref)
@@ -112,7 +113,7 @@ func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.B
 	}
 	admitted := true
 	again := func(ctx context.Context, _ runtime.Object) ([]store.Cond, []store.Op, error) {
-		if !admitted { // what the rules read has changed, perhaps
+		if !admitted { // what the rules have read may have changed
 			conds, err = v.admitNew(ctx, u, k, at, b, o)
 		}
 		admitted = false

@@ -16,11 +16,11 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Computer makes the objects of a kind that are made when they are asked for. They are the caller's.
+// Computer makes the objects of a kind that is computed on request. The objects are the caller's.
 type Computer interface {
-	// Get makes one object. nil without an error, or the error of its choice, says that there is none.
+	// Get makes one object. nil without an error means that there is none.
 	Get(ctx context.Context, namespace, name string) (runtime.Object, error)
-	// List makes those of a namespace ("": of all) that have the labels. It may make more: what was not asked for is left out.
+	// List makes those of a namespace ("": of all) with the labels. It may return others too: they are filtered out.
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error)
 }
 
@@ -38,8 +38,8 @@ func (v *Verbs) getComputed(ctx context.Context, k *registry.Kind, ref client.Re
 	return computed(k, obj)
 }
 
-// listComputed lists by namespace, then by name, as metrics-server does; the store's order is another one where a namespace's name begins with
-// another's.
+// listComputed lists by namespace, then by name, as metrics-server does. The store's order differs where one namespace's name is
+// a prefix of another's.
 func (v *Verbs) listComputed(ctx context.Context, k *registry.Kind, ref client.Ref, o *internalversion.ListOptions) (*List, error) {
 	sel, err := newSelector(k, ref.Namespace, o)
 	if err != nil {
@@ -69,7 +69,7 @@ func (v *Verbs) listComputed(ctx context.Context, k *registry.Kind, ref client.R
 	return out, nil
 }
 
-// computed is an object as the view would have it.
+// computed wraps an object as an entry of a view.
 func computed(k *registry.Kind, obj runtime.Object) (*view.Entry, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {

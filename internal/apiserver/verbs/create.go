@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// nameTries bounds how many random names are tried for one generateName.
+	// nameTries bounds the random names that are tried for one generateName.
 	nameTries = 8
-	// writeTries bounds how often a write decides again because what it had read changed.
+	// writeTries bounds how often a write is decided again because something that it had read changed.
 	writeTries = 32
 
 	maxGenerated  = 63 // a generated name is a DNS label
@@ -58,7 +58,7 @@ func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj run
 	}
 }
 
-// placeIn makes the object's namespace and the request's agree.
+// placeIn reconciles the object's namespace with the request's.
 func placeIn(k *registry.Kind, ref *client.Ref, m metav1.Object) error {
 	if !k.Namespaced {
 		m.SetNamespace("")
@@ -96,7 +96,7 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	return v.createOwned(ctx, u, k, ref, obj, changed, o)
 }
 
-// complete fills what is left out of an object, and refuses one that cannot be read as what it says it is.
+// complete fills in what an object leaves out, and refuses one that does not decode as its kind.
 func complete(k *registry.Kind, obj runtime.Object) error {
 	if k.Unreadable != nil {
 		if err := k.Unreadable(obj); err != nil {
@@ -109,8 +109,8 @@ func complete(k *registry.Kind, obj runtime.Object) error {
 	return nil
 }
 
-// createOwned is create from where managedFields are in place. What is too large with them is stored without, unless they have been settled by an
-// apply, which would not know the next time what it had applied.
+// createOwned is create after managedFields are in place. An object that is too large with them is stored without, except after
+// an apply, which has to know next time what it applied.
 func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, owns ownership, o Options) (runtime.Object, error) {
 	m := accessor(obj)
 	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
@@ -147,7 +147,7 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 	return out, err
 }
 
-// storeNew commits a new object under the condition that its name is free and that what admission read still holds.
+// storeNew commits a new object, on the condition that its name is free and that what admission has read still holds.
 func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attributes, o Options) (runtime.Object, error) {
 	obj := a.Object
 	m := accessor(obj)
@@ -165,14 +165,14 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	if rv, err := strconv.ParseUint(m.GetResourceVersion(), 10, 64); err == nil && rv != 0 {
 		return nil, errVersioned
 	}
-	m.SetResourceVersion("") // what is no version says nothing
+	m.SetResourceVersion("") // an invalid version counts as none
 	op := store.Op{Key: key}
 	if k.TTL != nil {
 		op.TTL = k.TTL(obj)
 	}
 	for range writeTries {
 		var err error
-		if op.Value, err = encode(k, obj); err != nil { // anew each time: rules may have chosen otherwise
+		if op.Value, err = encode(k, obj); err != nil { // for each try, since rules may have chosen otherwise
 			return nil, err
 		}
 		conds := append([]store.Cond{{Key: key}}, a.Conds()...)
@@ -188,7 +188,7 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 		if res.Found[0].ModRevision != 0 {
 			return nil, exists(k, m, res.Found[0])
 		}
-		// What admission read has changed: let it look again at what is there now.
+		// What admission read has changed: it looks again.
 		if a, err = v.readmit(ctx, a, res); err != nil {
 			return nil, err
 		}
@@ -196,8 +196,8 @@ func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attribu
 	return nil, apierrors.NewConflict(k.GroupResource(), m.GetName(), fmt.Errorf("what admission depends on kept changing"))
 }
 
-// readmit runs the rules once more after their conditions failed. They have edited the object already and are idempotent, or take
-// back what they chose; beside that, only what they read, require and write matters now.
+// readmit runs the rules again after their conditions failed. They have already edited the object, and either edit it in the same
+// way again or take back what they chose; otherwise only what they now read, require and write matters.
 func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnResult) (*admit.Attributes, error) {
 	next := &admit.Attributes{Op: a.Op, User: a.User, Kind: a.Kind, Ref: a.Ref, Object: a.Object, Old: a.Old, DryRun: a.DryRun, Warn: func(string) {}}
 	if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
@@ -210,8 +210,8 @@ func (v *Verbs) readmit(ctx context.Context, a *admit.Attributes, res store.TxnR
 	return next, v.chain.Validate(ctx, next)
 }
 
-// exists is the refusal of a taken name, to be tried again where it may have been made from another, whoever made it; it says so when the
-// name is only still taken.
+// exists is the error for a taken name. If the name may have been generated, by whomever, the client is told to try again; it
+// says so when the name's object is being deleted.
 func exists(k *registry.Kind, m metav1.Object, kv store.KV) error {
 	e := apierrors.NewAlreadyExists(k.GroupResource(), m.GetName())
 	if m.GetGenerateName() != "" {

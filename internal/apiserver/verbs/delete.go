@@ -26,7 +26,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// collectionWorkers delete the objects of a collection side by side; the store commits them in groups.
+// collectionWorkers delete the objects of a collection in parallel; the store commits them in groups.
 const collectionWorkers = 64
 
 // Delete asks for an object's end.
@@ -57,7 +57,7 @@ func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *meta
 	return v.delete(ctx, u, k, ref, nil, d, o)
 }
 
-// warnOfOrphans tells that dependents may stay, where that was not asked for.
+// warnOfOrphans warns that dependents may stay, unless the client asked for that.
 func (o *Options) warnOfOrphans(k *registry.Kind, d *metav1.DeleteOptions) {
 	//lint:ignore SA1019 old clients say it so
 	if k.DeleteWarning != "" && d.PropagationPolicy == nil && d.OrphanDependents == nil {
@@ -65,7 +65,7 @@ func (o *Options) warnOfOrphans(k *registry.Kind, d *metav1.DeleteOptions) {
 	}
 }
 
-// delete is Delete behind its checks; known, when set, is the object as the caller has just read it.
+// delete is Delete after its checks; known, if set, is the object as the caller has just read it.
 func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, known *view.Entry, d *metav1.DeleteOptions, o Options) (runtime.Object, bool, error) {
 	cur, fresh := known, false
 	var err error
@@ -105,7 +105,7 @@ func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	return nil, false, conflict(k.GroupResource(), ref.Name)
 }
 
-// plan decides what a deletion does to the object as it is.
+// plan decides what a deletion does to the present object.
 func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, cur *view.Entry, d *metav1.DeleteOptions, o Options) (wanted, error) {
 	if err := preconditions(k, cur.Meta, d.Preconditions); err != nil {
 		return wanted{}, err
@@ -157,7 +157,7 @@ func (w *wanted) finish(k *registry.Kind, cur *view.Entry) error {
 	return w.encode(k, cur)
 }
 
-// preconditions refuses to delete another object than the one meant.
+// preconditions refuses to delete an object other than the one that is meant.
 func preconditions(k *registry.Kind, m metav1.Object, p *metav1.Preconditions) error {
 	if p == nil {
 		return nil
@@ -165,7 +165,7 @@ func preconditions(k *registry.Kind, m metav1.Object, p *metav1.Preconditions) e
 	of := schema.GroupResource{Group: k.GVK.Group, Resource: k.GVK.Kind}
 	uid := "the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated"
 	version := "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified"
-	if k.GroupResource() == namespaces { // which has words of its own
+	if k.GroupResource() == namespaces { // whose errors are worded differently
 		of, uid, version = namespaces, otherUIDText, otherVersionText
 	}
 	if p.UID != nil && *p.UID != m.GetUID() {
@@ -177,7 +177,7 @@ func preconditions(k *registry.Kind, m metav1.Object, p *metav1.Preconditions) e
 	return nil
 }
 
-// graceful marks an object whose kind ends gracefully. waits says that it is already ending, no slower than asked.
+// graceful marks an object whose kind ends gracefully. waits says that it is ending already, at least as soon as asked.
 func (v *Verbs) graceful(k *registry.Kind, obj runtime.Object, d *metav1.DeleteOptions) (graceful, waits bool) {
 	if k.Graceful == nil {
 		return false, false
@@ -200,7 +200,7 @@ func (v *Verbs) graceful(k *registry.Kind, obj runtime.Object, d *metav1.DeleteO
 		period := *asked
 		at := metav1.NewTime(m.GetDeletionTimestamp().Add(time.Duration(period-*had) * time.Second))
 		if at.Before(&now) {
-			// Never into the past; and someone else still has to end it when grace was asked for.
+			// Never in the past; and with a grace period, somebody else still has to end the object.
 			at = now
 			if period != 0 {
 				period = 1
@@ -222,7 +222,7 @@ func (v *Verbs) graceful(k *registry.Kind, obj runtime.Object, d *metav1.DeleteO
 	return true, false
 }
 
-// markDeleting is for objects that end without grace but are held by finalizers.
+// markDeleting marks an object that ends without grace but is held by finalizers.
 func markDeleting(m metav1.Object, now time.Time) {
 	if m.GetDeletionTimestamp() == nil && m.GetGeneration() > 0 {
 		m.SetGeneration(m.GetGeneration() + 1)
@@ -235,8 +235,8 @@ func markDeleting(m metav1.Object, now time.Time) {
 	m.SetDeletionGracePeriodSeconds(&zero)
 }
 
-// collect notes in the finalizers what shall become of dependents. The options go before what the object already says, and that before
-// what its kind does.
+// collect notes in the finalizers what shall become of dependents. The options win over what the object already says, and that
+// over its kind's default.
 func collect(byDefault registry.Dependents, m metav1.Object, d *metav1.DeleteOptions) {
 	if byDefault == registry.NoDependents {
 		return
@@ -271,7 +271,7 @@ func collect(byDefault registry.Dependents, m metav1.Object, d *metav1.DeleteOpt
 	}
 }
 
-// held says that finalizers keep the object; a namespace has some of its own.
+// held tells whether finalizers keep the object; a namespace has some of its own.
 func held(obj runtime.Object) bool {
 	if ns, ok := obj.(*v1.Namespace); ok && len(ns.Spec.Finalizers) > 0 {
 		return true
@@ -292,13 +292,13 @@ func grace(m metav1.Object) int64 {
 type namespaceEnd int
 
 const (
-	starting namespaceEnd = iota // this deletion is the first
+	starting namespaceEnd = iota // this deletion begins it
 	pending                      // its content is being removed
-	ended                        // nothing holds it but, perhaps, its own metadata's finalizers
+	ended                        // at most its own metadata's finalizers hold it
 )
 
-// endNamespace starts a namespace's end: its content goes first, by a controller that then takes away spec.finalizers. One that has none of them
-// ends all the same, and goes when that is asked for once more: nobody creates anything in it meanwhile.
+// endNamespace begins the end of a namespace: its content goes first, removed by a controller that then clears spec.finalizers. A
+// namespace without those is marked all the same, so that nobody creates anything in it, and goes at the next deletion.
 func (v *Verbs) endNamespace(ns *v1.Namespace) namespaceEnd {
 	if ns.DeletionTimestamp == nil {
 		now := metav1.NewTime(v.c.Now()).Rfc3339Copy()
@@ -312,7 +312,7 @@ func (v *Verbs) endNamespace(ns *v1.Namespace) namespaceEnd {
 	return ended
 }
 
-// ofNamespace are the options as a namespace takes them: not to leave its dependents alone is to wait for them.
+// ofNamespace are the options as a namespace takes them: the old orphanDependents: false means foreground deletion.
 func ofNamespace(d *metav1.DeleteOptions) *metav1.DeleteOptions {
 	//lint:ignore SA1019 old clients send it
 	if orphan := d.OrphanDependents; orphan == nil || *orphan {
@@ -321,7 +321,7 @@ func ofNamespace(d *metav1.DeleteOptions) *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}
 }
 
-// DeleteCollection deletes every object that List with the same options gives, and answers with what was there.
+// DeleteCollection deletes every object that List returns for the same options, and answers with what was there.
 func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, l *internalversion.ListOptions, o Options) (*List, error) {
 	k, err := v.kind(ref)
 	if err != nil {

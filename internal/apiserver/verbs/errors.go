@@ -16,18 +16,18 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// errModified is what a writer hears whose object is no longer the stored one.
+// errModified is the error of a writer whose object is no longer the stored one.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-// errNoSpace is what a writer hears while the store is full. Upstream has no reason for it either.
+// errNoSpace is the error of a writer while the store is full. Upstream gives it no reason either.
 var errNoSpace = errors.New("etcdserver: mvcc: database space exceeded")
 
-// errTooLarge is what a writer hears whose object does not fit into one transaction of the store.
+// errTooLarge is the error of a writer whose object does not fit into one transaction of the store.
 var errTooLarge = errors.New("etcdserver: request is too large")
 
 func isTooLarge(err error) bool { return errors.Is(err, errTooLarge) }
 
-// Findings are a strict decoder's text as one text a finding: YAML's come together, on lines.
+// Findings splits a strict decoder's text into single findings: YAML's come together, on lines.
 func Findings(text string) []string {
 	for _, head := range []string{"yaml: unmarshal errors:\n", "error converting YAML to JSON: yaml: unmarshal errors:\n"} {
 		if rest, ok := strings.CutPrefix(text, head); ok {
@@ -45,13 +45,13 @@ func conflict(r schema.GroupResource, name string) error {
 	return apierrors.NewConflict(r, name, errModified)
 }
 
-// storeError turns what the store says into what a client understands.
+// storeError turns a store's error into an API error.
 func storeError(err error) error {
 	var refused *apierrors.StatusError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refused): // by a rule that took part in the transaction
+	case errors.As(err, &refused): // refused by a rule that took part in the transaction
 		return refused
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("request did not complete within requested timeout - context deadline exceeded", 0)
@@ -77,10 +77,10 @@ func viewError(err error) error {
 	return storeError(err)
 }
 
-// errVersioned is what a creator hears whose object says which version it is of. Upstream has no reason for it either.
+// errVersioned is the error for creating an object that has a resourceVersion. Upstream gives it no reason either.
 var errVersioned = errors.New("resourceVersion should not be set on objects to be created")
 
-// sameUID refuses to write to another object than the one meant, which had the same name, before anything else is looked at. have is empty
+// sameUID refuses, before anything else, to write to another object of the same name than the one that is meant. have is empty
 // when there is none.
 func sameUID(k *registry.Kind, ref client.Ref, want, have types.UID) error {
 	if want == "" || want == have {
@@ -89,7 +89,7 @@ func sameUID(k *registry.Kind, ref client.Ref, want, have types.UID) error {
 	return unmet(k, ref, otherUID(want, have))
 }
 
-// What upstream's store says of another object, or another version of it, than the one meant.
+// What upstream's store says of an object, or a version of it, other than the one that is meant.
 const (
 	otherUIDText     = "Precondition failed: UID in precondition: %v, UID in object meta: %v"
 	otherVersionText = "Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v"
@@ -100,7 +100,7 @@ func otherUID(want, have types.UID) error {
 	return fmt.Errorf(otherUIDText, want, have)
 }
 
-// unmet is the refusal of what does not hold of the stored object, in the words of upstream's store.
+// unmet is the error for a precondition that does not hold of the stored object, in the words of upstream's store.
 func unmet(k *registry.Kind, ref client.Ref, err error) error {
 	err = fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w", k.Key(ref.Namespace, ref.Name), err)
 	return apierrors.NewConflict(k.GroupResource(), ref.Name, err)

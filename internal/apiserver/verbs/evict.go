@@ -53,7 +53,7 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 	return err
 }
 
-// admitEviction asks the rules about the eviction itself, which is created where the pod is; what it comes to, they are asked as it is done.
+// admitEviction runs the rules for the eviction itself, which is created below the pod. For its consequences the rules run later.
 func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) error {
 	kind := schema.GroupKind{Group: policyv1.GroupName, Kind: "Eviction"}
 	if toUnread(d) {
@@ -63,7 +63,7 @@ func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind
 	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	// Nothing is written on the conditions of these rules: what they see has to be so now.
+	// These rules have no conditions in a transaction, so they have to see the newest state.
 	if _, err := v.c.View.Fresh(ctx); err != nil {
 		return viewError(err)
 	}
@@ -72,7 +72,8 @@ func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind
 	return err
 }
 
-// admitNew asks the rules about an object that is created and not stored: what it comes to is written by itself, on these conditions.
+// admitNew runs the rules for an object that is created but not stored. What follows from it is written separately, under these
+// conditions.
 func (v *Verbs) admitNew(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) ([]store.Cond, error) {
 	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
 	if err := v.chain.Mutate(ctx, a); err != nil {
@@ -81,8 +82,8 @@ func (v *Verbs) admitNew(ctx context.Context, u user.Info, k *registry.Kind, ref
 	return a.Conds(), v.chain.Validate(ctx, a)
 }
 
-// evict tries once. judged says that the pod may go only as it has been judged, though the client did not ask for it as it is: a conflict
-// is reason to judge again.
+// evict tries once. judged says that the pod may only go in the version that was judged, although the client did not ask for a
+// version: a conflict then means judging again.
 func (v *Verbs) evict(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) (judged bool, err error) {
 	pod, verdict, err := v.give(ctx, u, k, ref, d.Preconditions, o)
 	if err != nil {
@@ -124,7 +125,7 @@ func (v *Verbs) give(ctx context.Context, u user.Info, k *registry.Kind, ref cli
 	return obj.(*v1.Pod), verdict, nil
 }
 
-// charge judges a pod's eviction by the budgets that there are now, and makes the write of the one that gives.
+// charge judges a pod's eviction by the present budgets, and makes the write of the one that gives.
 func (v *Verbs) charge(ctx context.Context, pod *v1.Pod, now metav1.Time) (budget.Verdict, []store.Cond, []store.Op, error) {
 	s, err := v.c.View.Fresh(ctx)
 	if err != nil {
@@ -145,7 +146,7 @@ func (v *Verbs) charge(ctx context.Context, pod *v1.Pod, now metav1.Time) (budge
 	return verdict, []store.Cond{{Key: key, Revision: s.Get(budgets, b.Namespace, b.Name).Rev}}, []store.Op{{Key: key, Value: value}}, err
 }
 
-// turn is had by one at a time. Evictions take turns, since those of one budget would only meet in its revision.
+// turn is held by one at a time. Evictions take turns: in parallel, those of one budget would only conflict on its revision.
 type turn chan struct{}
 
 func (t turn) take(ctx context.Context) (release func(), err error) {
@@ -157,7 +158,7 @@ func (t turn) take(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// evicting is the pod with the condition that tells that it is being evicted.
+// evicting is the pod with the condition that says that it is being evicted.
 func evicting(pod *v1.Pod, now metav1.Time) *v1.Pod {
 	pod = pod.DeepCopy()
 	c := v1.PodCondition{

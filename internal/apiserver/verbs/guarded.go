@@ -23,8 +23,8 @@ type guard struct {
 	revision int64     // > 0: the object must be at this revision
 	uid      types.UID // not "": it must be this one
 	owns     ownership
-	// beside, when set, tells what is written together with the object, which is given as it was, and on what condition. Its refusal counts
-	// as change's does.
+	// beside, if set, returns what is written together with the object, which it gets as it was, and under which conditions. Its
+	// error counts as change's does.
 	beside func(ctx context.Context, cur runtime.Object) ([]store.Cond, []store.Op, error)
 }
 
@@ -33,9 +33,9 @@ type ownership int
 
 const (
 	changed ownership = iota // the writer comes to own what it changes
-	kept                     // nothing: the server itself writes
-	settled                  // change has settled it (apply)
-	dropped                  // they are left out: the object is too large with them
+	kept                     // the server itself writes: they stay as they are
+	settled                  // change has set them already (apply)
+	dropped                  // they are left out, since the object is too large with them
 )
 
 // guarded is how every change of an existing object is made:
@@ -65,7 +65,7 @@ func (v *Verbs) carryOut(ctx context.Context, w *write) error {
 	}
 }
 
-// write is a guarded write under way. Those that are written together go round its loop side by side.
+// write is a guarded write under way. Writes that are committed together go round the loop in parallel.
 type write struct {
 	guard
 	user   user.Info
@@ -80,7 +80,7 @@ type write struct {
 	obj    runtime.Object // what came of it
 }
 
-// next decides what is to be written. nil: nothing is, and w.obj is what there is.
+// next decides what is to be written. nil means nothing, and w.obj is the answer.
 func (v *Verbs) next(ctx context.Context, w *write) (txn *store.Request, err error) {
 	if w.cur == nil {
 		if w.cur, w.fresh, err = v.current(ctx, w.kind, w.ref, w.revision); err != nil {
@@ -119,7 +119,7 @@ func (v *Verbs) next(ctx context.Context, w *write) (txn *store.Request, err err
 	return nil, conflict(w.kind.GroupResource(), w.ref.Name)
 }
 
-// settle takes in how the transaction of next ended. It is not done when something else is to be decided by now.
+// settle handles the end of next's transaction. It returns done false when the write has to be decided again.
 func (v *Verbs) settle(ctx context.Context, w *write, res store.TxnResult, err error) (done bool, _ error) {
 	out, found, err := v.committed(ctx, w.cur, w.wanted, who(w.user, w.Options), res, err)
 	switch {
@@ -137,14 +137,15 @@ func (v *Verbs) settle(ctx context.Context, w *write, res store.TxnResult, err e
 	return err != nil, err
 }
 
-// commit writes, for the one named so. A nil object without an error means that another writer was first; found is then what is there.
+// commit writes on behalf of the named user. A nil object without an error means that another writer was first; found is then the
+// present object.
 func (v *Verbs) commit(ctx context.Context, k *registry.Kind, cur *view.Entry, w wanted, by string) (obj runtime.Object, found store.KV, err error) {
 	txn := w.txn(k, cur)
 	res, err := v.store.Txn(ctx, txn.Conds, txn.Ops)
 	return v.committed(ctx, cur, w, by, res, err)
 }
 
-// txn is what writes it, on the condition that the object is as it was read.
+// txn is the transaction that writes it, on the condition that the object is still as it was read.
 func (w *wanted) txn(k *registry.Kind, cur *view.Entry) *store.Request {
 	key := k.Key(cur.Key.Namespace, cur.Key.Name)
 	op := store.Op{Key: key, Value: w.value}
@@ -156,13 +157,13 @@ func (w *wanted) txn(k *registry.Kind, cur *view.Entry) *store.Request {
 	return &store.Request{Conds: append([]store.Cond{{Key: key, Revision: cur.Rev}}, w.conds...), Ops: append([]store.Op{op}, w.ops...)}
 }
 
-// committed is commit once its transaction has ended.
+// committed is the second half of commit, after the transaction.
 func (v *Verbs) committed(ctx context.Context, cur *view.Entry, w wanted, by string, res store.TxnResult, err error) (runtime.Object, store.KV, error) {
 	if err != nil {
 		return nil, store.KV{}, storeError(err)
 	}
 	if !res.OK {
-		if res.Found[0].ModRevision == cur.Rev { // what admission read has changed: let it see that
+		if res.Found[0].ModRevision == cur.Rev { // something that admission read has changed: it has to look again
 			if _, err := v.c.View.WaitFor(ctx, res.Revision); err != nil {
 				return nil, store.KV{}, viewError(err)
 			}

@@ -12,8 +12,8 @@ import (
 	"podo.dev/podo/internal/client"
 )
 
-// Inside tells the audit log that one of the server's own parts, called agent, is about to ask for something as u, and hands over obj,
-// which may be nil. The part goes on with the context that it returns, and says by the function how it ended.
+// Inside records in the audit log that one of the server's own parts, called agent, makes a request as u with obj, which may be
+// nil. The part goes on with the returned context, and reports the outcome by the returned function.
 func (v *Verbs) Inside(ctx context.Context, u user.Info, agent, verb string, ref client.Ref, obj runtime.Object) (context.Context, func(out runtime.Object, err error)) {
 	k := v.Kind(ref.Resource)
 	if v.c.Audit == nil || k == nil {
@@ -33,7 +33,7 @@ func (v *Verbs) Inside(ctx context.Context, u user.Info, agent, verb string, ref
 	}
 	return ctx, func(out runtime.Object, err error) {
 		if verb == "update" && err == nil && obj == nil {
-			c.Brings(q, out) // it was edited in place: what was written is what was asked for
+			c.Brings(q, out) // the object was edited in place: the written one is the requested one
 		}
 		q.Ended(code, out, err)
 	}

@@ -48,7 +48,7 @@ func (v *Verbs) List(ctx context.Context, u user.Info, ref client.Ref, o *intern
 	return v.list(ctx, k, ref, o)
 }
 
-// named puts the name that a field selector asks for into the reference, for authorization by name.
+// named puts the name in a field selector into the reference, for authorization by name.
 func named(ref client.Ref, o *internalversion.ListOptions) client.Ref {
 	if o.FieldSelector != nil {
 		if name, ok := o.FieldSelector.RequiresExactMatch("metadata.name"); ok {
@@ -66,7 +66,7 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 	if err != nil {
 		return nil, err
 	}
-	p := page{selector: sel, limit: int(max(o.Limit, 0))} // less than none is none, as upstream
+	p := page{selector: sel, limit: int(max(o.Limit, 0))} // a negative limit is none, as upstream
 	var exact int64
 	if o.Continue != "" {
 		if p.after, exact, err = decodeContinue(o.Continue); err != nil {
@@ -93,7 +93,7 @@ func (v *Verbs) list(ctx context.Context, k *registry.Kind, ref client.Ref, o *i
 		return v.listStore(ctx, p, p.exact)
 	}
 	if o.ResourceVersion == "0" {
-		p.limit = 0 // as upstream: informers of long ago ask for pages of what memory has, and do not come back for the next one
+		p.limit = 0 // as upstream: old informers ask memory for a page and do not continue
 	}
 	var s view.Snapshot
 	switch {
@@ -125,10 +125,10 @@ type page struct {
 	selector
 	limit int
 	after view.Key
-	exact int64 // the revision asked for, or 0: the snapshot's may be a later one at which this kind was the same
+	exact int64 // the revision asked for, or 0; the snapshot's may be later, with this kind unchanged
 }
 
-// one says that the page can have no more than one object: it is asked for by its name.
+// one tells whether the page can have only one object, since it is asked for by its name.
 func (p *page) one() bool { return p.name != "" && (p.namespace != "" || !p.kind.Namespaced) }
 
 // take fills a page from a snapshot.
@@ -165,7 +165,7 @@ func (p *page) take(s view.Snapshot) *List {
 	return out
 }
 
-// cut notes that there is more behind the page; how much is only told when nothing was filtered.
+// cut notes that there is more after the page; how much is only told when nothing was filtered.
 func (p *page) cut(l *List, more int64) {
 	if more == 0 {
 		return
@@ -222,7 +222,7 @@ func (v *Verbs) listStore(ctx context.Context, p page, exact int64) (*List, erro
 			if exact > 0 {
 				out.Rev = exact
 			}
-			q.Revision = out.Rev // the rest as of the first page
+			q.Revision = out.Rev // the rest, at the first page's revision
 		}
 		for _, kv := range res.KVs {
 			q.After = kv.Key
@@ -249,7 +249,7 @@ func (v *Verbs) listStore(ctx context.Context, p page, exact int64) (*List, erro
 	}
 }
 
-// token is what a continue parameter says: where the next page starts and at which revision. -1 is the newest.
+// token is the content of a continue parameter: where the next page starts, and at which revision. -1 means the newest.
 type token struct {
 	Version string `json:"v"`
 	Rev     int64  `json:"rv"`

@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// measured is a store that counts and times what the verbs ask of it, under upstream's names.
+// measured is a store that counts and times the verbs' calls, under upstream's names.
 type measured struct {
 	store.Store
 	duration      *prometheus.HistogramVec
@@ -23,7 +23,7 @@ type measured struct {
 	kinds         map[string]*measures // by folder
 }
 
-// measures are a kind's, so that a request needs no look-up of labels.
+// measures are a kind's, so that calls need no look-up of labels.
 type measures struct {
 	kind *registry.Kind
 	ops  map[string]measure
@@ -80,7 +80,7 @@ func (m *measured) of(key string) *measures {
 func (m *measured) done(op, key string, start time.Time, err error) {
 	k := m.of(key)
 	if k == nil {
-		return // what admission keeps beside the objects
+		return // what admission stores besides the objects
 	}
 	one := k.ops[op]
 	one.duration.Observe(time.Since(start).Seconds())
@@ -113,7 +113,7 @@ func (m *measured) Txn(ctx context.Context, conds []store.Cond, ops []store.Op) 
 	return res, err
 }
 
-// operation is what a transaction does to the object that it is about, which comes first.
+// operation is what a transaction does to its object, which comes first.
 func operation(conds []store.Cond, op *store.Op) string {
 	switch {
 	case op.Delete:
@@ -124,7 +124,7 @@ func operation(conds []store.Cond, op *store.Op) string {
 	return "update"
 }
 
-// objects counts what is stored when somebody asks.
+// objects counts what is stored, at each scrape.
 type objects struct {
 	view  *view.View
 	kinds []*registry.Kind

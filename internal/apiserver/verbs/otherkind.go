@@ -11,14 +11,13 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// notRegistered says, in upstream's words, where its server looked for a kind.
+// notRegistered is upstream's error for an unknown kind, which says where its server looked.
 func notRegistered(k schema.GroupVersionKind) error {
 	return fmt.Errorf("no kind %q is registered for version %q in scheme %q", k.Kind, k.GroupVersion(), "pkg/api/legacyscheme/scheme.go:30")
 }
 
-// Other says why data that calls itself got cannot become an object of the kind wanted, in words; nil when
-// it can, where only the versions differ. As upstream has it, data of any kind of the API is read as what it calls itself before that, if it
-// is given: JSON.
+// Other says why data that calls itself got cannot become an object of the kind wanted; nil when only the versions differ. As
+// upstream has it, data of any known kind is first decoded as what it calls itself, if data (JSON) is given.
 func Other(got, want schema.GroupVersionKind, data []byte) error {
 	is, err := scheme.Scheme.New(got)
 	if runtime.IsNotRegisteredError(err) {
@@ -38,7 +37,7 @@ func Other(got, want schema.GroupVersionKind, data []byte) error {
 	return nil
 }
 
-// Internal is what upstream calls a type that is no version's.
+// Internal is upstream's name of a type without a version.
 func Internal(k schema.GroupVersionKind) string {
 	of, _, _ := strings.Cut(k.Group, ".")
 	switch {

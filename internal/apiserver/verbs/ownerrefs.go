@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a client is told whose object names an owner twice.
+// The warning to a client whose object names an owner twice.
 const (
 	dedupedText         = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %v"
 	dedupedAdmittedText = ".metadata.ownerReferences contains duplicate entries after mutating admission happens; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %v"
 )
 
-// dedupOwners leaves each owner reference in once. admitted says that the rules of admission have run.
+// dedupOwners keeps each owner reference once. admitted says that admission has run.
 func dedupOwners(m metav1.Object, warn func(string), admitted bool) {
 	refs := m.GetOwnerReferences()
 	if len(refs) < 2 {

@@ -20,8 +20,9 @@ func partOf(part registry.Part, e *view.Entry) *view.Entry {
 	return &view.Entry{Key: e.Key, Rev: e.Rev, Object: obj, Meta: accessor(obj)}
 }
 
-// changePart writes a part (a Scale): change gets the part of the object as it is, with who owns what of it, and returns the wanted one,
-// in which that is settled. The object is then changed by its own rules. A resourceVersion in the part is the object's.
+// changePart writes a part (a Scale): change gets the part of the present object, with the owners of its fields, and returns the
+// wanted part, in which the owners are settled. The object is then changed by its own rules. The part's resourceVersion is the
+// object's.
 func (v *Verbs) changePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, o Options, change partChange) (runtime.Object, error) {
 	part := k.Parts[ref.Subresource]
 	out, err := v.guarded(ctx, u, k, ref, guard{rules: k.Updates[""], owns: settled, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
@@ -52,7 +53,7 @@ func (v *Verbs) changePart(ctx context.Context, u user.Info, k *registry.Kind, r
 	return part.Of(out), nil
 }
 
-// partChange is what a part becomes. cur is its own to change.
+// partChange makes the wanted part. It may change cur.
 type partChange func(owns *owners.Part, cur runtime.Object) (runtime.Object, error)
 
 func checkPart(k *registry.Kind, ref client.Ref, part registry.Part, wanted, cur runtime.Object) error {

@@ -25,26 +25,26 @@ import (
 	"podo.dev/podo/internal/registry/check"
 )
 
-// maxPatchOperations bounds a JSON patch, maxPatchCopies the bytes that its "copy" operations may make all together.
+// maxPatchOperations bounds the operations of a JSON patch; maxPatchCopies, the bytes that all its "copy" operations may produce.
 const (
 	maxPatchOperations = 10000
 	maxPatchCopies     = 3 << 20
 )
 
-func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopies } // the library has no other place for it
+func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopies } // the library keeps this in a variable
 
 // Patch is a change described by the client.
 type Patch struct {
 	Type types.PatchType
 	Data []byte
-	// Validation is how unknown and duplicate fields are treated: metav1.FieldValidationIgnore, Warn (also "") or Strict.
+	// Validation says what happens to unknown and duplicate fields: metav1.FieldValidationIgnore, Warn (also "") or Strict.
 	Validation string
 	// Force lets an apply take fields that others own.
 	Force bool
 }
 
-// Patch applies p to the object and writes the result. It is evaluated again when someone else wrote in between, unless
-// the patch itself names a resourceVersion. created says that it was applied to a name that was free.
+// Patch applies p to the object and writes the result. It is evaluated again when someone else wrote in between, unless the patch
+// names a resourceVersion. created says that the name was free, and apply created the object.
 func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch, o Options) (out runtime.Object, created bool, err error) {
 	k, err := v.kind(ref)
 	if err != nil {
@@ -88,8 +88,8 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 	return out, false, err
 }
 
-// Apply is the patch as a function of the object: what cur, of the kind k, becomes by it before any rule sees it, and what a strict
-// decoder has to say of that. cur is only read.
+// Apply is the patch as a function: what cur, of the kind k, becomes before any rule sees it, with the findings of strict
+// decoding. cur is only read.
 func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, warnings []string, err error) {
 	apply, err := p.compile()
 	if err != nil {
@@ -99,7 +99,7 @@ func (p Patch) Apply(k *registry.Kind, cur runtime.Object) (obj runtime.Object, 
 	return obj, warnings, err
 }
 
-// evaluate applies the patch; apply is what it was compiled to.
+// evaluate applies the patch, compiled to apply.
 func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o *Options) (runtime.Object, error) {
 	if tame := check.Tame(p.Data); tame != nil {
 		first := Patch{Type: p.Type, Data: tame, Validation: metav1.FieldValidationIgnore}
@@ -120,7 +120,7 @@ func (p *Patch) evaluate(apply applied, k *registry.Kind, cur runtime.Object, o 
 	return k.In(r.obj), samePlace(k, accessor(r.obj), was.GetNamespace(), was.GetName())
 }
 
-// samePlace refuses a patch that moves the object. What it takes away of a namespace is put back; a name is not.
+// samePlace refuses a patch that moves the object. A namespace that it removes is put back; a name is not.
 func samePlace(k *registry.Kind, m metav1.Object, namespace, name string) error {
 	if !k.Namespaced || m.GetNamespace() == "" {
 		m.SetNamespace(namespace)
@@ -142,13 +142,13 @@ type applied func(k *registry.Kind, cur runtime.Object) (patched, error)
 // patched is a patch's result.
 type patched struct {
 	obj    runtime.Object
-	strict []error // what a strict decoder has to say
-	shown  string  // what a refusal shows: the patched document, or a strategic patch as far as the merge has taken it apart
+	strict []error // findings of strict decoding
+	shown  string  // what an error shows: the patched document, or a strategic patch as far as the merge has consumed it
 }
 
 func (p *Patch) strict() bool { return p.Validation != metav1.FieldValidationIgnore }
 
-// judge lets strict errors pass as warnings, or not.
+// judge passes strict findings on as warnings, or fails on them.
 func (p *Patch) judge(r patched, o *Options) error {
 	if len(r.strict) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func (p *Patch) compile() (applied, error) {
 	return nil, e
 }
 
-// jsonPatchOp has the fields that an operation may have.
+// jsonPatchOp has the fields of an operation.
 type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -224,7 +224,7 @@ func (p *Patch) compileJSON() (applied, error) {
 	}), nil
 }
 
-// applyJSON is the library's, which panics where the whole document is replaced by no value.
+// applyJSON calls the library, which panics when the whole document is replaced by no value.
 func applyJSON(patch jsonpatch.Patch, doc []byte) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -310,12 +310,12 @@ func (p *Patch) compileStrategic() (applied, error) {
 		} else if err != nil {
 			return r, invalidPatch(r.shown, err)
 		}
-		r.obj.GetObjectKind().SetGroupVersionKind(k.GVK) // whatever the patch says that it is
+		r.obj.GetObjectKind().SetGroupVersionKind(k.GVK) // whatever kind the patch names
 		return r, nil
 	}, nil
 }
 
-// mergeStrategic is the library's merge, which panics on some patches: where a list's key is no text or number.
+// mergeStrategic calls the library's merge, which panics on some patches: when a list's key is neither text nor number.
 func mergeStrategic(original, patch map[string]any, of runtime.Object) (merged map[string]any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -334,15 +334,15 @@ func strategicError(err error) error {
 	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
 		return unprocessable(err)
 	}
-	return err // an internal error in its own words, as upstream has it
+	return err // as upstream, an internal error with its own text
 }
 
 func unprocessable(err error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
 
-// sameType refuses a document that has become another kind. One that says no kind is the kind that it was; one that says no
-// apiVersion has none of the version's fields.
+// sameType refuses a document that has become another kind. Without a kind it keeps its kind; without an apiVersion it has none
+// of the version's fields.
 func (r *patched) sameType(k *registry.Kind) error {
 	gvk := r.obj.GetObjectKind().GroupVersionKind()
 	if gvk.Kind == "" {
@@ -356,7 +356,7 @@ func (r *patched) sameType(k *registry.Kind) error {
 		if err := Other(gvk, k.GVK, []byte(r.shown)); err != nil {
 			return err
 		}
-		return notRegistered(gvk) // a version that is not served: upstream would read it
+		return notRegistered(gvk) // the version is not served; upstream would decode it
 	}
 	r.obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 	return nil

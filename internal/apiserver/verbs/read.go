@@ -68,12 +68,12 @@ func (v *Verbs) get(ctx context.Context, k *registry.Kind, ref client.Ref, rv st
 	return nil, apierrors.NewNotFound(k.GroupResource(), ref.Name)
 }
 
-// viewPatience is how long a read of one object waits for the view before it asks the store, which may be as long in answering: it
-// answers nobody while it flushes its database.
+// viewPatience is how long a consistent read of one object waits for the view before it asks the store. The store may take as
+// long: while it flushes its database it answers nobody.
 const viewPatience = 100 * time.Millisecond
 
-// newest reads one object consistently: from the view once that has what the store had, or from the store itself when the view does
-// not get there, or has no readable object to show.
+// newest reads one object consistently: from the view once that has caught up with the store, or from the store itself when the
+// view does not catch up, or has no readable object.
 func (v *Verbs) newest(ctx context.Context, k *registry.Kind, ref client.Ref) (*view.Entry, error) {
 	if k.NotCached {
 		return v.freshly(ctx, k, ref)
@@ -88,7 +88,7 @@ func (v *Verbs) newest(ctx context.Context, k *registry.Kind, ref client.Ref) (*
 	return v.freshly(ctx, k, ref)
 }
 
-// atLeast is a snapshot not older than revision; one that stays unknown is refused as upstream does.
+// atLeast is a snapshot not older than revision; a revision that stays unknown is refused as upstream does.
 func (v *Verbs) atLeast(ctx context.Context, revision int64) (view.Snapshot, error) {
 	s := v.c.View.Snapshot()
 	if s.Rev() >= revision {
@@ -103,8 +103,8 @@ func (v *Verbs) atLeast(ctx context.Context, revision int64) (view.Snapshot, err
 	return s, viewError(err)
 }
 
-// reached refuses a revision to which the store has not come, where upstream's server asks its store and not its memory: at once, and
-// without a word of trying again.
+// reached refuses a revision that the store has not reached, for reads that upstream's server answers from its store and not from
+// memory: at once, and without a hint to try again.
 func (v *Verbs) reached(ctx context.Context, revision int64) error {
 	if v.c.View.Snapshot().Rev() >= revision {
 		return nil
@@ -127,7 +127,7 @@ func tooLarge(asked, current int64, retry int) error {
 	return e
 }
 
-// parseRev reads the resourceVersion of a query. Upstream has a reason for one that is no number only where a list is asked for.
+// parseRev reads the resourceVersion of a query. Upstream's error for an invalid one has a reason only in lists.
 func parseRev(rv string) (int64, error) {
 	if rv == "" {
 		return 0, nil
@@ -139,7 +139,7 @@ func parseRev(rv string) (int64, error) {
 	return int64(n), nil
 }
 
-// Pod and Node are for the server's own use, unauthorized: what the view has, or the store when it has nothing.
+// Pod and Node are for the server's own use and unauthorized: from the view, or from the store when the view has none.
 func (v *Verbs) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	e, err := v.known(ctx, client.Pods.At(namespace, name))
 	if err != nil {
@@ -166,7 +166,7 @@ func (v *Verbs) Service(ctx context.Context, namespace, name string) (*v1.Servic
 	return e.Object.(*v1.Service), nil
 }
 
-// EndpointSlices are those of a Service, as the view has them; described at Pod.
+// EndpointSlices are those of a Service in the view, for the server's own use like Pod.
 func (v *Verbs) EndpointSlices(namespace, service string) (out []*discoveryv1.EndpointSlice) {
 	slices := schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
 	for e := range v.c.View.Snapshot().By(slices, registry.SliceService, namespace+"/"+service) {

@@ -13,11 +13,11 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// Review answers the creation of an object of an unstored kind: obj, defaulted and validated, is the answer's to fill. u may
+// Review answers the creation of an object of an unstored kind. It fills in obj, which has been defaulted and validated; u may
 // create it.
 type Review func(ctx context.Context, u user.Info, obj runtime.Object) (runtime.Object, error)
 
-// review serves a kind that is not stored: it is answered, also in a dry run, which changes nothing either way.
+// review serves the creation of a kind that is not stored. A dry run is no different, since nothing is changed.
 func (v *Verbs) review(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
 	answer := v.c.Reviews[k.GroupResource()]
 	if answer == nil {
@@ -31,7 +31,7 @@ func (v *Verbs) review(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	}
 	if k.Validate != nil {
 		if errs := k.Validate(obj); len(errs) > 0 {
-			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group}, "", errs) // upstream has forgotten by then of what kind it is
+			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group}, "", errs) // upstream's error has no kind either
 		}
 	}
 	out, err := answer(ctx, u, obj)

@@ -19,7 +19,7 @@ type selector struct {
 	namespace string // "" is all
 	name      string // set when the field selector names one object
 	labels    labels.Selector
-	fields    fields.Selector // nil when name and namespace say it all
+	fields    fields.Selector // nil when name and namespace are the whole selector
 }
 
 // newSelector checks that the fields are ones that the kind can be selected by.
@@ -39,7 +39,7 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 		if err := selectable(k, known, r.Field); err != nil {
 			return s, err
 		}
-		if !equals(r) || r.Value == "" { // what has no name is nothing, not anything
+		if !equals(r) || r.Value == "" { // no object has an empty name
 			s.fields = o.FieldSelector
 			continue
 		}
@@ -64,8 +64,8 @@ func newSelector(k *registry.Kind, namespace string, o *internalversion.ListOpti
 	return s, nil
 }
 
-// selectable refuses a field that objects cannot be selected by. Kinds that have fields of their own name all of them; the others
-// take a name and a namespace, even where there is none.
+// selectable refuses a field by which objects cannot be selected. Kinds with fields of their own name all of them; others accept
+// a name and a namespace, even if they are cluster-scoped.
 func selectable(k *registry.Kind, known fields.Set, name string) error {
 	own := false
 	for field := range known {
@@ -88,7 +88,7 @@ func equals(r fields.Requirement) bool {
 	return r.Operator == selection.Equals || r.Operator == selection.DoubleEquals
 }
 
-// everything says that within its namespace the selector picks all.
+// everything tells whether the selector picks all objects of its namespace.
 func (s *selector) everything() bool { return s.name == "" && s.fields == nil && s.labels.Empty() }
 
 func (s *selector) matches(e *view.Entry) bool {

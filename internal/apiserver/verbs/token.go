@@ -13,8 +13,8 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// CreateToken makes a token for the ServiceAccount that ref names. r becomes the verbs' own and is the answer. Nothing is stored, so
-// that a dry run is no different.
+// CreateToken makes a token for the ServiceAccount that ref names. r becomes the verbs' own and is the answer. Nothing is stored,
+// so a dry run is no different.
 func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r *authenticationv1.TokenRequest, o Options) (*authenticationv1.TokenRequest, error) {
 	ref = client.ServiceAccounts.At(ref.Namespace, ref.Name).Sub("token")
 	k, err := v.kind(ref)
@@ -32,7 +32,7 @@ func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r 
 		return nil, err
 	}
 	registry.DefaultTokenRequest(r)
-	// What the token is bound to may have been created a moment ago, by whoever asks.
+	// The caller may have created just now what the token is bound to.
 	now, err := v.c.View.Fresh(ctx)
 	if err != nil {
 		return nil, viewError(err)

@@ -20,7 +20,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// unsafely is the verb of who may delete what cannot be read.
+// unsafely is the verb that permits deleting an unreadable object.
 const unsafely = "unsafe-delete-ignore-read-errors"
 
 var unreadField = field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential")
@@ -28,7 +28,8 @@ var unreadField = field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotentia
 // maxUnread bounds how many unreadable objects a list names.
 const maxUnread = 100
 
-// unread refuses a page of what the view has where values in its range cannot be read: to leave them out would be to say that they are gone.
+// unread refuses a page of the view's objects when some in its range cannot be read: leaving them out would mean that they are
+// gone.
 func (v *Verbs) unread(p *page, l *List) error {
 	prefix := p.kind.Prefix()
 	one := p.name != "" && (p.namespace != "" || !p.kind.Namespaced)
@@ -56,12 +57,12 @@ func (v *Verbs) unread(p *page, l *List) error {
 	return unreadable(p.kind, all[:min(len(all), maxUnread)])
 }
 
-// corrupt is what upstream's store says of a value that cannot be read.
+// corrupt is the error of upstream's store for a value that cannot be read.
 func corrupt(key string, rev int64, err error) error {
 	return fmt.Errorf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision=%d: %w", key, rev, err)
 }
 
-// unreadable says which objects cannot be read; nil when there are none.
+// unreadable names the objects that cannot be read; nil when there are none.
 func unreadable(k *registry.Kind, all []view.Undecodable) error {
 	if len(all) == 0 {
 		return nil
@@ -87,13 +88,13 @@ func unreadable(k *registry.Kind, all []view.Undecodable) error {
 	return &apierrors.StatusError{ErrStatus: st}
 }
 
-// toUnread says that a deletion is meant for an object that cannot be read.
+// toUnread tells whether a deletion is meant for an unreadable object.
 func toUnread(d *metav1.DeleteOptions) bool {
 	return d.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *d.IgnoreStoreReadErrorWithClusterBreakingPotential
 }
 
-// deleteUnreadable takes an object out of the store that cannot be read: nobody knows its finalizers or who depends on it, so that this
-// needs a right of its own. What can be read is not deleted so.
+// deleteUnreadable deletes an object that cannot be read. Its finalizers and dependents are unknown, so this needs a right of its
+// own. Readable objects are not deleted this way.
 func (v *Verbs) deleteUnreadable(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, o Options) error {
 	audit.AddAuditAnnotation(ctx, "apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	ask := &authz.Attributes{User: u, Verb: unsafely, Group: ref.Resource.Group, Resource: ref.Resource.Resource, Namespace: ref.Namespace, Name: ref.Name}

@@ -25,8 +25,8 @@ import (
 	"podo.dev/podo/internal/view/codec"
 )
 
-// Update replaces an object, or the part of it that ref.Subresource names. obj becomes the verbs' own. created says that
-// the name was free and the kind lets a PUT create.
+// Update replaces an object, or the part of it that ref.Subresource names. obj becomes the verbs' own. created says that the name
+// was free and the kind lets a PUT create.
 func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (out runtime.Object, created bool, err error) {
 	k, err := v.kind(ref)
 	if err != nil {
@@ -50,7 +50,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, false, err
 	}
-	want, misread := revisionOf(m.GetResourceVersion()) // of an object that is not there nobody reads it
+	want, misread := revisionOf(m.GetResourceVersion()) // misread matters only if the object exists
 	dedupOwners(m, o.warning, false)
 	for range writeTries {
 		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, uid: m.GetUID(), Options: o}, func(cur runtime.Object) (runtime.Object, error) {
@@ -68,7 +68,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		if !rules.AllowCreate || ref.Subresource != "" || !apierrors.IsNotFound(err) {
 			return out, false, err
 		}
-		if err := sameUID(k, ref, m.GetUID(), ""); err != nil { // who has seen an object there does not make another
+		if err := sameUID(k, ref, m.GetUID(), ""); err != nil { // a client that has seen an object there does not create another
 			return nil, false, err
 		}
 		if misread != nil {
@@ -82,7 +82,7 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		if out, err = v.create(ctx, u, k, ref, draft, false, o); !apierrors.IsAlreadyExists(err) {
 			return out, err == nil, err
 		}
-		// Somebody else has created it meanwhile: that is what is replaced.
+		// Somebody else has created it meanwhile: that object is replaced.
 	}
 	return nil, false, conflict(k.GroupResource(), ref.Name)
 }
@@ -109,8 +109,8 @@ func sameName(ref client.Ref, name, namespace string) error {
 	return nil
 }
 
-// revisionOf parses the resourceVersion of an object in a request; 0 is none. Of one that is no number upstream says no more than that, and has
-// no reason for it either.
+// revisionOf parses the resourceVersion of an object in a request; 0 means none. For an invalid one, upstream's error is just
+// this, without a reason.
 func revisionOf(rv string) (int64, error) {
 	if rv == "" || rv == "0" {
 		return 0, nil
@@ -122,14 +122,14 @@ func revisionOf(rv string) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// noRevision refuses a write that may overwrite another, of a kind that is never written that way.
+// noRevision refuses an unconditional write of a kind that does not allow it.
 func noRevision(k *registry.Kind, name string) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group, Kind: k.Resource}, name, field.ErrorList{
 		field.Invalid(field.NewPath("metadata").Child("resourceVersion"), uint64(0), "must be specified for an update"),
 	})
 }
 
-// own settles managedFields of obj, which shall replace live.
+// own settles the managedFields of obj, which is to replace live.
 func (v *Verbs) own(k *registry.Kind, sub string, g guard, live, obj runtime.Object) {
 	switch g.owns {
 	case changed:
@@ -175,7 +175,7 @@ type wanted struct {
 	obj    runtime.Object
 	value  []byte
 	conds  []store.Cond
-	ops    []store.Op // what admission writes beside it
+	ops    []store.Op // what admission writes along with it
 	same   bool       // nothing to write
 	remove bool       // the last finalizer is gone, or deletion needs no grace
 	stage  timeline.Stage
@@ -219,7 +219,7 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		m.SetUID(old.GetUID())
 	}
 	m.SetCreationTimestamp(old.GetCreationTimestamp())
-	// An update can neither start nor take back a deletion.
+	// An update can neither start a deletion nor take it back.
 	if old.GetDeletionTimestamp() != nil {
 		m.SetDeletionTimestamp(old.GetDeletionTimestamp())
 	}
@@ -251,7 +251,7 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	return w, err
 }
 
-// encode makes the stored bytes and notices when they are those already there.
+// encode makes the stored bytes and notices when they are the present ones.
 func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
 	m := accessor(w.obj)
 	rv := m.GetResourceVersion()
@@ -265,8 +265,8 @@ func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
 	if w.value, err = encode(k, w.obj); err != nil {
 		return err
 	}
-	// That somebody writes what he wrote before is no reason to write. Times are as long as others: what has another length than what
-	// is stored differs from it in more.
+	// Repeating the last write is no reason to write. Times have a fixed length, so a value of another length than the stored one
+	// differs in more than times.
 	if cur.Size() > 0 && len(w.value) != cur.Size() {
 		return nil
 	}

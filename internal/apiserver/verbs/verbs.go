@@ -52,15 +52,16 @@ type Config struct {
 	Kinds []*registry.Kind
 	// Authorizer defaults to one over the view.
 	Authorizer *modes.Authorizer
-	// Admission are further rules, put into upstream's order among the built-in ones; one with the name of a built-in rule replaces it.
+	// Admission are further rules, put into upstream's order among the built-in ones. A rule with the name of a built-in one
+	// replaces it.
 	Admission admit.Chain
 	// Reviews answer the creation of kinds that are not stored.
 	Reviews map[schema.GroupResource]Review
 	// Tokens makes ServiceAccounts' tokens; nil serves none.
 	Tokens *tokens.Issuer
-	// Computed make the objects of kinds that are made when they are asked for; of one without there are none.
+	// Computed make the objects of computed kinds; a kind without one has no objects.
 	Computed map[schema.GroupResource]Computer
-	// Audit is told what the server's own parts ask for (those behind a connection tell it themselves); nil: nobody is.
+	// Audit records the requests of the server's own parts (those of clients are recorded by the wire); nil: none.
 	Audit *audit.Log
 	// Append takes timeline records of pods (accepted, stored, deleting, deleted). Default timeline.Discard.
 	Append timeline.Append
@@ -80,7 +81,7 @@ func (c *Config) Validate() error {
 // Verbs are safe for concurrent use.
 type Verbs struct {
 	c      Config
-	kinds  map[schema.GroupVersionResource]*registry.Kind // by each version that is served, and by "" the one that is stored
+	kinds  map[schema.GroupVersionResource]*registry.Kind // by each served version, and by "" the stored one
 	chain  admit.Chain
 	owners *owners.Owners
 	store  *measured // c.Store
@@ -91,11 +92,11 @@ type Verbs struct {
 // Options belong to every write.
 type Options struct {
 	DryRun bool
-	// Manager is who comes to own the fields that the write sets, in metadata.managedFields: the program, not its user.
+	// Manager becomes the owner of the fields that the write sets, in metadata.managedFields: the program, not its user.
 	Manager string
-	// Part is which of several parts of a program asks, where they share a user: the timeline tells it instead of that.
+	// Part names the part of a program that asks, where several share a user; the timeline shows it instead.
 	Part string
-	// Warn takes what the client should be told although the write succeeds; nil drops it.
+	// Warn receives warnings for the client of a successful write; nil drops them.
 	Warn func(text string)
 }
 
@@ -155,7 +156,7 @@ func New(c Config) (*Verbs, error) {
 	return v, err
 }
 
-// rules are the admission rules that every server has, and those of the configuration, in upstream's order.
+// rules are the built-in admission rules and those of the configuration, in upstream's order.
 func (v *Verbs) rules() (admit.Chain, error) {
 	view := v.c.View
 	configured, err := settings.Rules("", view)
@@ -187,7 +188,7 @@ func (v *Verbs) rules() (admit.Chain, error) {
 	return admit.Ordered(append(all, v.c.Admission...)...), nil
 }
 
-// Authorizer is what the verbs ask; the wire asks it about paths that are no resources.
+// Authorizer is the verbs' authorizer; the wire also asks it about paths that are no resources.
 func (v *Verbs) Authorizer() authz.Authorizer { return v.c.Authorizer }
 
 // Kind finds a row of the table; nil when the resource is not served.
@@ -198,7 +199,7 @@ func (v *Verbs) Authorize(ctx context.Context, u user.Info, verb string, ref cli
 	return v.authorize(ctx, u, verb, ref, nil)
 }
 
-// kind finds a row or says that there is none, as the server does for a URL that it does not know.
+// kind finds a row of the table, or returns the error for an unknown URL.
 func (v *Verbs) kind(ref client.Ref) (*registry.Kind, error) {
 	if k := v.kinds[ref.Resource.WithVersion(ref.Version)]; k != nil {
 		return k, nil
@@ -208,7 +209,7 @@ func (v *Verbs) kind(ref client.Ref) (*registry.Kind, error) {
 
 func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref client.Ref, sel fields.Selector) error {
 	if ref.Resource == namespaces {
-		ref.Namespace = ref.Name // for authorization a namespace is in itself, as upstream has it
+		ref.Namespace = ref.Name // for authorization a namespace is inside itself, as upstream has it
 	}
 	return authz.Check(ctx, v.c.Authorizer, &authz.Attributes{
 		User: u, Verb: verb, Group: ref.Resource.Group, Resource: ref.Resource.Resource, Subresource: ref.Subresource,
@@ -216,7 +217,7 @@ func (v *Verbs) authorize(ctx context.Context, u user.Info, verb string, ref cli
 	})
 }
 
-// namespace reads a namespace for admission: the view first, and the store's truth before saying that there is none.
+// namespace reads a namespace for admission: from the view and, before it says that there is none, from the store.
 func (v *Verbs) namespace(ctx context.Context, name string) (*v1.Namespace, string, int64, error) {
 	k := v.Kind(namespaces)
 	if k == nil {
@@ -282,7 +283,7 @@ func (v *Verbs) record(stage timeline.Stage, obj runtime.Object, fields ...timel
 	})
 }
 
-// recordNew appends what stands at the beginning of a pod's story: who made it, and for which owner.
+// recordNew appends the beginning of a pod's story: who made it, and for which owner.
 func (v *Verbs) recordNew(obj runtime.Object, by string) {
 	pod, ok := obj.(*v1.Pod)
 	if !ok {
@@ -295,7 +296,7 @@ func (v *Verbs) recordNew(obj runtime.Object, by string) {
 	v.record(timeline.Accepted, obj, fields...)
 }
 
-// leaves is why a pod is deleted, where whoever deletes it has said so before in its status: a budget's eviction, preemption, a taint.
+// leaves is why a pod is deleted, if its status says so: an eviction, preemption, a taint.
 func leaves(stage timeline.Stage, pod *v1.Pod) string {
 	if stage != timeline.Deleting && stage != timeline.Deleted {
 		return ""

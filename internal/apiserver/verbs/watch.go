@@ -19,7 +19,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// initialAtOnce is how many events of the state that a watch starts with are told together: its readers hold their encodings.
+// initialAtOnce is how many events of the initial state are returned together: their readers hold their encodings.
 const initialAtOnce = 100
 
 // Event is one line of a watch.
@@ -27,10 +27,10 @@ type Event struct {
 	Type watch.EventType
 	// Object is read-only and may be shared.
 	Object runtime.Object
-	// Entry is set when Object is exactly a published one, or with Ended, so that its cached encodings can be used.
+	// Entry is set when Object is the published object, or with Ended, so that its cached encodings can be used.
 	Entry *view.Entry
-	// Ended says that Object is the published one of Entry at the revision that ended it for this watch. That is one for all watches: whatever
-	// becomes of an object, one write comes next.
+	// Ended says that Object is Entry's object at the revision at which it ended for this watch. All watches share that form,
+	// since the revision is that of the object's next write, whichever it is.
 	Ended bool
 }
 
@@ -43,8 +43,8 @@ type Stream struct {
 	bookmarks bool
 }
 
-// Watch starts a watch. Without a resourceVersion, or with "0", it begins with an ADDED for each object that there is, and so it does
-// at any version with sendInitialEvents. A client that takes bookmarks is told by an annotated one that it has seen them all.
+// Watch starts a watch. Without a resourceVersion, or with "0", and at any version with sendInitialEvents, it begins with an
+// ADDED event for each existing object. A client that accepts bookmarks is told the end of these by an annotated one.
 func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *internalversion.ListOptions) (*Stream, error) {
 	k, err := v.kind(ref)
 	if err != nil {
@@ -128,7 +128,7 @@ func watchError(err error, asked, current int64) error {
 	return viewError(err)
 }
 
-// Next blocks until there is something to tell. No events and no error says that time passed without any for this watch.
+// Next blocks until there are events. No events and no error means that time has passed without any for this watch.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	if n := min(len(s.initial), initialAtOnce); n > 0 {
 		out := s.initial[:n]
@@ -153,8 +153,8 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	return out, nil
 }
 
-// event is what a change means to a watch that sees a part of the objects: one that enters the part is added, one that leaves
-// it is deleted.
+// event is what a change means to a watch of selected objects: one that begins to match is added, one that no longer matches is
+// deleted.
 func (s *Stream) event(c *view.Change) (Event, bool) {
 	was, is := s.selector.matches(c.Old), s.selector.matches(c.New)
 	switch {
@@ -178,8 +178,8 @@ func (s *Stream) Ready() <-chan struct{} {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Progress is the revision up to which everything has been told: none, as long as the state that the watch starts with has not been. Whoever
-// took a bookmark for his before would miss the rest of it.
+// Progress is the revision up to which everything has been delivered; 0 during the initial state, since a client that resumed
+// from a bookmark then would miss the rest of it.
 func (s *Stream) Progress() int64 {
 	if s.initial != nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"podo.dev/podo/internal/apiserver/verbs"
 )
 
-// audit begins to note what becomes of the request; u is nil when its credentials are no good.
+// audit begins to record the request; u is nil when its credentials are invalid.
 func (c *call) audit(u user.Info, start time.Time, long bool) {
 	if c.s.c.Audit == nil {
 		return
@@ -26,7 +26,7 @@ func (c *call) audit(u user.Info, start time.Time, long bool) {
 	}
 }
 
-// brings notes the object that came with the request.
+// brings records the object that came with the request.
 func (c *call) brings(obj runtime.Object) {
 	c.audited.Object(obj, c.info.GV.WithResource(c.info.Resource), c.info.Subresource)
 }
@@ -43,12 +43,12 @@ func (c *call) answers(obj runtime.Object) {
 	}
 	raw, err := json.Marshal(obj)
 	if err != nil {
-		raw = nil // it cannot be answered either
+		raw = nil // then it cannot be sent either
 	}
 	c.audited.Answer(status, raw)
 }
 
-// answersList notes the list of the answer; b is how the client gets it.
+// answersList records the list of the answer; b is its encoding for the client.
 func (c *call) answersList(l *verbs.List, f form, b *body) {
 	if !c.audited.WantsAnswer() || b == nil {
 		return

@@ -66,7 +66,7 @@ func bodyMedia(r *http.Request) (string, error) {
 }
 
 // decodeInto reads obj, which must be of the wanted kind, from data. accepts are other group versions that the data may name.
-// strict are the faults that a lenient server overlooks: unknown and duplicate fields.
+// strict are the errors that lenient decoding overlooks: unknown and duplicate fields.
 func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj runtime.Object, accepts ...schema.GroupVersion) (strict []error, err error) {
 	var got schema.GroupVersionKind
 	if media == protoType {
@@ -101,7 +101,7 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 		return nil, unrecognized(want, err, data)
 	}
 	tame := check.Tame(data)
-	first := data // what is read before it is known to be tame
+	first := data // the beginning of the data, before it is known to be safe to decode
 	if tame != nil {
 		first = tame
 	}
@@ -121,7 +121,8 @@ func decodeInto(media string, data []byte, want schema.GroupVersionKind, obj run
 	return append(strict, found...), nil
 }
 
-// decodeOptions reads how something shall be deleted: of any group and version, and by the library alone, for what it says of other data.
+// decodeOptions reads the options of a deletion, of any group and version. Only the library decodes them, so that its errors
+// about other data are upstream's.
 func decodeOptions(media string, data []byte, o *metav1.DeleteOptions) error {
 	info, ok := runtime.SerializerInfoForMediaType(internalscheme.Codecs.SupportedMediaTypes(), media)
 	if !ok {
@@ -130,7 +131,7 @@ func decodeOptions(media string, data []byte, o *metav1.DeleteOptions) error {
 	gvk := metaGV.WithKind("DeleteOptions")
 	_, got, err := internalscheme.Codecs.DecoderToVersion(info.Serializer, metaGV).Decode(data, &gvk, o)
 	if err != nil {
-		if runtime.IsNotRegisteredError(err) { // the library names its scheme by where its own source lies
+		if runtime.IsNotRegisteredError(err) { // the library's error names its scheme by its own source's path
 			err = fmt.Errorf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), "pkg/apis/meta/internalversion/scheme/register.go:27")
 		}
 		return apierrors.NewBadRequest(err.Error())
@@ -142,7 +143,7 @@ func decodeOptions(media string, data []byte, o *metav1.DeleteOptions) error {
 // fresh is a new object of obj's type.
 func fresh(obj runtime.Object) any { return reflect.New(reflect.TypeOf(obj).Elem()).Interface() }
 
-// fromYAML is the JSON of a YAML text, and its duplicate keys.
+// fromYAML converts YAML to JSON; strict are its duplicate keys.
 func fromYAML(data []byte) (strict []error, out []byte, err error) {
 	if out, err = yaml.YAMLToJSON(data); err != nil {
 		return nil, data, err
@@ -175,7 +176,7 @@ func typeOf(data []byte, want schema.GroupVersionKind) (schema.GroupVersionKind,
 	return got, nil
 }
 
-// expect refuses data of another kind or version than the URL stands for; data is its JSON, if that is what it is.
+// expect refuses data of another kind or version than the URL names; data is its JSON, if it is JSON.
 func expect(got, want schema.GroupVersionKind, accepts []schema.GroupVersion, data []byte) error {
 	if got == want {
 		return nil
@@ -199,7 +200,7 @@ func unrecognized(want schema.GroupVersionKind, err error, data []byte) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, err, summary(data)))
 }
 
-// summary shows the first bytes of a body that cannot be read.
+// summary shows the first bytes of a body that cannot be decoded.
 func summary(data []byte) string {
 	const limit = 30
 	var more string

@@ -20,9 +20,9 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// Discovery is what kinds there are, by path: the classic documents, a request for each group version, and the aggregated one,
-// everything in one answer, which /api and /apis give to clients that ask for it. The order in which a table has the kinds does not
-// show. advertise is where clients are told that the server is (default: where they reached it).
+// Discovery is the discovery documents by path: the classic ones, with a request for each group version, and the aggregated one,
+// which /api and /apis give to clients that ask for it. The order of kinds in the table does not matter. advertise is the
+// server's address in the documents (default: the one that the client used).
 func Discovery(kinds []*registry.Kind, advertise string) (map[string]http.Handler, error) {
 	kinds = slices.SortedFunc(slices.Values(kinds), func(a, b *registry.Kind) int {
 		return cmp.Or(
@@ -111,7 +111,7 @@ func groupPlace(group string) int {
 	return len(groupOrder)
 }
 
-// apiVersions is the oldest document of all; it tells the client where it is talking to.
+// apiVersions is the oldest document of all; it contains the server's address.
 func apiVersions(advertise string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, err := document(&metav1.APIVersions{
@@ -126,11 +126,11 @@ func apiVersions(advertise string) http.Handler {
 	})
 }
 
-// documents are the media types in which they are made. What there is of groups is told to every method, as upstream's aggregator tells it, which
-// looks at nothing but the form; the others are its router's (got).
+// documents are their media types. The documents about groups answer every method, as upstream's aggregator does, which only
+// looks at the form; the others go by its router (got).
 var documents = []string{jsonType, yamlType, protoType}
 
-// document answers with obj in the form that the client wants; as most want it, it is encoded once.
+// document answers with obj in the form that the client wants. The most common form is encoded once.
 func document(obj runtime.Object) (http.HandlerFunc, error) {
 	b, err := json.Marshal(obj)
 	if err != nil {
@@ -151,7 +151,7 @@ func document(obj runtime.Object) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// served is what is answered in the form that is asked for: plain is the usual one, made before; as is what its content type says besides.
+// served is an answer in a negotiated form: plain is the usual one, made in advance; as is the rest of its content type.
 type served struct {
 	plain http.Handler
 	gvk   schema.GroupVersionKind
@@ -174,7 +174,7 @@ func (d served) send(w http.ResponseWriter, r *http.Request, f form) {
 
 const aggregatedAs = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// bothForms answers with the aggregated form to those who list it first among what they accept.
+// bothForms answers with the aggregated form when the client prefers it.
 func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.HandlerFunc, error) {
 	list := &apidiscovery.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()},
@@ -204,7 +204,7 @@ func bothForms(old http.Handler, groups []apidiscovery.APIGroupDiscovery) (http.
 	}, nil
 }
 
-// wantsAggregated says whether the first that can be served of what the client accepts is the aggregated form, and how it is to be written.
+// wantsAggregated tells whether the client's first servable choice is the aggregated form, and how to encode it.
 func wantsAggregated(r *http.Request) (form, bool) {
 	for _, c := range goautoneg.ParseAccept(r.Header.Get("Accept")) {
 		f := form{pretty: isPretty(r) || c.Params["pretty"] == "1"}
@@ -229,7 +229,7 @@ func wantsAggregated(r *http.Request) (form, bool) {
 	return form{}, false
 }
 
-// subs are a kind's subresources, those that take the whole object and others, by name.
+// subs are a kind's subresources by name, those that take the whole object and the others.
 func subs(k *registry.Kind) []registry.Subresource {
 	out := slices.Clone(k.Subresources)
 	for name, part := range k.Parts {
@@ -249,7 +249,7 @@ func subs(k *registry.Kind) []registry.Subresource {
 	return out
 }
 
-// stored says which version of a kind the store has, so that a client that migrates objects sees when that changes.
+// stored identifies the version in which a kind is stored, so that clients that migrate objects notice a change.
 func stored(k *registry.Kind) string {
 	if k.Unstored {
 		return ""
@@ -296,7 +296,7 @@ func aggregated(kinds []*registry.Kind) []apidiscovery.APIResourceDiscovery {
 	return out
 }
 
-// responseKind names a kind; its group and version only where they are not those of the document.
+// responseKind names a kind, with group and version only where they differ from the document's.
 func responseKind(k *registry.Kind, gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
 	if gvk.GroupVersion() == k.GroupVersion() {
 		return &metav1.GroupVersionKind{Kind: gvk.Kind}

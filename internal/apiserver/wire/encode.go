@@ -20,7 +20,7 @@ import (
 const (
 	cachedJSON  view.Form = "json"     // whole, kind and apiVersion first, no newline
 	cachedProto view.Form = "protobuf" // the message alone, without the k8s envelope
-	// What watches are told of an object that has ended, which is its last form at the revision of its end.
+	// Forms for watches of an object that has ended: its last form at the revision of its end.
 	endedJSON  view.Form = "json, ended"
 	endedProto view.Form = "protobuf, ended"
 )
@@ -37,7 +37,7 @@ func encodeProto(obj runtime.Object) ([]byte, error) {
 	return m.Marshal()
 }
 
-// endedBytes is what objectBytes would be of an object whose entry has ended.
+// endedBytes is objectBytes for an object whose entry has ended.
 func endedBytes(media string, obj runtime.Object, e *view.Entry) ([]byte, error) {
 	name, encode := endedJSON, encodeJSON
 	if media == protoType {
@@ -46,7 +46,7 @@ func endedBytes(media string, obj runtime.Object, e *view.Entry) ([]byte, error)
 	return e.Encoded(name, func(runtime.Object) ([]byte, error) { return encode(obj) })
 }
 
-// objectBytes is the object in the media type's bare form, from the cache when it is a published one.
+// objectBytes is the object in the media type's bare form, cached if it is a published one.
 func objectBytes(media string, obj runtime.Object, e *view.Entry) ([]byte, error) {
 	name, encode := cachedJSON, encodeJSON
 	if media == protoType {
@@ -102,7 +102,7 @@ func envelopeLen(gvk schema.GroupVersionKind, n int) int {
 	return len(protoMagic) + fieldLen(typeMetaLen(gvk)) + fieldLen(n) + len(protoTail)
 }
 
-// body is one whole answer: pieces that are written one after another, so that cached bytes are not copied.
+// body is a whole answer in pieces that are written one after another, so that cached bytes are not copied.
 type body struct {
 	pieces [][]byte
 	size   int
@@ -132,7 +132,7 @@ func objectBody(f form, gvk schema.GroupVersionKind, obj runtime.Object, e *view
 	return b.text(f)
 }
 
-// text turns compact JSON into what was asked for: with a newline, indented, or YAML.
+// text turns compact JSON into the requested form: with a newline, indented, or YAML.
 func (b *body) text(f form) (*body, error) {
 	switch {
 	case f.media == yamlType:
@@ -162,7 +162,7 @@ var (
 
 func listMeta(l *verbs.List) metav1.ListMeta {
 	m := metav1.ListMeta{Continue: l.Continue, RemainingItemCount: l.Remaining}
-	if l.Rev > 0 { // what is computed is of no revision
+	if l.Rev > 0 { // computed objects have no revision
 		m.ResourceVersion = strconv.FormatInt(l.Rev, 10)
 	}
 	return m
@@ -206,7 +206,7 @@ func protoList(gvk schema.GroupVersionKind, l *verbs.List) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &body{pieces: make([][]byte, 1, 2*len(l.Items)+2)} // the first is written last, since it tells how long the others are
+	b := &body{pieces: make([][]byte, 1, 2*len(l.Items)+2)} // the first one is made last, since it contains the length of the others
 	tags := make([]byte, 0, 5*len(l.Items))                 // one allocation for all the items' tags and lengths
 	for _, e := range l.Items {
 		raw, err := objectBytes(protoType, e.Object, e)

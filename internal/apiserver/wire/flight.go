@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// maxInFlight bounds the requests for resources that are served at once, long ones excepted.
+	// maxInFlight bounds the resource requests that are served at once, long-running ones excepted.
 	maxInFlight = 600
-	// flightWait is how long a request may wait for its turn before it is sent away, for comeBack at least.
+	// flightWait is how long a request may wait for its turn before it is refused; the client comes back after comeBack at least.
 	flightWait = 10 * time.Second
 	comeBack   = time.Second
 )
 
-// flight counts the requests under way: those beyond its size wait.
+// flight counts the requests under way; others wait.
 type flight chan struct{}
 
-// enter says whether the request's turn has come in time.
+// enter tells whether the request got its turn in time.
 func (f flight) enter(ctx context.Context) bool {
 	select {
 	case f <- struct{}{}:
@@ -37,7 +37,7 @@ func (f flight) enter(ctx context.Context) bool {
 
 func (f flight) leave() { <-f }
 
-// tooMany sends a request away that did not get its turn.
+// tooMany refuses a request that did not get its turn.
 func tooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(comeBack.Seconds())))
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)

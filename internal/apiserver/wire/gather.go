@@ -7,29 +7,30 @@ import (
 )
 
 const (
-	// fullRecord is what a record of TLS that carries as much as one can has at least, whatever the cipher adds.
+	// fullRecord is the least size of a TLS record with as much content as fits, whatever the cipher adds.
 	fullRecord = 16 << 10
-	// frameHead is how many bytes a frame of HTTP/2 has beside what it carries: one that carries as much as clients take is a record and these.
+	// frameHead is the size of an HTTP/2 frame's header. A frame as large as clients accept takes one full record and this much
+	// of a second.
 	frameHead = 9
-	// restRecord is more than the record of these has.
+	// restRecord is larger than the second record.
 	restRecord = 64
-	// framesAtOnce is how many such frames go out with one call of the system at most.
+	// framesAtOnce is how many such frames are sent in one system call at most.
 	framesAtOnce = 7
 	// gatherFor is how long the first of them waits at most.
 	gatherFor = time.Millisecond
 )
 
-// gathering is a connection below TLS that sends long answers with few calls of the system: TLS writes each of its records by itself. Here
-// full ones are held, and what is left of their frames, until there is no room for another, until one comes that is neither, as there is at the
-// end of every answer, or until the time is over: a client whose window is used up says that it has read only what it was sent.
+// gathering is a connection below TLS that sends long answers with few system calls, where TLS would make one for each record.
+// Full records, and the rest records of their frames, are held until there is no room for another, or another kind of record
+// arrives (every answer ends with one), or gatherFor is over: a client whose window is used up only reports what it has received.
 type gathering struct {
 	net.Conn
 
-	mu    sync.Mutex // held while writing, so that records stay in their order
+	mu    sync.Mutex // held while writing, which keeps records in order
 	held  *[]byte    // nil: nothing
-	last  int        // how long the record before was
+	last  int        // size of the last record
 	timer *time.Timer
-	err   error // of the first write that failed: what comes after it would be no TLS
+	err   error // of the first write that failed: anything after it would be invalid TLS
 }
 
 var gathers = sync.Pool{New: func() any { b := make([]byte, 0, framesAtOnce*(fullRecord+2*restRecord)); return &b }}
@@ -39,7 +40,7 @@ func (c *gathering) Write(record []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := len(record) >= fullRecord
-	// The cipher adds as much to the one as to the other. What ends an answer is as short, but comes after a record that was not filled.
+	// The cipher adds the same to both. The end of an answer is as short, but does not follow a full record.
 	rest := c.last-len(record) == fullRecord-frameHead
 	c.last = len(record)
 	if c.held != nil && len(*c.held)+len(record) > cap(*c.held) {
@@ -92,7 +93,7 @@ func (c *gathering) late() {
 	c.send()
 }
 
-// gatherer makes gathering connections of those that come.
+// gatherer is a listener whose connections are gathering.
 type gatherer struct{ net.Listener }
 
 func (l gatherer) Accept() (net.Conn, error) {

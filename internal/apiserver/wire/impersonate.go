@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
-// impersonated is who the request acts as: another user, when its headers say so and the caller may.
+// impersonated is the user that the request acts as: another one if its headers say so and the caller may.
 func (c *call) impersonated(u user.Info) (user.Info, error) {
 	if !impersonates(c.r.Header) {
 		return u, nil
@@ -27,7 +27,7 @@ func (c *call) impersonated(u user.Info) (user.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is proxied further must not impersonate again.
+	// A proxied request must not impersonate again.
 	c.r = c.r.Clone(c.r.Context())
 	for key := range c.r.Header {
 		if strings.HasPrefix(key, impersonation) {
@@ -38,7 +38,7 @@ func (c *call) impersonated(u user.Info) (user.Info, error) {
 	return as, nil
 }
 
-const impersonation = "Impersonate-" // what all of its headers begin with
+const impersonation = "Impersonate-" // common prefix of the headers
 
 func impersonates(h http.Header) bool {
 	for key := range h {
@@ -49,7 +49,7 @@ func impersonates(h http.Header) bool {
 	return false
 }
 
-// wantedUser is what the headers say, as they say it; nil when they say nothing.
+// wantedUser is the user that the headers describe, unchecked; nil when there are no such headers.
 func wantedUser(h http.Header) (*user.DefaultInfo, error) {
 	u := &user.DefaultInfo{Name: h.Get(authenticationv1.ImpersonateUserHeader), UID: h.Get(authenticationv1.ImpersonateUIDHeader)}
 	u.Groups = append(u.Groups, h[authenticationv1.ImpersonateGroupHeader]...)
@@ -78,7 +78,7 @@ func wantedUser(h http.Header) (*user.DefaultInfo, error) {
 	return nil, nil
 }
 
-// attributes are what the request asks for, for decisions about it as a whole.
+// attributes describe the request for decisions about it as a whole.
 func (c *call) attributes(u user.Info) *authz.Attributes {
 	i := &c.info
 	if i.Resource == "" {

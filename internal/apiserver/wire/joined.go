@@ -28,10 +28,10 @@ type joined struct {
 	err  error       // of what was written late
 }
 
-// joinWait is how long the first of two waits at most: the second may never come, if the client gives up in between.
+// joinWait is how long the first of two writes waits at most: the second may never come, if the client gives up in between.
 const joinWait = time.Millisecond
 
-// joinKept is how much room for two writes a connection keeps.
+// joinKept is the size of the buffer for two writes that a connection keeps.
 const joinKept = 8 << 10
 
 type joinedKey struct{}
@@ -50,7 +50,7 @@ func (l joins) Accept() (net.Conn, error) {
 	return &joined{Conn: c, wait: l.wait}, nil
 }
 
-// withJoined lets requests find their connection.
+// withJoined makes the connection available to its requests.
 func withJoined(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		if j, ok := t.NetConn().(*joined); ok {
@@ -60,7 +60,7 @@ func withJoined(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Join is called before an answer of headers and a body.
+// Join is called before an answer that consists of headers and a body.
 func (c *joined) Join() { c.join.Store(true) }
 
 // joinAnswer is called before an answer with a body to r.
@@ -104,7 +104,7 @@ func (c *joined) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// alone writes what the second write has not come for.
+// alone writes what was held when no second write came.
 func (c *joined) alone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

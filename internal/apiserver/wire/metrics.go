@@ -19,7 +19,7 @@ import (
 	"podo.dev/podo/internal/apiserver/authn"
 )
 
-// metrics are the server's own, under upstream's names and labels.
+// metrics are the server's own metrics, under upstream's names and labels.
 type metrics struct {
 	total       *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
@@ -30,7 +30,7 @@ type metrics struct {
 	watchSizes  *prometheus.HistogramVec
 	panics      prometheus.Counter
 	sli         *prometheus.HistogramVec
-	ended       *prometheus.CounterVec // by the server, before they were served
+	ended       *prometheus.CounterVec // refused before they were served
 	aborted     *prometheus.CounterVec
 	deprecated  *prometheus.GaugeVec
 	handshakes  prometheus.Counter
@@ -39,7 +39,7 @@ type metrics struct {
 	checks      *about.Checks
 }
 
-// known counts and times how it was found out who a request is from.
+// known counts and times authentication.
 type known struct {
 	attempts prometheus.Counter
 	duration prometheus.Observer
@@ -48,7 +48,7 @@ type known struct {
 // whatLabels say what a request is about.
 var whatLabels = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
 
-// newMetrics has r tell what the server counts, what more counts, and of which program they are.
+// newMetrics registers the server's metrics, those in more, and the program's version with r.
 func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.Collector) (*metrics, error) {
 	m := &metrics{
 		checks: about.NewChecks(),
@@ -97,7 +97,7 @@ func newMetrics(r *prometheus.Registry, program version.Info, more []prometheus.
 	return m, nil
 }
 
-// further makes the metrics of requests that go wrong, of who they are from, and of how long those took that were served.
+// further makes the metrics of failing requests, of authentication, and of how long served requests took.
 func (m *metrics) further() []prometheus.Collector {
 	m.sli = prometheus.NewHistogramVec(about.Native(prometheus.HistogramOpts{
 		Name:    "apiserver_request_sli_duration_seconds",
@@ -133,10 +133,11 @@ func (m *metrics) further() []prometheus.Collector {
 	return []prometheus.Collector{m.sli, m.ended, m.aborted, m.deprecated, m.handshakes, m.who, attempts, duration}
 }
 
-// userNames are the users that are counted by their own name, as upstream has it: whoever can make up a name has no label of his own.
+// userNames are the users with a label of their own, as upstream has it. Other names get none, since clients could make up any
+// number.
 var userNames = map[string]bool{"admin": true, "client": true, "kube_proxy": true, "kubelet": true, "system:serviceaccount:kube-system:default": true}
 
-// authenticated counts how it ended to find out who a request is from; u is nil when nobody can tell.
+// authenticated records how the authentication of a request ended; u is nil when it failed.
 func (m *metrics) authenticated(u user.Info, err error, took time.Duration) {
 	result := "success"
 	switch {
@@ -155,7 +156,7 @@ func (m *metrics) authenticated(u user.Info, err error, took time.Duration) {
 	m.known[result].duration.Observe(took.Seconds())
 }
 
-// auditMetrics are those that the library of the audit log keeps in a registry of its own.
+// auditMetrics are the audit library's, which it keeps in a registry of its own.
 func auditMetrics() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := legacyregistry.DefaultGatherer.Gather()
@@ -163,7 +164,7 @@ func auditMetrics() prometheus.Gatherer {
 	})
 }
 
-// observe counts a request that has ended. What a client can make up (an unknown resource or method) has no label of its own.
+// observe records a request that has ended. Unknown resources and methods, which clients can make up, get no label of their own.
 func (m *metrics) observe(c *call, long bool, start time.Time, now func() time.Time) {
 	what := c.what()
 	dry := ""

@@ -25,29 +25,29 @@ const (
 	protoType = "application/vnd.kubernetes.protobuf"
 )
 
-// as is what the client wants objects turned into.
+// as is what objects are converted to for the client.
 type as int
 
 const (
 	whole    as = iota
 	table       // metav1.Table
 	partial     // metav1.PartialObjectMetadata
-	partials    // metav1.PartialObjectMetadataList; a watch has nothing to show as one
+	partials    // metav1.PartialObjectMetadataList; not for watches
 )
 
 // form is how an answer is written.
 type form struct {
 	media  string // jsonType, yamlType or protoType
 	as     as
-	in     schema.GroupVersion // of what objects are turned into; empty for whole ones
+	in     schema.GroupVersion // of what objects are converted to; empty for whole objects
 	pretty bool
 }
 
 // contentType is what the answer calls itself.
 func (f form) contentType() string { return f.media }
 
-// negotiate reads the Accept header: the first of the client's choices, by weight, that can be served. What is answered but not stored
-// has no tables.
+// negotiate reads the Accept header: the first of the client's choices, by weight, that can be served. Kinds that are not stored
+// have no tables.
 func negotiate(r *http.Request, tables bool) (form, error) {
 	pretty := isPretty(r)
 	accept := r.Header.Get("Accept")
@@ -66,7 +66,7 @@ func negotiate(r *http.Request, tables bool) (form, error) {
 	return f, nil
 }
 
-// formOfStatus is how a Status is told: it is turned into nothing else. ok is false where the client takes nothing that is whole.
+// formOfStatus is the form of a Status, which is never converted. ok is false when the client accepts no whole objects.
 func formOfStatus(r *http.Request) (f form, ok bool) {
 	f.media = jsonType
 	if accept := r.Header.Get("Accept"); accept != "" {
@@ -76,7 +76,7 @@ func formOfStatus(r *http.Request) (f form, ok bool) {
 	return f, f.media != ""
 }
 
-// forms are those that something can be told in.
+// forms is a set of media types and conversions that can be served.
 type forms int
 
 const (
@@ -85,7 +85,7 @@ const (
 	wholeOnly
 )
 
-// choices are those of headers that have been read: programs say the same with each request.
+// choices caches parsed headers: programs send the same one with each request.
 var choices accepts
 
 type accepts struct {
@@ -98,7 +98,7 @@ type wish struct {
 	of     forms
 }
 
-// Clients may make up headers without end, and long ones.
+// Bounds of the cache, since clients may send any number of different and long headers.
 const maxChoices, maxAccept = 256, 256
 
 func (a *accepts) choice(accept string, of forms) form {
@@ -112,9 +112,9 @@ func (a *accepts) choice(accept string, of forms) form {
 	return f
 }
 
-// choose is the first that can be served of what accept names, in the order in which upstream's library has it: that is by weight for the most
-// part, but names before what stands for many, whatever either weighs; a weight of nothing keeps nobody from taking it. Without a media type none
-// of it can be served.
+// choose is the first of accept's choices that can be served, in the order of upstream's library: mostly by weight, but exact
+// names come before wildcards whatever their weights, and a weight of 0 excludes nothing. A choice without a media type cannot be
+// served.
 func choose(accept string, of forms) form {
 	for _, c := range goautoneg.ParseAccept(accept) {
 		if f, ok := serveable(c.Type+"/"+c.SubType, c.Params, of); ok {
@@ -164,7 +164,7 @@ func serveable(media string, params map[string]string, of forms) (form, bool) {
 	return f, f.in == metaGV || f.in == metav1beta1.SchemeGroupVersion
 }
 
-// isPretty: for people, who use curl or a browser, JSON is indented.
+// isPretty tells whether JSON is indented, as for people who use curl or a browser.
 func isPretty(r *http.Request) bool {
 	if p := r.URL.Query().Get("pretty"); p != "" {
 		yes, err := strconv.ParseBool(p)
@@ -181,8 +181,8 @@ func onlyThese(media ...string) error {
 		"only the following media types are accepted: "+strings.Join(media, ", "))
 }
 
-// routed refuses, before anything else is looked at, headers for which upstream's router has no way: it knows names of media types and no more,
-// and of what stands for many only all.
+// routed refuses, first of all, headers that upstream's router has no route for: it knows only exact media types, and of
+// wildcards only */*.
 func (c *call) routed() error {
 	if c.r.Method == http.MethodPatch && !names(c.r.Header.Get("Content-Type"), patchTypes, "") {
 		return unroutedMedia(http.StatusUnsupportedMediaType, "415: Unsupported Media Type")
@@ -198,7 +198,7 @@ func (c *call) routed() error {
 	return unroutedMedia(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+strings.Join(made, ", "))
 }
 
-// names says that one of the media types in a header is among those, or is any.
+// names tells whether a header contains one of the media types, or any.
 func names(header string, those []string, anyOf string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, _, _ := strings.Cut(part, ";")
@@ -213,7 +213,7 @@ func unroutedMedia(code int, message string) error {
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 }
 
-// otherForm refuses to turn an object into what is made of lists, or a list into what is made of objects.
+// otherForm is the error for converting an object to a list's form, or a list to an object's.
 func otherForm(asked, is string, k *registry.Kind, suffix string) error {
 	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		"you requested "+asked+", but the requested object is "+is+" (*"+verbs.Internal(k.GVK)+suffix+")")
@@ -224,7 +224,7 @@ func unsupportedMedia(accepted ...string) error {
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
-// unrouted says that nothing is served at the path (404), or not with the method (405).
+// unrouted is the error when nothing is served at the path (404), or not with the method (405).
 func unrouted(code int) error {
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
 }

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// patience bounds how long each write of a stream may take, without a word to the connection for those that are in time: HTTP/2 would
-// have to be told of each deadline, and reset a stream whose deadline passes also when nothing waits to be written. The timer is not
-// stopped after a write either, but looks when it fires whether one is under way, and since when: once in so long, however much is written.
+// patience bounds the duration of each write of a stream without touching the connection as long as writes are in time. HTTP/2
+// would have to be told of each deadline, and resets a stream whose deadline passes even if nothing is being written. The timer
+// is not stopped after a write; when it fires, it looks whether a write is under way, and since when. It therefore fires rarely,
+// however much is written.
 type patience struct {
 	limit time.Duration
-	cut   func() // ends the write under way; called at most once a write, and never after end
+	cut   func() // ends the write under way; called at most once a write, and never after its end
 
 	mu    sync.Mutex
-	since time.Time   // of the write under way; zero: there is none
+	since time.Time   // start of the write under way; zero: there is none
 	timer *time.Timer // nil: does not run
 }
 
@@ -35,7 +36,7 @@ func (p *patience) end() {
 	p.since = time.Time{}
 }
 
-// stop is called when nothing will be written any more.
+// stop is called after the last write.
 func (p *patience) stop() {
 	p.end()
 	p.mu.Lock()
@@ -49,7 +50,7 @@ func (p *patience) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.since.IsZero() {
-		p.timer = nil // the next write starts another
+		p.timer = nil // the next write starts a new one
 		return
 	}
 	left := p.limit - time.Since(p.since)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// special serves subresources that are not a part of the object. It reports whether it has answered.
+// special serves subresources that are not a part of the object. It tells whether it has answered.
 func (c *call) special(u user.Info) bool {
 	if c.kind.Resource == "serviceaccounts" && c.info.Subresource == "token" && c.info.Name != "" {
 		c.token(u)
@@ -54,12 +54,12 @@ func (c *call) special(u user.Info) bool {
 
 var bindingGVK = v1.SchemeGroupVersion.WithKind("Binding")
 
-// bind also serves POST .../bindings, where the name is the object's and the right another.
+// bind also serves POST .../bindings, where the name comes from the object and another right is needed.
 func (c *call) bind(u user.Info) error {
 	bind := c.s.c.Verbs.Bind
 	if c.info.Resource == "bindings" {
 		bind = c.s.c.Verbs.BindByCollection
-		// Before anything is read of the body, as for any write.
+		// Before the body is read, as for any write.
 		if err := c.s.c.Verbs.Authorize(c.r.Context(), u, "create", c.info.ref()); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (c *call) bind(u user.Info) error {
 	return nil
 }
 
-// inPlace refuses what is created below an object and says that it is in another namespace.
+// inPlace refuses an object that is created below another one but names another namespace.
 func (c *call) inPlace(namespace string) error {
 	if namespace == "" || namespace == c.info.Namespace {
 		return nil
@@ -103,7 +103,7 @@ func (c *call) evict(u user.Info) error {
 		return err
 	}
 	e := &policyv1.Eviction{}
-	// The version before says the same in the same fields, and clients still send it.
+	// The previous version has the same fields, and clients still send it.
 	if err := c.decode(policyv1.SchemeGroupVersion.WithKind("Eviction"), e, create.FieldValidation, policyv1beta1.SchemeGroupVersion); err != nil {
 		return err
 	}
@@ -130,15 +130,15 @@ func (c *call) evict(u user.Info) error {
 	return nil
 }
 
-// pod reads the pod that a connection is for, once the user may make it. The kubelet works on what it has been told, so what the
-// view has is new enough unless the pod is not there yet.
+// pod reads the pod of a connection after checking that the user may connect. The kubelet has its own knowledge of the pod, so
+// the view is fresh enough unless the pod is missing there.
 func (c *call) pod(u user.Info) (*v1.Pod, error) {
 	ctx, ref := c.r.Context(), c.info.ref()
 	if err := c.s.c.Verbs.Authorize(ctx, u, c.info.Verb, ref); err != nil {
 		return nil, err
 	}
 	if c.info.Verb == "get" && c.info.Subresource != "log" {
-		// A WebSocket starts with a GET, but what follows is no reading.
+		// A WebSocket starts with a GET but is not read access.
 		if err := c.s.c.Verbs.Authorize(ctx, u, "create", ref); err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (c *call) pod(u user.Info) (*v1.Pod, error) {
 	return c.s.c.Verbs.Pod(ctx, ref.Namespace, ref.Name)
 }
 
-// containerOf picks the container that a request means; "" means the only one.
+// containerOf finds the container that a request names; "" stands for the only one.
 func containerOf(pod *v1.Pod, name string) (string, error) {
 	var names []string
 	for i := range pod.Spec.InitContainers {
@@ -173,7 +173,7 @@ func containerOf(pod *v1.Pod, name string) (string, error) {
 	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 }
 
-// kubelet is where the kubelet of a pod's node answers, and what it is asked.
+// kubelet is the URL of the pod's kubelet for a request.
 func (c *call) kubelet(pod *v1.Pod, path string, q url.Values) (*url.URL, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
@@ -211,7 +211,8 @@ func (c *call) kubeletOf(name string) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, nil
 }
 
-// unverifiedTransport is kubeletTransport to whoever answers, for a client that wants it so: a kubelet's log may tell why its certificate is bad.
+// unverifiedTransport is kubeletTransport without verification, for a client that asks for it: a kubelet's log may tell why its
+// certificate is invalid.
 func unverifiedTransport(t *tls.Config) *http.Transport {
 	u := kubeletTransport(t)
 	u.TLSClientConfig.InsecureSkipVerify = true

@@ -22,12 +22,12 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// proxyMethods are what can be done through a proxy.
+// proxyMethods are the methods that are proxied.
 var proxyMethods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
 
-// proxyTransport speaks to pods and services, which have certificates of anybody's. HTTP/1.1, because upgrades do.
+// proxyTransport connects to pods and services, whose certificates nobody vouches for. It speaks HTTP/1.1, for upgrades.
 func proxyTransport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // as upstream: nobody vouches for pods
@@ -37,7 +37,7 @@ func proxyTransport() *http.Transport {
 	}
 }
 
-// proxied says that the request is one through a pod, a service or a node. What stands behind ".../proxy" is theirs.
+// proxied tells whether the request goes through a pod, a service or a node. What follows ".../proxy" belongs to them.
 func (c *call) proxied() bool {
 	if c.info.Subresource != "proxy" || c.kind.GVK.Group != "" || c.info.Name == "" {
 		return false
@@ -45,8 +45,8 @@ func (c *call) proxied() bool {
 	return c.kind.Resource == "pods" || c.kind.Resource == "services" || c.kind.Resource == "nodes"
 }
 
-// proxy passes the request on and the answer back: path and query untouched, redirects and links in HTML turned so that they lead
-// through here again. Who the client is stays here.
+// proxy passes on the request and the answer: path and query unchanged, redirects and links in HTML rewritten to lead through
+// here again. The client's identity is not passed on.
 func (c *call) proxy(u user.Info) error {
 	if !slices.Contains(proxyMethods, c.r.Method) {
 		return unrouted(http.StatusMethodNotAllowed)
@@ -83,7 +83,7 @@ func (c *call) proxy(u user.Info) error {
 	return nil
 }
 
-// behindProxy is the rest of the path, plain and as it was written.
+// behindProxy is the rest of the path, decoded and as it was written.
 func (c *call) behindProxy() (plain, written string) {
 	segments := 5 // api, v1, nodes, NAME, proxy
 	if c.kind.Namespaced {
@@ -102,12 +102,12 @@ func (c *call) behindProxy() (plain, written string) {
 	}
 	plain, written = behind(c.r.URL.Path), behind(c.r.URL.EscapedPath())
 	if same, err := url.PathUnescape(written); err != nil || same != plain {
-		written = "" // a slash in an escape among what is ours: go by the plain path
+		written = "" // an escaped slash in our part of the path: use the decoded one
 	}
 	return plain, written
 }
 
-// podTarget: the name is NAME, NAME:PORT or SCHEME:NAME:PORT; the port is by default the first that the pod tells.
+// podTarget parses the name: NAME, NAME:PORT or SCHEME:NAME:PORT; the default is the first port that the pod lists.
 func (c *call) podTarget() (*url.URL, error) {
 	scheme, name, port, valid := utilnet.SplitSchemeNamePort(c.info.Name)
 	if !valid {
@@ -132,10 +132,10 @@ func (c *call) podTarget() (*url.URL, error) {
 	return &url.URL{Scheme: scheme, Host: hostPort(ip, port)}, nil
 }
 
-// proxyable: not this machine itself, nor what is only on its link (where clouds keep their secrets).
+// proxyable excludes this machine itself, and link-local addresses (where clouds keep their secrets).
 func proxyable(ip net.IP) bool { return ip != nil && ip.IsGlobalUnicast() }
 
-// proxyableOnly looks at the address that is dialled in the end: a name may have another one by then than when it was looked at.
+// proxyableOnly checks the address that is finally dialled: a name may resolve to another one by then.
 func proxyableOnly(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *call) serviceTarget() (*url.URL, error) {
 	if len(all) == 0 {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", name))
 	}
-	// Only what is surely a pod of the namespace: an endpoint's address can be anything that somebody wrote.
+	// Only endpoints that are certainly pods of the namespace: anybody may write any address into an EndpointSlice.
 	host, err := proxy.RandomEndpoint(name, all, port, v1.IPv4Protocol, func(e *discoveryv1.Endpoint) bool {
 		if e.TargetRef == nil || e.TargetRef.Namespace != namespace || !proxyable(netutils.ParseIPSloppy(e.Addresses[0])) {
 			return false
@@ -195,7 +195,7 @@ func (c *call) serviceTarget() (*url.URL, error) {
 	return &url.URL{Scheme: scheme, Host: host}, nil
 }
 
-// nodeTarget is a node's kubelet, which knows this server by its certificate, or another port of the node.
+// nodeTarget is a node's kubelet, to which this server authenticates by its certificate, or another port of the node.
 func (c *call) nodeTarget() (*url.URL, *http.Transport, error) {
 	scheme, name, port, valid := utilnet.SplitSchemeNamePort(c.info.Name)
 	if !valid {

@@ -66,7 +66,7 @@ func parse(r *http.Request) info {
 		}
 	}
 	if parts[0] == "" {
-		return info{Path: i.Path, Verb: i.Verb} // two slashes where the resource should be: a path and no more
+		return info{Path: i.Path, Verb: i.Verb} // two slashes where the resource should be: an ordinary path
 	}
 	i.Resource = parts[0]
 	if len(parts) > 1 {
@@ -107,15 +107,15 @@ func verb(r *http.Request, i *info, watching bool) string {
 		}
 		return "list"
 	}
-	return "" // no verb, which only a rule for all verbs allows
+	return "" // no verb: only a rule for all verbs allows it
 }
 
-// asked reads a flag of a query: whatever is said and is no "0" or "false" is a yes.
+// asked reads a flag of a query: any value other than "0" and "false" sets it.
 func asked(values []string) bool {
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// effect is upstream's word for metrics: whether a request can change something.
+// effect is upstream's metric label for whether a request can change something.
 func (i *info) effect() string {
 	switch i.Verb {
 	case "get", "list", "watch":
@@ -124,14 +124,14 @@ func (i *info) effect() string {
 	return "mutating"
 }
 
-// long says that a request lasts as long as its client wants.
+// long tells whether a request lasts as long as its client wants.
 func (i *info) long() bool {
 	if i.Verb == "watch" {
 		return true
 	}
 	switch i.Subresource {
 	case "exec", "attach", "portforward", "proxy", "log":
-		return true // a log too that is not followed: it may be long, and the way to who reads it slow
+		return true // also a log that is not followed: it may be long, and its reader slow
 	}
 	return false
 }

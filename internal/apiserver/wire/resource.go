@@ -33,7 +33,7 @@ func (c *call) resource(u user.Info) {
 		return
 	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		// Before anything is read of the body: who may not write learns nothing about what they wrote.
+		// Before the body is read: whoever may not write learns nothing about what he sent.
 		if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
 			c.fail(err)
 			return
@@ -56,10 +56,10 @@ func (c *call) resource(u user.Info) {
 		c.fail(err)
 		return
 	}
-	if c.kind.Deprecated != "" { // told to who comes to what is deprecated, as upstream tells it
+	if c.kind.Deprecated != "" { // as a warning, as upstream sends it
 		c.warn.add(c.kind.Deprecated)
 	}
-	// An answer that the client would not take is refused before anything is done.
+	// A form of answer that the client does not accept is refused before anything is done.
 	f, err := negotiate(c.r, !c.kind.Unstored || c.kind.Computed)
 	if err != nil {
 		c.fail(err)
@@ -93,7 +93,8 @@ func (c *call) resource(u user.Info) {
 	}
 }
 
-// nameless refuses, to who may ask for it at all, a name that no object can have since it would be another path in the store.
+// nameless refuses a name that no object can have because it would be another path in the store; the user must be allowed to ask
+// for it.
 func (c *call) nameless(u user.Info) error {
 	if c.info.Name == "" || c.info.Verb == "watch" || c.info.Verb == "list" {
 		return nil
@@ -108,9 +109,9 @@ func (c *call) nameless(u user.Info) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(faults, ";")))
 }
 
-// misplaced says that the path names a namespace where the kind has none, or none where an object of the kind is in one, or that it is
-// the old form of a watch, with something behind the object, or begins with two slashes. A right in a namespace would otherwise be one to what belongs to the whole
-// cluster, and one to watch would be one to run commands.
+// misplaced tells whether the path has a namespace although the kind has none, or none although one object of the kind is named,
+// or is the old form of a watch with something after the object, or begins with two slashes. Otherwise a right in a namespace
+// would be one to objects of the whole cluster, and a right to watch one to run commands.
 func (c *call) misplaced() bool {
 	if c.info.Verb == "watch" && c.info.Subresource != "" || strings.HasPrefix(c.info.Path, "//") {
 		return true
@@ -127,7 +128,7 @@ func (c *call) hasPart() bool {
 		slices.ContainsFunc(subs(c.kind), func(s registry.Subresource) bool { return s.Name == c.info.Subresource })
 }
 
-// unknown answers for a path that is no resource here: to those who may not even ask, that they may not.
+// unknown answers for a path that is no resource here; users who may not even ask get Forbidden.
 func (c *call) unknown(u user.Info) {
 	if err := c.s.c.Verbs.Authorize(c.r.Context(), u, c.info.Verb, c.info.ref()); err != nil {
 		c.fail(err)
@@ -140,13 +141,13 @@ func (c *call) unknown(u user.Info) {
 	c.absent()
 }
 
-// Custom resources are not served, and that there are no definitions of them is said to who asks: kubectl does before it creates an object that
-// nobody can patch, as a review of access, and without an answer it creates nothing.
+// Custom resources are not served, and the list of their definitions is answered as empty: kubectl asks for it before it creates
+// an object that cannot be patched, such as an access review, and creates nothing without an answer.
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 var noDefinitions = static(jsonType, []byte(`{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","metadata":{},"items":[]}`+"\n"))
 
-// absent says that nothing is served at the path: as the API says such things below what is served, elsewhere in plain words.
+// absent answers that nothing is served at the path: with an API error below what is served, elsewhere in plain text.
 func (c *call) absent() {
 	parts := strings.SplitN(strings.TrimPrefix(c.info.Path, "/"), "/", 3)
 	switch {
@@ -165,13 +166,13 @@ func notFound(w http.ResponseWriter) {
 	_, _ = w.Write([]byte("404 page not found\n")) // the client has gone: nobody to tell
 }
 
-// served says that the kind has the verb, or its subresource has it.
+// served tells whether the kind, or its subresource, has the verb.
 func (c *call) served() bool {
 	if c.info.Verb == "watch" && c.r.Method != http.MethodGet {
-		return false // by the old path, whatever the method
+		return false // the old path, whatever the method
 	}
 	if c.r.Method == http.MethodHead {
-		return false // whatever it is called when somebody is asked whether it is allowed
+		return false // whatever authorization calls the verb
 	}
 	if c.info.Subresource == "" {
 		// A create names no object in its URL, and everything else but lists does.
@@ -185,13 +186,13 @@ func (c *call) served() bool {
 	}
 	u, ok := c.kind.Updates[c.info.Subresource]
 	if part, is := c.kind.Parts[c.info.Subresource]; is {
-		c.kind, ok = part.Kind, true // what is read and answered is of the part's type
+		c.kind, ok = part.Kind, true // what is read and answered has the part's type
 	}
 	return ok && c.info.Name != "" && (c.info.Verb == "update" || !u.PutOnly && (c.info.Verb == "get" || c.info.Verb == "patch"))
 }
 
-// unserved says why a verb is not for this resource: to those who might use it if it were. What can be listed is asked to be watched by the same
-// path, and refused in words of its own.
+// unserved is the error for a verb that the resource does not have, for users who could use it otherwise. A list can be asked for
+// as a watch by the same path, and is refused with its own text.
 func (c *call) unserved(u user.Info) error {
 	if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
 		return err
@@ -215,7 +216,7 @@ func (c *call) get(u user.Info) error {
 	return nil
 }
 
-// listOptions reads the query. An object's URL, of the old form, watches that object.
+// listOptions reads the query. In the old form, an object's URL watches that object.
 func (c *call) listOptions() (*internalversion.ListOptions, error) {
 	o := &internalversion.ListOptions{}
 	if err := internalscheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metaGV, o); err != nil {
@@ -244,7 +245,7 @@ func (c *call) listVerb(u user.Info) error {
 	return nil
 }
 
-// params reads a kind of options from the query and refuses what does not hold.
+// params reads a kind of options from the query and validates them.
 func params[T runtime.Object](q url.Values, into T, check func(T) field.ErrorList) error {
 	kind := into.GetObjectKind().GroupVersionKind().Kind
 	if len(q) > 0 {
@@ -258,7 +259,7 @@ func params[T runtime.Object](q url.Values, into T, check func(T) field.ErrorLis
 	return nil
 }
 
-// decode reads the body as an object of the kind that the URL stands for, in its version or another of those accepted.
+// decode reads the body as an object of the URL's kind, in its version or one of the accepted ones.
 func (c *call) decode(want schema.GroupVersionKind, obj runtime.Object, directive string, accepts ...schema.GroupVersion) error {
 	media, err := bodyMedia(c.r)
 	if err != nil {

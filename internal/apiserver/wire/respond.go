@@ -27,8 +27,8 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// gzipFrom is the size from which answers are compressed, for clients that are not on this machine: on loopback, bytes cost
-// less than squeezing them.
+// gzipFrom is the size from which answers are compressed for clients on other machines. On loopback, bytes cost less than
+// compressing them.
 const gzipFrom = 128 << 10
 
 // call is one request on its way through the wire.
@@ -42,15 +42,15 @@ type call struct {
 	size int  // of the answer, where it is one piece
 	warn warnings
 
-	audited *audit.Request // nil when nobody wants to know
+	audited *audit.Request // nil without an audit log
 }
 
-// options are those of a write, from the query's dryRun.
+// options are those of a write, with the query's dryRun.
 func (c *call) options(dryRun []string) verbs.Options {
 	return verbs.Options{DryRun: len(dryRun) > 0, Warn: c.warn.add}
 }
 
-// writer are options of a write whose fields come to be owned by manager or, without one, by the program that the client says it is.
+// writer are the options of a write whose fields become owned by manager or, without one, by the program of the user agent.
 func (c *call) writer(dryRun []string, manager string) verbs.Options {
 	o := c.options(dryRun)
 	o.Manager = manager
@@ -60,7 +60,7 @@ func (c *call) writer(dryRun []string, manager string) verbs.Options {
 	return o
 }
 
-// program is what stands before the slash of a user agent, without what cannot be printed and no longer than a manager may be.
+// program is the part of a user agent before the slash, without unprintable characters and no longer than a manager may be.
 func program(agent string) string {
 	name, _, _ := strings.Cut(agent, "/")
 	var b strings.Builder
@@ -83,10 +83,10 @@ func (c *call) header() {
 	c.warn = nil
 }
 
-// object answers with one object, turned into what the client wants.
+// object answers with one object in the client's form.
 func (c *call) object(code int, obj runtime.Object, e *view.Entry) {
 	f := c.form
-	if f.media == "" { // a part of an object that is served in its own way
+	if f.media == "" { // a part of an object that is served in a form of its own
 		var err error
 		if f, err = negotiate(c.r, true); err != nil {
 			c.fail(err)
@@ -148,7 +148,7 @@ func (c *call) list(l *verbs.List) {
 	c.body(http.StatusOK, f, b, err)
 }
 
-// shown is a list in the form in which its kind is served.
+// shown is a list in the version in which its kind is served.
 func shown(k *registry.Kind, l *verbs.List) *verbs.List {
 	if k.Served == nil {
 		return l
@@ -196,7 +196,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, contentType str
 			return // an impossible level
 		}
 		if write(z, b) == nil {
-			_ = z.Close() // the client has gone: nobody to tell
+			_ = z.Close() // the client may have gone
 		}
 		return
 	}
@@ -204,12 +204,12 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, contentType str
 	w.WriteHeader(code)
 	joinAnswer(r)
 	if r.Method != http.MethodHead {
-		_ = write(w, b) // the client has gone: nobody to tell
+		_ = write(w, b) // the client may have gone
 	}
 }
 
-// chunk is how many bytes of small pieces are gathered for one write: as many frames as go out together. With each write HTTP/2 wakes the writer
-// and flushes, so that frames written one by one cost half as much again.
+// chunk is the size up to which small pieces are gathered for one write: as many frames as are sent together. HTTP/2 wakes its
+// writer and flushes at each write, so that single frames cost half as much again.
 const chunk = framesAtOnce << 14
 
 var chunks = sync.Pool{New: func() any { b := make([]byte, 0, chunk); return &b }}
@@ -254,7 +254,7 @@ func onLoopback(r *http.Request) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// statusOf is an error as clients understand it.
+// statusOf is an error in the form that clients know.
 func statusOf(err error) *metav1.Status {
 	var known apierrors.APIStatus
 	st := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonUnknown}
@@ -283,7 +283,7 @@ var statusGVK = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.Status, header func()) {
 	st.Kind, st.APIVersion = statusGVK.Kind, statusGVK.Version
 	f, ok := formOfStatus(r)
-	if !ok && code < http.StatusBadRequest { // who is told of success has been asked how before
+	if !ok && code < http.StatusBadRequest { // a success has been negotiated before
 		f, _ = negotiate(r, true)
 		f.as, f.in, ok = whole, schema.GroupVersion{}, true
 	}
@@ -291,7 +291,7 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.St
 	var err error
 	if ok {
 		b, err = objectBody(f, statusGVK, st, nil)
-	} else { // an error is told even to who cannot take it
+	} else { // errors are sent even to clients that do not accept the form
 		f.media = jsonType
 		b, err = rawStatus(st)
 	}
@@ -306,7 +306,7 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, st *metav1.St
 	writeBody(w, r, code, f.contentType(), b)
 }
 
-// rawStatus is a Status in the form that upstream's server has for who takes none of its own: indented, and without a newline.
+// rawStatus is a Status in the form of upstream's server for clients that accept none: indented, without a newline.
 func rawStatus(st *metav1.Status) (*body, error) {
 	text, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
@@ -317,11 +317,11 @@ func rawStatus(st *metav1.Status) (*body, error) {
 	return &b, nil
 }
 
-// response remembers the code that was sent, for metrics and for what a panic may still say. It lets through what streams need.
+// response remembers the status code that was sent, for metrics and for recovery from a panic. It passes on what streams need.
 type response struct {
 	http.ResponseWriter
 	code  int
-	began func(code int) // told once, before the code goes out; may be nil
+	began func(code int) // called once, before the code is sent; may be nil
 }
 
 // begin notes the code that goes out.

@@ -14,7 +14,7 @@ import (
 	"podo.dev/podo/internal/about"
 )
 
-// DefaultVersion is the version of Kubernetes that is spoken, with Podo's name behind it, where clients allow one.
+// DefaultVersion is the version of Kubernetes that is served, with Podo's name behind it, where clients allow one.
 const DefaultVersion = "v1.37.2+podo"
 
 // route fills the table of paths.
@@ -61,7 +61,7 @@ func (s *Server) route() error {
 	return nil
 }
 
-// handler finds who serves a path; the longest prefix wins.
+// handler finds the handler of a path; the longest prefix wins.
 func (s *Server) handler(path string) http.Handler {
 	if h := s.routes[path]; h != nil {
 		return h
@@ -94,7 +94,7 @@ func (s *Server) long(r *http.Request) bool {
 
 func (s *Server) version() (http.Handler, error) {
 	told := about.Program(s.c.Version)
-	// What is served is that of this version, and could be served by the one before.
+	// The API is that of this version, and compatible with the one before.
 	told.EmulationMajor, told.EmulationMinor, told.MinCompatibilityMajor, told.MinCompatibilityMinor = "1", "37", "1", "36"
 	b, err := json.MarshalIndent(told, "", "  ")
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *Server) version() (http.Handler, error) {
 	return got([]string{jsonType}, static(jsonType, b).ServeHTTP), nil
 }
 
-// got refuses what upstream's router has no way for to a document that is made in those media types: every method but GET, and headers that
-// name none of them.
+// got refuses requests that upstream's router has no route for: every method but GET, and headers that name none of the
+// document's media types.
 func got(made []string, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
@@ -124,7 +124,7 @@ func got(made []string, h http.HandlerFunc) http.Handler {
 	})
 }
 
-// static answers a GET with the same bytes always.
+// static always answers a GET with the same bytes.
 func static(contentType string, b []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeBody(w, r, http.StatusOK, contentType, &body{pieces: [][]byte{b}, size: len(b)})
@@ -134,8 +134,8 @@ func static(contentType string, b []byte) http.Handler {
 // ping is what an answer says.
 var ping = Check{Name: "ping", Live: true, Check: func() error { return nil }}
 
-// health serves /healthz, /livez or /readyz, and each check below it. What failed is named; why stays in the log, since anyone
-// may ask.
+// health serves /healthz, /livez or /readyz, and each check below it. A failed check is named, but its reason is only logged,
+// since anyone may ask.
 func (s *Server) health(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		only := strings.Trim(strings.TrimPrefix(r.URL.Path, "/"+name), "/")
@@ -143,7 +143,7 @@ func (s *Server) health(name string) http.Handler {
 		unknown := slices.Clone(exclude)
 		var out strings.Builder
 		failed, found := false, false
-		if only == "" && strings.HasSuffix(r.URL.Path, "/") { // neither all checks nor one
+		if only == "" && strings.HasSuffix(r.URL.Path, "/") { // neither all checks nor one of them
 			notFound(w)
 			return
 		}

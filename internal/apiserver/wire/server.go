@@ -1,4 +1,4 @@
-// Package wire is the API over HTTPS: it reads requests, hands them to the verbs, and writes the answers in the form that the
+// Package wire is the API over HTTPS: it reads requests, passes them to the verbs, and writes the answers in the form that the
 // client asked for. It decides nothing about objects.
 package wire
 
@@ -38,13 +38,13 @@ import (
 const (
 	// requestTimeout bounds every request that is not long by nature.
 	requestTimeout = time.Minute
-	// A client that trickles its body in, or does not read its answer, does not hold a request for ever. The body's time ends after the
-	// request's own, whose end is told to the client.
+	// A client that sends its body slowly, or does not read its answer, cannot hold a request forever. The body's time ends after
+	// the request's, so that the client still hears of that.
 	bodyTimeout   = requestTimeout + time.Second
 	answerTimeout = 2 * requestTimeout
 	// stopTimeout is how long requests under way may take to end when the server stops.
 	stopTimeout = 5 * time.Second
-	// concurrentStreams is HTTP/2's bound on requests at once on one connection.
+	// concurrentStreams is HTTP/2's limit of concurrent requests on one connection.
 	concurrentStreams = 250
 )
 
@@ -73,24 +73,24 @@ type Config struct {
 	// they reached it).
 	Listen    string
 	Advertise string
-	// Certificate is the serving certificate, asked for at each handshake; ClientCAs verify clients.
+	// Certificate is the serving certificate, called at each handshake; ClientCAs verify clients.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	ClientCAs   *x509.CertPool
-	// Authn says who a request is from. Default: clients' certificates, and whoever has none is anonymous.
+	// Authn authenticates requests. Default: client certificates, and anonymous without one.
 	Authn *authn.Authenticator
-	// Kubelets is how kubelets are spoken to (the API server's client certificate, the authority); KubeletPort is the port
-	// of nodes that do not tell theirs.
+	// Kubelets is the TLS configuration for kubelets (the API server's client certificate, the authority); KubeletPort is the
+	// port of nodes that do not report theirs.
 	Kubelets    *tls.Config
 	KubeletPort int
-	// Version is what /version says. Default: Kubernetes' version with Podo's name.
+	// Version is the version at /version. Default: Kubernetes' version with Podo's name.
 	Version string
 	// OpenAPI serves /openapi/v2 and below /openapi/v3; nil leaves them out.
 	OpenAPI  http.Handler
 	Handlers []Handler
 	Checks   func() []Check
-	// Audit is told of every request; nil: nobody is.
+	// Audit records every request; nil: none.
 	Audit *audit.Log
-	// Metrics is where the server's own are registered, and what /metrics shows. Default: a registry of its own.
+	// Metrics is the registry of the server's metrics, served at /metrics. Default: a new one.
 	Metrics *prometheus.Registry
 	Logger  *slog.Logger
 	Now     func() time.Time
@@ -119,7 +119,7 @@ type Server struct {
 	below    []Handler               // those with a trailing slash
 	kinds    map[schema.GroupVersionResource]*registry.Kind
 	kubelets *http.Transport
-	// unverified are kubelets whose certificates nobody looks at.
+	// unverified is for kubelets whose certificates are not verified.
 	unverified *http.Transport
 	proxies    *http.Transport // to pods, services and other ports of nodes
 	metrics    *metrics
@@ -135,7 +135,7 @@ type Server struct {
 	addr net.Addr
 }
 
-// closingKey finds, in a request's context, the context that ends when the server stops: it ends watches, and what is long of our own.
+// closingKey finds, in a request's context, the context that ends when the server stops: it ends watches and other long requests.
 type closingKey struct{}
 
 // New makes a Server; Run serves.
@@ -183,7 +183,7 @@ func New(c Config) (*Server, error) {
 // Name implements component.Component.
 func (s *Server) Name() string { return "apiserver" }
 
-// Addr is where the server listens, once it does; for tests that ask for port 0.
+// Addr is the address that the server listens on, for tests that ask for port 0.
 func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	return s.Serve(ctx, l, ready)
 }
 
-// Serve is Run on a listener that is there already; it closes it.
+// Serve is Run on an existing listener, which it closes.
 func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error {
 	s.mu.Lock()
 	s.addr = l.Addr()
@@ -209,15 +209,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: s.c.Certificate,
-			// Requested and not verified here: a stranger gets an answer (401), not a broken handshake.
+			// Requested but verified later: an unknown client gets an answer (401), not a broken handshake.
 			ClientAuth: tls.RequestClientCert,
 			ClientCAs:  s.c.ClientCAs,
 			NextProtos: []string{"h2", "http/1.1"},
-			// Small records at first are for browsers, which show what they have.
+			// Dynamic record sizes help browsers that render incrementally.
 			DynamicRecordSizingDisabled: true,
 		},
 		ReadHeaderTimeout: 32 * time.Second,
-		// Those of all requests but long ones: on HTTP/2, each that a handler sets is a message to the connection's goroutine.
+		// For all requests but long ones: on HTTP/2 each timeout that a handler sets is a message to the connection's goroutine.
 		ReadTimeout:    s.body,
 		WriteTimeout:   s.answer,
 		IdleTimeout:    3 * time.Minute,
@@ -249,7 +249,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func()) error 
 	return nil
 }
 
-// Write takes what the HTTP server has to say of connections, which is of handshakes that strangers break off.
+// Write receives what the HTTP server logs about connections, which is about handshakes that clients break off.
 func (s *Server) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("TLS handshake error")) {
 		s.metrics.handshakes.Inc()
@@ -258,7 +258,8 @@ func (s *Server) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// ServeHTTP is the path of every request: who, what, may they, then the answer. A panic ends its own request only.
+// ServeHTTP is the path of every request: who is it, what does it ask for, is that allowed, then the answer. A panic ends only
+// its own request.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	audit.Identify(rw, r)
 	w := &response{ResponseWriter: rw}
@@ -268,7 +269,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	long := ours || c.info.long()
 	defer s.metrics.observe(c, long, start, s.c.Now)
 	if long {
-		c.kind = s.c.Verbs.Kind(c.info.ref().Resource) // what is counted is what is served
+		c.kind = s.c.Verbs.Kind(c.info.ref().Resource) // only served kinds are counted
 		open := s.metrics.longRunning.WithLabelValues(c.what()...)
 		open.Inc()
 		defer open.Dec()
@@ -333,7 +334,7 @@ func deepen(at int) byte {
 	return room[at]
 }
 
-// endless lifts the bounds that the server sets on reading a request and writing its answer. Writers that know no deadlines are tests'.
+// endless lifts the server's time limits on reading a request and writing its answer. Only writers of tests have no deadlines.
 func endless(w http.ResponseWriter) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{})  // as above
@@ -357,7 +358,7 @@ func (s *Server) rescue(c *call) {
 	s.c.Logger.Error("a request panicked", "method", c.r.Method, "path", c.info.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	s.metrics.panics.Inc()
 	if c.w.code != 0 {
-		panic(http.ErrAbortHandler) // half an answer is out: cut it, so that it cannot pass for a whole one
+		panic(http.ErrAbortHandler) // part of the answer has been sent: break it off, so that it does not look complete
 	}
 	c.fail(apierrors.NewInternalError(fmt.Errorf("the server panicked while serving this request; its log has the details")))
 }

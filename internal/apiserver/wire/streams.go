@@ -64,7 +64,7 @@ func (c *call) log(u user.Info) error {
 		return kubeletError(res, pod.Name)
 	}
 	if wsstream.IsWebSocketRequest(c.r) {
-		// A browser's way to follow a log: one message for each piece, whole or in base64 by the protocol that it asked for.
+		// The browser's way to follow a log: one message for each piece, as it is or in base64, depending on the protocol.
 		return wsstream.NewReader(res.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(c.w, c.r)
 	}
 	c.header()
@@ -74,8 +74,8 @@ func (c *call) log(u user.Info) error {
 	return nil
 }
 
-// logOptions reads a query as what is wanted of a log of the pod of that name, or says what does not hold of it. A flag is set by whatever is
-// not "0" or "false", and of what is said twice the first counts, as in all queries.
+// logOptions reads a query as options for the log of a pod, and validates them. A flag is set by any value other than "0" and
+// "false", and of repeated parameters the first counts, as in all queries.
 func logOptions(q url.Values, name string) (*v1.PodLogOptions, error) {
 	o := &v1.PodLogOptions{
 		Container: q.Get("container"), Follow: asked(q["follow"]), Previous: asked(q["previous"]), Timestamps: asked(q["timestamps"]),
@@ -113,7 +113,7 @@ func logOptions(q url.Values, name string) (*v1.PodLogOptions, error) {
 	case n != nil && *n < 1:
 		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *n, "must be greater than 0"))
 	}
-	if q.Has("stream") { // behind a gate that is off
+	if q.Has("stream") { // its feature gate is off
 		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified"))
 	}
 	if len(errs) > 0 {
@@ -141,7 +141,7 @@ func logQuery(o *v1.PodLogOptions) url.Values {
 	return q
 }
 
-// kubeletError is a kubelet's refusal as the API's.
+// kubeletError is a kubelet's error as an API error.
 func kubeletError(res *http.Response, name string) error {
 	const limit = 50000
 	b, err := io.ReadAll(io.LimitReader(res.Body, limit))
@@ -178,12 +178,12 @@ func copyFlushing(ctx context.Context, w http.ResponseWriter, from io.Reader) {
 	}
 }
 
-// errNoDryRun refuses to connect for a trial: what is done at the other end is done.
+// errNoDryRun refuses a dry run of a connection, whose effects cannot be undone.
 func errNoDryRun() error { return apierrors.NewBadRequest("dryRun is not supported") }
 
-// connect hands exec, attach and port-forward on to the kubelet. Current clients speak WebSocket to us and the runtime's
-// streaming server speaks SPDY (and an older WebSocket protocol): what the two have in common passes verbatim, the rest is
-// translated (exec, attach) or tunnelled (port-forward).
+// connect passes exec, attach and port-forward on to the kubelet. Current clients speak WebSocket, and the runtime's streaming
+// server speaks SPDY (and an older WebSocket protocol). What both know is passed on verbatim; the rest is translated (exec,
+// attach) or tunnelled (port-forward).
 func (c *call) connect(u user.Info) error {
 	q := c.r.URL.Query()
 	pod, err := c.pod(u)
@@ -234,11 +234,11 @@ func (c *call) upgrade(location *url.URL, o streams.Options) {
 	case c.info.Subresource != "portforward" && wsstream.IsWebSocketRequestWithStreamCloseProtocol(c.r):
 		h = streams.Handler{Location: location, Transport: c.s.kubelets, Options: o}
 	}
-	// The upgraded connection is the handler's; it needs the writer that can be hijacked.
+	// The upgraded connection is the handler's, which needs the writer that can be hijacked.
 	h.ServeHTTP(c.w, c.r)
 }
 
-// responder answers when no connection came about.
+// responder answers when no connection was made.
 type responder struct{ c *call }
 
 func (r responder) Error(err error) {

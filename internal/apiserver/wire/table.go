@@ -13,7 +13,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// cachedMetadata is the JSON of an object's metadata as an object of its own, which a row of a table has.
+// cachedMetadata is the JSON of a PartialObjectMetadata of the object, as in a table's row.
 const cachedMetadata view.Form = "json metadata"
 
 // cells is a row without its object.
@@ -25,7 +25,7 @@ func (t *tabler) cells(obj runtime.Object, now time.Time) metav1.TableRow {
 	return row
 }
 
-// listBody is the table of a list. Only the cells are made anew: what a row has of its object is cached, and spliced in as it is.
+// listBody is the table of a list. Only the cells are encoded for each answer; the object of a row is cached and spliced in.
 func (t *tabler) listBody(f form, l *verbs.List) (*body, error) {
 	objs := make([]runtime.Object, len(l.Items))
 	for i, e := range l.Items {
@@ -88,10 +88,10 @@ var (
 	shut     = []byte("}")
 )
 
-// object is what a row has of an entry's object, in JSON.
+// object is the object of an entry's row, in JSON.
 func (t *tabler) object(e *view.Entry) ([]byte, error) {
 	switch {
-	case t.include == metav1.IncludeMetadata && t.in != metaGV: // rare, and not worth the memory
+	case t.include == metav1.IncludeMetadata && t.in != metaGV: // too rare to be cached
 		return json.Marshal(partialOf(e.Object, t.in))
 	case t.include == metav1.IncludeMetadata:
 		return e.Encoded(cachedMetadata, func(obj runtime.Object) ([]byte, error) { return json.Marshal(partialOf(obj, metaGV)) })

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// token serves the subresource "token" of a ServiceAccount, whose kind is of another group than the account's.
+// token serves the subresource "token" of a ServiceAccount, whose kind is in another group.
 func (c *call) token(u user.Info) {
 	if c.r.Method != http.MethodPost {
 		c.fail(unrouted(http.StatusMethodNotAllowed))

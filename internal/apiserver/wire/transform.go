@@ -16,7 +16,7 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// What objects are turned into is served in two versions, which say the same.
+// Tables and partial objects are served in two versions with the same content.
 const (
 	tableKind    = "Table"
 	partialKind  = "PartialObjectMetadata"
@@ -25,7 +25,7 @@ const (
 
 var metaGV = metav1.SchemeGroupVersion
 
-// partialOf is an object's metadata as an object of its own, in one of its versions.
+// partialOf is an object's PartialObjectMetadata in one of its versions.
 func partialOf(obj runtime.Object, in schema.GroupVersion) *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: partialKind, APIVersion: in.String()}}
 	if a, ok := obj.(metav1.ObjectMetaAccessor); ok {
@@ -63,7 +63,7 @@ func newTabler(k *registry.Kind, in schema.GroupVersion, include string, now fun
 		field.Invalid(field.NewPath("includeObject"), include, "must be 'Metadata', 'Object', 'None', or empty").Error())
 }
 
-// table makes a Table of objects. A watch gets its columns once.
+// table makes a Table of objects. In a watch only the first one has columns.
 func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table, error) {
 	out := &metav1.Table{
 		TypeMeta: metav1.TypeMeta{Kind: tableKind, APIVersion: t.in.String()},
@@ -96,13 +96,13 @@ func (t *tabler) table(m metav1.ListMeta, objs ...runtime.Object) (*metav1.Table
 	return out, nil
 }
 
-// endsList says that an object is the bookmark behind the list that a watch began with.
+// endsList tells whether an object is the bookmark that ends a watch's initial list.
 func endsList(obj runtime.Object) bool {
 	a, err := meta.Accessor(obj)
 	return err == nil && a.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// listPartial turns a whole list. In protobuf its two versions number their fields differently.
+// listPartial converts a whole list. In protobuf its two versions number their fields differently.
 func listPartial(l *verbs.List, in schema.GroupVersion) runtime.Object {
 	typ, m, items := metav1.TypeMeta{Kind: partialsKind, APIVersion: in.String()}, listMeta(l), make([]metav1.PartialObjectMetadata, len(l.Items))
 	for i, e := range l.Items {
@@ -114,7 +114,8 @@ func listPartial(l *verbs.List, in schema.GroupVersion) runtime.Object {
 	return &metav1.PartialObjectMetadataList{TypeMeta: typ, ListMeta: m, Items: items}
 }
 
-// objectTable is the table of one object, whose version is the table's too. A bookmark is an object like any other, with hardly anything in it.
+// objectTable is the table of one object, which carries the table's version. A bookmark is an object like any other, nearly
+// empty.
 func (t *tabler) objectTable(obj runtime.Object) (*metav1.Table, error) {
 	var m metav1.ListMeta
 	if a, err := meta.Accessor(obj); err == nil {

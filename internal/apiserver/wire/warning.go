@@ -7,7 +7,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// What warnings may take of an answer's header: all together, and each of them when they are too many. In runes.
+// Bounds of the warnings in an answer's header, in runes: of all together and, when they are too long, of each.
 const (
 	warningsRunes = 4 << 10
 	warningRunes  = 256
@@ -22,7 +22,7 @@ func (l *warnings) add(text string) {
 	}
 }
 
-// headers are the warnings as header lines: whole when they fit, else the beginning of each, as many as fit.
+// headers are the warnings as header lines: in full when they fit, otherwise the beginning of each, as many as fit.
 func (l warnings) headers() []string {
 	total := 0
 	for _, text := range l {

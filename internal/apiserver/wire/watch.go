@@ -26,15 +26,15 @@ const (
 	// minWatch is the least that a watch without a timeout of its own lasts; it ends at random up to twice that, so that
 	// clients do not all come back at once.
 	minWatch = 30 * time.Minute
-	// bookmarkEvery is how often an idle watch that wants bookmarks is told how far it is.
+	// bookmarkEvery is the interval of bookmarks in an idle watch that wants them.
 	bookmarkEvery = time.Minute
 	// bookmarkEnd is how long before its end such a watch gets a last bookmark.
 	bookmarkEnd = 2 * time.Second
-	// flushFrom is how many gathered bytes are sent although more is at hand.
+	// flushFrom is how many gathered bytes are sent although more events are at hand.
 	flushFrom = 64 << 10
 )
 
-// streamed is behind the media type of what comes event by event.
+// streamed is the suffix of the media type of a watch.
 const streamed = ";stream=watch"
 
 // watchWrite is how long a client may take to read what it is sent. Tests shorten it.
@@ -81,8 +81,8 @@ func (c *call) watch(u user.Info) error {
 	return nil
 }
 
-// toldByEvent says that clients expect an error on the stream: that a version has gone, and, where they asked for what there is first, that
-// there has been none so new.
+// toldByEvent tells whether clients expect an error as an event of the stream: that a version is gone and, where they asked for
+// the initial state, that their version is too new.
 func toldByEvent(err error, o *internalversion.ListOptions) bool {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
@@ -92,7 +92,7 @@ func toldByEvent(err error, o *internalversion.ListOptions) bool {
 	return known.Status().Code == http.StatusGone || initial && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// teller brings the frames of a watch to its client.
+// teller sends the frames of a watch to its client.
 type teller struct {
 	gone  context.Context // ends when the client goes
 	send  func(frames []byte) error
@@ -100,7 +100,7 @@ type teller struct {
 	close func()
 }
 
-// overHTTP begins the answer, so that the client has that before the first event.
+// overHTTP begins the answer, so that the client gets its headers before the first event.
 func (c *call) overHTTP(f form) (teller, bool) {
 	contentType := jsonType
 	if f.media == protoType {
@@ -119,7 +119,7 @@ func (c *call) overHTTP(f form) (teller, bool) {
 		}
 		return out.Flush()
 	}
-	cut := func() { _ = out.SetWriteDeadline(time.Now()) } // tests' writers know no deadlines
+	cut := func() { _ = out.SetWriteDeadline(time.Now()) } // writers of tests have no deadlines
 	return teller{gone: c.r.Context(), send: send, cut: cut, close: func() {}}, true
 }
 
@@ -129,7 +129,7 @@ func (t *teller) end(fr *framer, err error) {
 	}
 }
 
-// lifetime is how long a watch lasts. One that was to end before it begins is answered, and ends.
+// lifetime is how long a watch lasts. A negative timeout is answered and ends at once.
 func lifetime(o *internalversion.ListOptions) time.Duration {
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 {
 		return time.Duration(*o.TimeoutSeconds) * time.Second
@@ -137,7 +137,7 @@ func lifetime(o *internalversion.ListOptions) time.Duration {
 	return time.Duration(float64(minWatch) * (1 + rand.Float64())) //nolint:gosec // spreading load, not hiding anything
 }
 
-// stream copies events to the client: whatever is at hand goes out in one write.
+// stream copies events to the client; everything at hand goes out in one write.
 func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOptions, to teller) {
 	life := lifetime(o)
 	ctx, cancel := context.WithTimeout(to.gone, life)
@@ -147,14 +147,14 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 	}
 	marks := newMarks(s, life)
 	defer marks.end()
-	// A client that does not read is cut off, so that it holds no more than a buffer for no longer than this.
+	// A client that does not read is cut off after this time, and until then holds one buffer.
 	writing := newPatience(c.s.patience, to.cut)
 	defer writing.stop()
 	var buf []byte
 	var told int64
 	ready := s.Ready()
 	for {
-		// Hundreds of watches of one kind wake for each change: what they wait for costs all of them.
+		// Hundreds of watches of one kind wake at each change, so that every case of this select counts.
 		select {
 		case <-ctx.Done():
 			return
@@ -184,7 +184,7 @@ func (c *call) stream(s *verbs.Stream, fr *framer, o *internalversion.ListOption
 		}
 		writing.end()
 		if cap(buf) > 4*flushFrom {
-			buf = nil // after a burst, do not keep its memory for a watch that may be idle for long
+			buf = nil // after a burst, do not keep its memory while the watch may be idle
 		}
 		buf = buf[:0]
 	}
@@ -199,7 +199,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// marks are the times at which a watch that wants bookmarks is due one: every so often, and shortly before its end.
+// marks are the times at which a watch that wants bookmarks is due one: periodically, and shortly before its end.
 type marks struct {
 	due   <-chan time.Time // nil: never
 	timer *time.Timer
@@ -262,8 +262,8 @@ func (c *call) bookmark(s *verbs.Stream, fr *framer, buf []byte, told *int64) []
 	return b
 }
 
-// errNoList ends a watch whose objects were asked for as lists. As upstream has it: the answer is 200 and ends at the first object, which
-// nothing is said of; errors that come before it are told.
+// errNoList ends a watch that asked for its objects as lists. As upstream has it, the answer is 200 and ends silently at the
+// first object; errors before that are sent.
 var errNoList = errors.New("an object of a watch is not a list")
 
 // framer turns events into bytes of one media type.

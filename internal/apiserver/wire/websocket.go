@@ -10,8 +10,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// overWebSocket is how browsers watch, and programs that want to hear at once when a connection is gone: each event is a message, a text for JSON
-// and for protobuf its bytes without their length. It has answered when it is not ok.
+// overWebSocket serves browsers, and programs that want to notice a broken connection at once. Each event is a message: text for
+// JSON; for protobuf, its bytes without their length. When ok is false it has answered.
 func (c *call) overWebSocket(f form) (teller, bool) {
 	up := websocket.Upgrader{
 		CheckOrigin:  func(*http.Request) bool { return true }, // as upstream
@@ -22,7 +22,7 @@ func (c *call) overWebSocket(f form) (teller, bool) {
 		return teller{}, false
 	}
 	gone, left := context.WithCancel(c.r.Context())
-	go func() { // what a client says is not listened to, but that it goes
+	go func() { // only the end of the connection matters
 		defer left()
 		for {
 			if _, _, err := conn.NextReader(); err != nil {
@@ -37,7 +37,7 @@ func (c *call) overWebSocket(f form) (teller, bool) {
 			if f.media == protoType {
 				kind, message, frames = websocket.BinaryMessage, frames[4:4+binary.BigEndian.Uint32(frames)], frames[4+binary.BigEndian.Uint32(frames):]
 			} else {
-				end := bytes.IndexByte(frames, '\n') + 1 // JSON has no line's end within
+				end := bytes.IndexByte(frames, '\n') + 1 // JSON contains no newlines
 				message, frames = frames[:end], frames[end:]
 			}
 			if err := conn.WriteMessage(kind, message); err != nil {
@@ -46,7 +46,7 @@ func (c *call) overWebSocket(f form) (teller, bool) {
 		}
 		return nil
 	}
-	cut := func() { _ = conn.Close() } // a deadline would hold for the message under way alone
+	cut := func() { _ = conn.Close() } // a deadline would only hold for the current message
 	end := func() {
 		_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second)) // or the client sees the connection end
 		_ = conn.Close()

@@ -1,5 +1,5 @@
-// Package podsecurity holds pods to the pod security standards, as their namespaces' labels ask: it enforces, warns and annotates for
-// the audit log. The standards themselves are upstream's library.
+// Package podsecurity enforces the pod security standards as namespaces' labels demand: it rejects, warns, and annotates the
+// audit log. The standards themselves are upstream's library.
 package podsecurity
 
 import (
@@ -33,8 +33,8 @@ var recorder = sync.OnceValue(func() metrics.Recorder {
 	return r
 })
 
-// New makes the rule. config is a PodSecurityConfiguration, which says what holds in namespaces without labels and who is exempt; nil
-// is upstream's default: privileged everywhere, nobody exempt.
+// New makes the rule. config is a PodSecurityConfiguration with the defaults for namespaces without labels, and the exemptions;
+// nil is upstream's default: privileged everywhere, no exemptions.
 func New(v *view.View, config io.Reader) (*Rule, error) {
 	configuration, err := load.LoadFromReader(config)
 	if err != nil {
@@ -60,7 +60,7 @@ func (*Rule) Name() string { return "PodSecurity" }
 
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
-// Validate implements admit.Validator. A binding, a status and the like are none of its business.
+// Validate implements admit.Validator. It ignores bindings, statuses and other subresources.
 func (r *Rule) Validate(ctx context.Context, a *admit.Attributes) error {
 	if a.Op != admit.Create && a.Op != admit.Update || a.Ref.Resource != namespaces && !r.library.PodSpecExtractor.HasPodSpec(a.Ref.Resource) {
 		return nil
@@ -101,7 +101,7 @@ func (r *Rule) Validate(ctx context.Context, a *admit.Attributes) error {
 	return e
 }
 
-// reader is what the library reads of the cluster.
+// reader is the library's access to the cluster.
 type reader struct{ view *view.View }
 
 func (r reader) GetNamespace(ctx context.Context, name string) (*v1.Namespace, error) {
@@ -118,7 +118,7 @@ func (r reader) GetNamespace(ctx context.Context, name string) (*v1.Namespace, e
 	return e.Object.(*v1.Namespace), nil
 }
 
-// ListPods is asked when a namespace's level changes.
+// ListPods is called when a namespace's level changes.
 func (r reader) ListPods(ctx context.Context, namespace string) ([]*v1.Pod, error) {
 	s, err := r.view.Fresh(ctx)
 	if err != nil {
