@@ -42,7 +42,7 @@ func (m *mover) advance() {
 	}
 }
 
-// look asks for an observation: something may be otherwise than we know.
+// look asks for an observation: what is known may be outdated.
 func (m *mover) look() { m.observeAfter = m.now }
 
 // keep is the work on a pod that should run.
@@ -86,7 +86,7 @@ func (m *mover) keep() {
 			m.move(c)
 		}
 	}
-	if m.Progress != nil { // one that is being made anew needs no change any more
+	if m.Progress != nil { // a container that is being recreated needs no resize
 		m.resize()
 	}
 	if m.Stage == Starting && m.allMains(func(c *Container) bool {
@@ -111,7 +111,7 @@ func (m *mover) tellLost() {
 	m.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 }
 
-// leaveSandbox ends what still runs in a lost sandbox, and lets go of it once nothing does.
+// leaveSandbox ends what still runs in a lost sandbox, and drops the sandbox once nothing does.
 func (m *mover) leaveSandbox() {
 	m.Stage = Starting
 	quiet := true
@@ -130,7 +130,7 @@ func (m *mover) leaveSandbox() {
 	if quiet {
 		for i := range m.Containers {
 			if c := &m.Containers[i]; m.here(c) && c.Cur.StartedAt.IsZero() && (c.Stage == Exited || c.Stage == BackOff) {
-				// That it could not start was the sandbox's fault: it is not counted as a crash.
+				// It could not start because of the sandbox, so that does not count as a crash.
 				c.Stage, c.restart, c.Reason, c.Message = Exited, backoff{}, "", ""
 			}
 		}
@@ -147,7 +147,7 @@ func (m *mover) neverStart(c *Container) {
 	c.Attempt++
 }
 
-// sandboxInTheWay tells whether an earlier sandbox still holds what a new one needs, host ports for one.
+// sandboxInTheWay tells whether an earlier sandbox still holds what a new one needs, such as host ports.
 func (s *State) sandboxInTheWay() bool {
 	return slices.ContainsFunc(s.sweeps, func(w sweep) bool { return w.sandbox && w.stage < sweepStopped })
 }
@@ -171,7 +171,7 @@ func (s *State) initialized() bool {
 	return slices.ContainsFunc(s.Containers, func(c Container) bool { return c.Kind == Main && s.here(&c) })
 }
 
-// passed tells whether an init container or sidecar lets the ones after it go on.
+// passed tells whether an init container or sidecar lets those after it go on.
 func (s *State) passed(c *Container) bool {
 	if c.Kind == Sidecar {
 		return c.started() && s.here(c)
@@ -200,14 +200,14 @@ func (s *State) turn(c *Container) bool {
 	return true
 }
 
-// begunAfter tells whether an init container or sidecar after the one at i was created in the current sandbox: then that one has passed,
-// even if the runtime has it no more.
+// begunAfter tells whether an init container or sidecar after the one at i was created in the current sandbox: then the one at i
+// has passed, even if the runtime no longer has it.
 func (s *State) begunAfter(i int) bool {
 	return slices.ContainsFunc(s.Containers[i+1:], func(c Container) bool { return (c.Kind == Init || c.Kind == Sidecar) && s.here(&c) })
 }
 
-// restarts tells whether an ended container is to run again. Sources: the container's own policy and rules, then the
-// pod's; an init container under Always restarts only when it failed, and once more when its sandbox was lost.
+// restarts tells whether an ended container is to run again: by its own rules and policy, then by the pod's policy. Under Always,
+// an init container restarts only when it failed, and once more in a new sandbox.
 func (s *State) restarts(c *Container) bool {
 	switch {
 	case c.Kind == Ephemeral:
@@ -220,7 +220,7 @@ func (s *State) restarts(c *Container) bool {
 	return s.byPolicy(c.spec, c.Cur.ExitCode, c.Kind == Init || c.Cur.ExitCode != 0)
 }
 
-// byPolicy tells what policies and rules say of a container that has ended with a code. One may have failed whatever its code is.
+// byPolicy applies rules and policies to a container that ended with a code. failed may be true whatever the code is.
 func (s *State) byPolicy(c *v1.Container, code int32, failed bool) bool {
 	if own := c.RestartPolicy; own != nil {
 		switch actionOn(c, code) {
@@ -238,7 +238,7 @@ func (s *State) byPolicy(c *v1.Container, code int32, failed bool) bool {
 	return true
 }
 
-// restartable tells whether a container that is stopped while it runs is to run again: there is no exit code yet to look at.
+// restartable tells whether a container that is stopped while it runs is to run again; there is no exit code yet to decide by.
 func (s *State) restartable(c *Container) bool {
 	if own := c.spec.RestartPolicy; own != nil {
 		return *own != v1.ContainerRestartPolicyNever
@@ -246,7 +246,7 @@ func (s *State) restartable(c *Container) bool {
 	return s.Pod.Spec.RestartPolicy != v1.RestartPolicyNever
 }
 
-// actionOn is what a container's rules say of an exit code; the first rule that matches counts.
+// actionOn is the action of a container's rules for an exit code; the first matching rule counts.
 func actionOn(c *v1.Container, code int32) v1.ContainerRestartRuleAction {
 	for _, r := range c.RestartPolicyRules {
 		if ruleMatches(r.ExitCodes, code) {
@@ -328,8 +328,8 @@ func (m *mover) move(c *Container) {
 	}
 }
 
-// hookBefore tells whether a main container waits for the postStart hook of one before it. People have the first one hold up the others by
-// its hook until it can serve them. One that could not be made or started, and is tried again, holds up nobody.
+// hookBefore tells whether a main container waits for the postStart hook of an earlier one: people use such a hook to hold the
+// others back until that container can serve them. One whose creation or start failed, and is tried again, holds nobody back.
 func (s *State) hookBefore(c *Container) bool {
 	for i := range s.Containers {
 		switch o := &s.Containers[i]; {
@@ -342,7 +342,7 @@ func (s *State) hookBefore(c *Container) bool {
 	return false
 }
 
-// watch looks after a running container: its probes, and whether it is still what the spec asks for.
+// watch looks after a running container: its probes, and whether it still is what the spec asks for.
 func (m *mover) watch(c *Container) {
 	if c.Stage == Up {
 		m.setProbes(c, AllProbes)
@@ -353,9 +353,9 @@ func (m *mover) watch(c *Container) {
 	}
 }
 
-// anew is what users are told of a container that is stopped by itself.
+// anew is the event's text for a container that is stopped while its pod goes on.
 func anew(c *Container, why string) string {
-	if c.Kind == Sidecar { // upstream does not say of these that they run again
+	if c.Kind == Sidecar { // for these, upstream does not announce the restart
 		return "Init container " + c.Name + " " + why
 	}
 	return "Container " + c.Name + " " + why + either(c.Again, ", will be restarted", "")
@@ -368,7 +368,7 @@ func (m *mover) again(c *Container) {
 	if !m.restarts(c) || m.Sandbox == SandboxLost || !m.turn(c) {
 		return
 	}
-	if c.StopWhy == resized(c) { // it did not fail: it is not waited, and not counted
+	if c.StopWhy == resized(c) { // it did not fail: no back-off, and no crash is counted
 		c.Stage, c.Attempt, c.retry = Waiting, c.Cur.Attempt+1, retry{}
 		return
 	}
@@ -377,7 +377,7 @@ func (m *mover) again(c *Container) {
 		m.restart(c)
 		return
 	}
-	// From now on, not from the end that the runtime tells: somebody may set the clock that this is by.
+	// Counted from now, since the runtime's time of the end may be from before the clock was set.
 	c.Stage, c.until, c.notice = BackOff, m.now.Add(min(until.Sub(m.now), c.restart.Wait)), time.Time{}
 	c.Reason, c.Message = crashLoop, "back-off "+c.restart.Wait.String()+" restarting failed container="+c.Name+
 		" pod="+m.Pod.Name+"_"+m.Pod.Namespace+"("+string(m.Pod.UID)+")"

@@ -60,12 +60,12 @@ func (s *State) conditions() []v1.PodCondition {
 	add(ready)
 	add(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
 	if s.mayRestartAll() {
-		out = append(out, s.restartingCondition(phase)) // upstream's says nothing of the generation
+		out = append(out, s.restartingCondition(phase)) // upstream's has no observed generation
 	}
 	return out
 }
 
-// sandboxCondition tells whether containers can be started. While a new sandbox takes an old one's place, the old one is what there is.
+// sandboxCondition tells whether containers can be started. While a new sandbox replaces an old one, it describes the old one.
 func (s *State) sandboxCondition() v1.PodCondition {
 	out := v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: v1.ConditionTrue}
 	if s.Sandbox == SandboxUp && s.Stage < Releasing {
@@ -99,7 +99,7 @@ func (s *State) incomplete() []string {
 		in, last := c.shown()
 		switch c.Kind {
 		case Init:
-			// One that the runtime has forgotten is told as ended well once the pod is initialized.
+			// One that the runtime has forgotten counts as ended well once the pod is initialized.
 			if forgotten := in == nil && last == nil && s.initialized(); !c.ready() && !forgotten {
 				out = append(out, c.Name)
 			}
@@ -109,7 +109,7 @@ func (s *State) incomplete() []string {
 			}
 		case Main:
 			if in != nil || last != nil {
-				return nil // a main container has started: a sidecar that restarts does not undo that
+				return nil // a main container has started, and a sidecar's restart does not undo that
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func (s *State) incomplete() []string {
 func (s *State) containersReady(phase v1.PodPhase) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionFalse}
 	switch {
-	case phase == v1.PodFailed, s.Stop.Why == Deadline: // whatever its containers say while they end
+	case phase == v1.PodFailed, s.Stop.Why == Deadline: // whatever its containers report while they end
 		out.Reason = reasonPodFailed
 		return out
 	case phase == v1.PodSucceeded:

@@ -14,7 +14,7 @@ type Kind uint8
 // The kinds.
 const (
 	Init      Kind = iota // one after another, each to its end
-	Sidecar               // an init container with restartPolicy Always: done for the others once it has started
+	Sidecar               // an init container with restartPolicy Always: the others wait only until it has started
 	Main                  // together, after every init container
 	Ephemeral             // whenever there is a sandbox; never again
 )
@@ -51,7 +51,7 @@ const (
 	Hooking
 	Up
 	PreStopping
-	InLine // its hook has ended: it waits for those that stop before it, a sidecar for the containers that it serves
+	InLine // its hook has ended; it waits for containers that stop before it, as a sidecar for those that it serves
 	TermSent
 	Exited
 	BackOff
@@ -64,7 +64,7 @@ var cstageNames = [...]string{
 
 func (c CStage) String() string { return cstageNames[c] }
 
-// InstanceState is what the runtime says of a container.
+// InstanceState is the runtime's state of a container.
 type InstanceState uint8
 
 // The runtime's states.
@@ -87,20 +87,20 @@ type Instance struct {
 	CreatedAt, StartedAt, FinishedAt time.Time
 	ExitCode                         int32
 	Reason                           string
-	Message                          string // after the termination message policy, see TerminationMessage
+	Message                          string // by the termination message policy, see TerminationMessage
 
 	Image, ImageRef string
 	User            *v1.ContainerUser
 	Resources       *InstanceResources
 }
 
-// endedWell tells whether an init container has done its work. One of which a process was killed for memory has not, whatever its first
-// process made of that.
+// endedWell tells whether an init container has done its work. It has not if one of its processes was killed for memory, whatever
+// its exit code.
 func (in *Instance) endedWell() bool { return in.ExitCode == 0 && in.Reason != reasonOOM }
 
 const reasonOOM = "OOMKilled" // of an instance of which a process was killed for memory
 
-// reasonUnknown is the reason of an instance that nobody saw end.
+// reasonUnknown is the reason of an instance whose end nobody saw.
 const reasonUnknown = "ContainerStatusUnknown"
 
 // Verdict of a probe.
@@ -126,8 +126,8 @@ type Container struct {
 	Attempt         uint32 // of the instance to create next, or of Cur
 
 	Startup, Readiness Verdict
-	StopWhy            string // why this one instance is being stopped, when the pod is not
-	Again              bool   // it is being stopped in order to run anew, whatever it exits with; until it does
+	StopWhy            string // why this instance is stopped although the pod goes on
+	Again              bool   // it is stopped to run anew, whatever its exit code; until it does
 
 	Target string // of an ephemeral one: whose processes it is to see
 
@@ -138,18 +138,18 @@ type Container struct {
 	notice     time.Time     // when ErrImagePull becomes ImagePullBackOff
 	restart    backoff       // of restarts
 	pull       backoff       // of pulls
-	mounts     string        // the image of a volume that could not be had, until there is an instance; what is told and waited for is of that one
+	mounts     string        // the image of a volume that could not be pulled, until there is an instance; reason and retry are about it
 	knownAt    time.Time     // when Cur became known
 	deadline   time.Time     // while stopping: when it is killed
-	asked      time.Time     // while TermSent: the deadline that the runtime was last asked to keep; zero when it must be asked
+	asked      time.Time     // while TermSent: the deadline that the runtime was last given; zero when it must be asked
 	askedGrace time.Duration // the grace of the last StopContainer
-	hooked     string        // the instance of which the postStart hook ended well
+	hooked     string        // the instance whose postStart hook ended well
 	postStart  bool          // while Hooking: the hook has been asked for
 	sent       time.Time     // while TermSent: when TERM was first asked for
 	preStop    bool          // while PreStopping: the hook has been asked for
 	probes     ProbeSet      // which probes run
-	stale      bool          // while Pulling: it is an image that is no longer asked for
-	forgiven   bool          // a start of it was cut off, and not counted (abandoned)
+	stale      bool          // while Pulling: the image is no longer the container's
+	forgiven   bool          // one cut-off start was not counted as a crash (abandoned)
 }
 
 // backoff is the doubling wait of something that keeps failing.
@@ -185,8 +185,8 @@ func (c *Container) Runs() bool {
 	return false
 }
 
-// begins tells whether the running instance has not begun its work for those who look at the pod: its postStart hook has not ended, or has
-// failed, so that it is stopped. Until then the container waits as before, for what it waited for.
+// begins tells whether the running instance does not count as started for users: its postStart hook has not ended, or has failed,
+// so that it is stopped. Its status still shows what it waited for before.
 func (c *Container) begins() bool {
 	return c.Stage == Hooking || c.stopping() && c.StopWhy == hookFailed
 }
@@ -223,7 +223,7 @@ func (c *Container) ready() bool {
 	return c.started() && c.Kind != Ephemeral && (c.spec.ReadinessProbe == nil || c.Readiness == ProbeOK)
 }
 
-// Spec is the container's specification, an ephemeral one's converted.
+// Spec is the container's specification; an ephemeral one's is converted.
 func (c *Container) Spec() *v1.Container { return c.spec }
 
 // syncContainers makes the containers follow the pod's spec: ephemeral ones may be added, images and resources may change.
@@ -263,7 +263,7 @@ func (s *State) syncContainers() {
 	}
 }
 
-// forgetImage makes void whatever was said about an image that is no longer the container's: the new one is tried at once.
+// forgetImage drops everything that concerns an image that is no longer the container's, so that the new one is tried at once.
 func (c *Container) forgetImage() {
 	c.pull, c.retry, c.restart, c.mounts = backoff{}, retry{}, backoff{}, ""
 	switch {
@@ -276,7 +276,7 @@ func (c *Container) forgetImage() {
 	}
 }
 
-// forgetCrashes lets a container that crashed with less, or more, run at once with what it has now.
+// forgetCrashes lets a container that crashed with other resources run at once with its new ones.
 func (c *Container) forgetCrashes() {
 	c.restart = backoff{}
 	if c.Stage == BackOff && c.Reason == crashLoop {

@@ -13,7 +13,8 @@ type Effect interface{ Key() string }
 type (
 	// Admit asks whether the pod may run on this node.
 	Admit struct{}
-	// EnsureCgroup makes the pod's cgroup. Keep leaves the limits of one that is there: a resize is half way, and has an order.
+	// EnsureCgroup makes the pod's cgroup. With Keep an existing cgroup keeps its limits, since a resize under way sets them in
+	// order.
 	EnsureCgroup struct{ Keep bool }
 	// RemoveCgroup removes it.
 	RemoveCgroup struct{}
@@ -21,7 +22,7 @@ type (
 	MountVolumes struct{}
 	// UnmountVolumes undoes it and removes the pod's directory.
 	UnmountVolumes struct{}
-	// Allocate asks the node for what the pod's spec asks for now. Where there is no room, it is judged again when there may be.
+	// Allocate asks the node for the resources in the pod's spec. Where there is no room, it is judged again when there may be.
 	Allocate struct{ Generation int64 }
 	// ResizePod sets the pod's cgroup to what it was granted, and changes containers that run.
 	ResizePod struct {

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Event is what was learnt. Results of effects name what they answer, so that a late one is recognised and dropped.
+// Event is something that was learnt. Results name the effect that they answer, so that a late one is recognised and dropped.
 type Event interface{ event() }
 
 type (
@@ -14,7 +14,7 @@ type (
 	Desired struct{ Pod *v1.Pod }
 	// SourceRemoved says that the source no longer has the pod.
 	SourceRemoved struct{}
-	// StopAsked is the node's wish to end the pod (eviction, preemption, shutdown). Grace nil takes the pod's own.
+	// StopAsked is the node's request to end the pod (eviction, preemption, shutdown). A nil Grace means the pod's own.
 	StopAsked struct {
 		Why             Why
 		Reason, Message string
@@ -29,14 +29,14 @@ type (
 	}
 	// VolumesDone answers MountVolumes and UnmountVolumes.
 	VolumesDone struct{ Fail *Failure }
-	// Allocated answers Allocate, as often as the node changes its mind. Pod is the form that was judged; without a Reason its
-	// resources are the pod's from now on. Word is what the node calls what it lacks, of a pod that has to wait for it.
+	// Allocated answers Allocate, as often as the verdict changes. Pod is the form that was judged; without a Reason its
+	// resources are granted. Word names what the node lacks while the pod has to wait.
 	Allocated struct {
 		Pod                   *v1.Pod
 		Reason, Message, Word string
 	}
-	// Resized answers the ResizePod of that grant. Done is what was changed, also when not all was; Instances are the containers
-	// as the runtime has them afterwards.
+	// Resized answers the ResizePod of that grant. Done are the changes that were made, maybe not all; Instances are the
+	// containers as the runtime has them afterwards.
 	Resized struct {
 		Granted   *Grant
 		Done      []Change
@@ -87,9 +87,9 @@ type (
 		Hook          Hook
 		Fail          *Failure
 	}
-	// Observation is everything that the runtime has of this pod. At is when the question was asked: what became known
-	// later is not contradicted by it. A zero At is a part of what the runtime has: what it does not name is not known to be gone.
-	// Asked says that it answers an Observe; others come when the runtime tells of a change.
+	// Observation is everything that the runtime has of this pod. It does not contradict what became known after At, when the
+	// question was asked. With a zero At it is only a part, and what it does not name is not known to be gone. Asked says that it
+	// answers an Observe; otherwise the runtime reported a change.
 	Observation struct {
 		Observed Observed
 		Asked    bool
@@ -101,7 +101,7 @@ type (
 		Probe         Probe
 		OK            bool
 	}
-	// VolumesChanged says that what kept volumes from being mounted may be there now: no need to wait out the back-off.
+	// VolumesChanged says that what kept volumes from being mounted may have gone: the back-off ends.
 	VolumesChanged struct{}
 	// Tick lets due things happen.
 	Tick struct{}
@@ -132,7 +132,7 @@ type Observed struct {
 	At         time.Time
 	Sandboxes  []SandboxInfo
 	Containers []Instance
-	// Logged are, for Restore, the newest attempts of containers of which there are logs.
+	// Logged are, for Restore, the newest attempts, by container, that have a log.
 	Logged map[string]uint32
 }
 

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Grant is what a pod may use: its containers by name, and its own where it has resources of its own. Containers without
-// any are left out. It is a value that is replaced, never edited.
+// Grant is the resources that a pod may use: its containers' by name, and its own if it has any. Containers without resources are
+// left out. It is a value that is replaced, never edited.
 type Grant struct {
 	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
 	Containers map[string]v1.ResourceRequirements `json:"containers,omitempty"`
@@ -64,7 +64,7 @@ func (g *Grant) own() *v1.ResourceRequirements {
 	return g.Pod
 }
 
-// Over is the pod with this grant in place of what its spec asks for: the pod itself where that is the same.
+// Over is the pod with this grant in place of its spec's resources; the pod itself where they are the same.
 func (g *Grant) Over(p *v1.Pod) *v1.Pod {
 	if g == nil {
 		return p
@@ -98,7 +98,7 @@ func equalOwn(a, b *v1.ResourceRequirements) bool {
 	return equalResources(*a, *b)
 }
 
-// equalResources compares what a resize can change: nothing else of a pod's resources ever does.
+// equalResources compares the resources that a resize can change.
 func equalResources(a, b v1.ResourceRequirements) bool { return amountsOf(a) == amountsOf(b) }
 
 // amounts are resources in the units in which they are set: thousandths of a cpu, bytes.
@@ -111,7 +111,7 @@ func amountsOf(r v1.ResourceRequirements) amounts {
 	}
 }
 
-// Effective is what a container is limited to: its own limits, and its pod's where it has none.
+// Effective is the limits that apply to a container: its own and, where it has none, its pod's.
 func Effective(pod *v1.ResourceRequirements, c v1.ResourceRequirements) v1.ResourceRequirements {
 	if pod == nil {
 		return c

@@ -17,9 +17,9 @@ const (
 	messageTotal     = 12 * 1024 // over all containers of a pod
 )
 
-// TerminationMessage is what an ended container says of its end. file is the end of its termination message file, log the
-// end of its output, fallback the runtime's own message. The log speaks only under FallbackToLogsOnError, after a failure,
-// when the file is empty.
+// TerminationMessage is an ended container's message. file is the end of its termination message file, log the end of its output,
+// fallback the runtime's own message. The log is used only under FallbackToLogsOnError, after a failure, and when the file is
+// empty.
 func TerminationMessage(policy v1.TerminationMessagePolicy, exitCode int32, file, log []byte, fallback string) string {
 	if len(file) > 0 {
 		return string(file[max(0, len(file)-MessageFileBytes):])
@@ -29,13 +29,13 @@ func TerminationMessage(policy v1.TerminationMessagePolicy, exitCode int32, file
 	}
 	log = log[max(0, len(log)-MessageLogBytes):]
 	lines := strings.SplitAfter(string(log), "\n")
-	if n := len(lines); lines[n-1] == "" { // the end of the last line is no line
+	if n := len(lines); lines[n-1] == "" { // nothing follows the last newline
 		lines = lines[:n-1]
 	}
 	return strings.Join(lines[max(0, len(lines)-MessageLogLines):], "")
 }
 
-// bounded cuts a message to its share of what a pod may say in all.
+// bounded cuts a message to its share of the pod's limit.
 func bounded(message string, containers int) string {
 	if share := messageTotal / max(1, containers); len(message) > share {
 		return message[:share]
@@ -43,8 +43,8 @@ func bounded(message string, containers int) string {
 	return message
 }
 
-// SpecHash identifies what an instance was made from. As upstream's since 1.31 it covers name and image only, so that a
-// newer kubelet that knows more fields never restarts a container.
+// SpecHash identifies what an instance was made from. As upstream's since 1.31 it covers only name and image, so that a newer
+// kubelet that knows more fields restarts no container.
 func SpecHash(c *v1.Container) string {
 	h := fnv.New32a()
 	b, _ := json.Marshal(struct { //nolint:errcheck // two strings always marshal

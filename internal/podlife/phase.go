@@ -11,7 +11,7 @@ func (s *State) phase() v1.PodPhase {
 		return p
 	}
 	p := s.count(false)
-	if p == v1.PodFailed || p == v1.PodSucceeded { // on the way there: sidecars, volumes
+	if p == v1.PodFailed || p == v1.PodSucceeded { // the pod is on its way there: sidecars and volumes remain
 		return either(s.everRan(), v1.PodRunning, v1.PodPending)
 	}
 	return p
@@ -27,7 +27,7 @@ func (s *State) everRan() bool {
 	return false
 }
 
-// finalPhase is the phase that a pod keeps, now that nothing of it runs any more.
+// finalPhase is the phase that a pod keeps once nothing of it runs any more.
 func (s *State) finalPhase() v1.PodPhase {
 	if p := s.Pod.Status.Phase; p == v1.PodFailed || p == v1.PodSucceeded {
 		return p
@@ -42,8 +42,8 @@ func (s *State) finalPhase() v1.PodPhase {
 	return v1.PodFailed
 }
 
-// judged is the phase by which conditions are told. A pod that was deleted before it had begun has failed since nothing else is left to say
-// of it; its conditions go on to tell what was not ready.
+// judged is the phase that conditions are based on. A pod that was deleted before it had begun gets the phase Failed for want of
+// a better one; its conditions still say what was not ready.
 func (s *State) judged() v1.PodPhase {
 	if s.Final == v1.PodFailed && s.Stop.Why == Deleted {
 		return s.count(true)

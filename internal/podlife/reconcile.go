@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// reconcile takes in everything that the runtime has of the pod. What became known after the question was asked is not
-// contradicted by the answer.
+// reconcile takes in everything that the runtime has of the pod. The answer does not contradict what became known after the
+// question was asked.
 func (m *mover) reconcile(o Observed) {
 	if !m.observeAfter.IsZero() && !o.At.Before(m.observeAfter) {
 		m.settle(o)
@@ -30,7 +30,7 @@ func (m *mover) reconcile(o Observed) {
 	}
 }
 
-// settle is reconcile's answer to look: the runtime has told what it knows.
+// settle ends what look began: the runtime has told what it knows.
 func (m *mover) settle(o Observed) {
 	m.unsureSandbox, m.observeAfter = false, time.Time{}
 	for i := range m.Containers {
@@ -95,7 +95,7 @@ func (m *mover) reconcileContainer(c *Container, o Observed) {
 	if i >= 0 {
 		in := o.Containers[i]
 		if c.Stage == Launching {
-			c.seen = &in // the start's own result comes first: it knows why
+			c.seen = &in // the start's own result is used first, since it has the reason
 			return
 		}
 		m.apply(c, &in)

@@ -31,19 +31,19 @@ type Resize struct {
 	Since      time.Time `json:"since"`                // of this reason
 }
 
-// Change is what a running container was last given, and what it shall be given.
+// Change is what a running container was last given, and what it shall have.
 type Change struct {
 	Container, ID string
 	From, To      v1.ResourceRequirements // with the limits that apply, see Effective
 }
 
-// Given is the pod with what it was granted: what everything on the node is made of. It is shared, not to be changed.
+// Given is the pod with its granted resources, from which everything on the node is made. It is shared, not to be changed.
 func (s *State) Given() *v1.Pod { return s.given }
 
 // takePod takes the pod as it is wanted now.
 func (s *State) takePod(p *v1.Pod) {
 	s.Pod = p
-	if s.given = s.Granted.Over(p); s.given == p || p.DeletionTimestamp != nil { // nobody judges any more what one that ends asks for
+	if s.given = s.Granted.Over(p); s.given == p || p.DeletionTimestamp != nil { // nobody judges any more what a pod that ends asks for
 		s.observed = p.Generation
 	}
 	s.syncContainers()
@@ -55,7 +55,7 @@ func (s *State) grant(p *v1.Pod) {
 	s.takePod(s.Pod)
 }
 
-// takeAllocated takes the node's verdict on what the pod asked for in the form that was judged.
+// takeAllocated takes the node's verdict on the form of the pod that was judged.
 func (m *mover) takeAllocated(e Allocated) {
 	if m.Stage > Running {
 		return
@@ -80,7 +80,7 @@ func (m *mover) takeAllocated(e Allocated) {
 		"Pod resize "+either(e.Word != "", e.Word, e.Reason)+summary(e.Pod, e.Pod.Generation, e.Message))
 }
 
-// takeResized takes what became of a Resize, which may have got half way.
+// takeResized takes the result of a ResizePod, which may have been done in part.
 func (m *mover) takeResized(e Resized) {
 	m.resizing = false
 	for _, ch := range e.Done {
@@ -111,14 +111,14 @@ func (m *mover) takeResized(e Resized) {
 	m.tell("", v1.EventTypeWarning, "ResizeError", "Pod resize error"+summary(m.given, next.Generation, e.Fail.Message))
 }
 
-// cgroupSet says that the pod's cgroup is as g has it.
+// cgroupSet records that the pod's cgroup is as g wants it.
 func (s *State) cgroupSet(g *Grant) {
 	applied := s.Applied.with("", v1.ResourceRequirements{})
 	applied.Pod = g.own()
 	s.cgroupOf, s.Applied = g, applied
 }
 
-// resize brings what runs after what was granted, and asks for what was not.
+// resize applies what was granted to what runs, and asks for what was not granted.
 func (m *mover) resize() {
 	if m.Granted == nil {
 		return
@@ -139,7 +139,7 @@ func (m *mover) resize() {
 		if m.Progress == nil {
 			m.Progress = &Resize{Generation: m.Pod.Generation, Since: m.now}
 		}
-		// Those that are made anew are first ended: their part of the pod's limits may go to others.
+		// Containers that are recreated end first: their part of the pod's limits may go to others.
 		if !restarting && m.resizeRetry.due(m.now) {
 			m.resizing, m.InDoubt = true, nil
 			for _, c := range changes {
@@ -153,8 +153,8 @@ func (m *mover) resize() {
 	}
 }
 
-// changes are the running containers that were given something else than they were granted. Those whose policy is to be made
-// anew are stopped; restarting says that one of them still runs.
+// changes are the running containers whose resources differ from their grant. Those whose policy is to restart are stopped
+// instead; restarting says that one of them still runs.
 func (m *mover) changes() (out []Change, restarting bool) {
 	for i := range m.Containers {
 		c := &m.Containers[i]
@@ -199,13 +199,13 @@ func policyRestarts(c *v1.Container, a, b amounts) bool {
 	return false
 }
 
-// roomy tells whether the pod's cgroup is as it was granted, so that a container of that size fits in. One that cannot be
-// set does not keep containers from being tried.
+// roomy tells whether the pod's cgroup is as granted, so that its containers fit. A cgroup that cannot be set does not keep
+// containers from being tried.
 func (s *State) roomy() bool {
 	return s.cgroupOf == s.Granted || !s.resizing && s.resizeRetry.fail != nil
 }
 
-// summary is what upstream tells programs in a resize's events.
+// summary is the machine-readable part of upstream's resize events.
 func summary(p *v1.Pod, generation int64, fault string) string {
 	type container struct {
 		Name      string                  `json:"name"`

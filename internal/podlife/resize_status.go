@@ -7,16 +7,16 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// InstanceResources are what the runtime says that a container runs with; nil is what it does not say.
+// InstanceResources are what the runtime reports that a container runs with; nil is what it does not report.
 type InstanceResources struct{ CPURequest, CPULimit, MemoryLimit *resource.Quantity }
 
-// What the kernel cannot tell from nothing: amounts up to these are shown as they were granted.
+// Amounts up to these look to the kernel like none, and are shown as they were granted.
 const (
 	leastCPURequest = 2  // thousandths of a cpu
 	leastCPULimit   = 10 // likewise
 )
 
-// resizeConditions are there while something is to be told; a pod that has ended has none.
+// resizeConditions are the pod's resize conditions; a pod that has ended has none.
 func (s *State) resizeConditions() []v1.PodCondition {
 	var out []v1.PodCondition
 	add := func(t v1.PodConditionType, r *Resize) {
@@ -34,7 +34,7 @@ func (s *State) resizeConditions() []v1.PodCondition {
 	return out
 }
 
-// runsWith is what a container's status says that it has: what it was granted, corrected by what it runs with.
+// runsWith is the resources in a container's status: what it was granted, corrected by what it runs with.
 func (s *State) runsWith(c *Container, in *Instance) *v1.ResourceRequirements {
 	out := c.spec.Resources.DeepCopy()
 	if in.State != InstanceRunning {
@@ -59,12 +59,12 @@ func (s *State) runsWith(c *Container, in *Instance) *v1.ResourceRequirements {
 	return out
 }
 
-// known is what was last set, for runtimes that do not tell.
+// known is what was last set, for runtimes that do not report.
 func known(r v1.ResourceRequirements) InstanceResources {
 	return InstanceResources{CPURequest: r.Requests.Cpu(), CPULimit: r.Limits.Cpu(), MemoryLimit: r.Limits.Memory()}
 }
 
-// show puts what is into a list, unless both that and what was granted are too little to be told from nothing.
+// show puts the measured amount into a list, unless it and the granted one are both too small for the kernel to tell from none.
 func show(list v1.ResourceList, name v1.ResourceName, is *resource.Quantity, least int64) {
 	granted := list[name]
 	if is != nil && !is.IsZero() && (is.MilliValue() > least || granted.MilliValue() > least) {
@@ -72,7 +72,7 @@ func show(list v1.ResourceList, name v1.ResourceName, is *resource.Quantity, lea
 	}
 }
 
-// podResources are the pod's own: what its cgroup is set to once it runs, before that what it will be.
+// podResources are the pod's own: what its cgroup is set to once it runs, and what it will be set to before.
 func (s *State) podResources(phase v1.PodPhase) (runs *v1.ResourceRequirements, allocated v1.ResourceList) {
 	allocated = resourcehelper.PodRequests(s.given, resourcehelper.PodResourcesOptions{})
 	if phase != v1.PodRunning {
@@ -95,7 +95,8 @@ func (s *State) podResources(phase v1.PodPhase) (runs *v1.ResourceRequirements, 
 		set = s.cgroupOf.Over(s.given)
 	}
 	requests, limits := resourcehelper.PodRequests(set, resourcehelper.PodResourcesOptions{}), CgroupLimits(set)
-	// What the pod does not ask for itself its containers do, of cpu also what is too little to be told from nothing where it was granted.
+	// What the pod itself does not request, its containers do. Granted cpu requests count even if the kernel cannot tell them
+	// from none.
 	least := func(list v1.ResourceList, n int64) int64 {
 		_, granted := list[v1.ResourceCPU]
 		return either(granted, n, 0)
@@ -111,8 +112,8 @@ func (s *State) podResources(phase v1.PodPhase) (runs *v1.ResourceRequirements, 
 	return &out, allocated
 }
 
-// CgroupLimits are the limits of cpu and memory of a pod's own cgroup. One counts only when each container has it, or the pod
-// itself does: one unlimited container makes the whole pod unlimited.
+// CgroupLimits are the cpu and memory limits of a pod's own cgroup. A limit holds only when the pod itself or each of its
+// containers has it: one unlimited container makes the whole pod unlimited.
 func CgroupLimits(p *v1.Pod) v1.ResourceList {
 	out := v1.ResourceList{}
 	if QOS(p) == v1.PodQOSBestEffort {
@@ -138,7 +139,7 @@ func CgroupLimits(p *v1.Pod) v1.ResourceList {
 	return out
 }
 
-// restoreGrant takes up what the pod was granted. Where nothing was saved, the API knows: what was told is what was.
+// restoreGrant restores what the pod was granted. If nothing was saved, it is what the API's status says.
 func (s *State) restoreGrant(saved *Saved) {
 	if s.Stage == New {
 		return

@@ -76,13 +76,13 @@ func (m *mover) reset(c *Container) {
 	if c.Prev != nil {
 		m.sweepContainer(c.Prev.ID)
 	}
-	c.Attempt = max(c.Attempt, c.Cur.Attempt+1) // one that never ran is counted too
+	c.Attempt = max(c.Attempt, c.Cur.Attempt+1) // an instance that never ran is counted too
 	c.Cur, c.Prev = nil, resetInstance(c.Name, c.Attempt-1)
 	c.Reason, c.Message, c.Again, c.StopWhy = reasonReset, messageReset, false, ""
 	c.Stage = either(c.Stage == Pulling, Pulling, Waiting)
 }
 
-// resetInstance stands for an instance that was removed so that all containers restart: what it exited with is not told any more.
+// resetInstance stands for an instance that was removed because all containers restart; its exit code is no longer shown.
 func resetInstance(name string, attempt uint32) *Instance {
 	return &Instance{Name: name, Attempt: attempt, State: InstanceExited, ExitCode: 137, Reason: reasonReset, Message: messageReset}
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Saved is what the runtime and the API cannot tell a restarted kubelet. It is small on purpose, and JSON.
+// Saved is what a restarted kubelet cannot learn from the runtime and the API. It is small on purpose, and JSON.
 type Saved struct {
 	Namespace string      `json:"namespace"`
 	Name      string      `json:"name"`
@@ -20,11 +20,11 @@ type Saved struct {
 	Stop      Stop        `json:"stop,omitzero"`
 	Final     v1.PodPhase `json:"final,omitempty"`
 	Released  bool        `json:"released,omitempty"`
-	// Initialized is what users were told; RestartAll says that the containers are being removed to start anew.
+	// Initialized says that users were told so; RestartAll, that the containers are being removed to start again.
 	Initialized bool             `json:"initialized,omitempty"`
 	RestartAll  bool             `json:"restartAll,omitempty"`
 	Containers  []SavedContainer `json:"containers,omitempty"` // those with something to say
-	// What the pod was granted and runs with, and what is told of a resize.
+	// What the pod was granted and runs with, and its resize conditions.
 	Granted  *Grant   `json:"granted,omitempty"`
 	Applied  *Grant   `json:"applied,omitempty"`
 	InDoubt  []string `json:"inDoubt,omitempty"`
@@ -43,16 +43,17 @@ type SavedContainer struct {
 	Notice  time.Time `json:"notice,omitzero"`
 	Restart backoff   `json:"restart,omitzero"`
 	Pull    backoff   `json:"pull,omitzero"`
-	Mounts  string    `json:"mounts,omitempty"` // the image of a volume of which that is
-	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop that its hook had not ended, Sent when it
-	// was sent TERM: it is given the least grace since then. Of one that has ended for a resize it is kept that this was no crash.
+	Mounts  string    `json:"mounts,omitempty"` // the image of a volume that this is about
+	// StopWhy, Stopping and Deadline say that the instance Stopping was being stopped; PreStop, that its hook had not ended;
+	// Sent, when TERM was sent, from which the minimum grace counts. For an instance that ended for a resize they are kept, since
+	// that was no crash.
 	StopWhy  string    `json:"stopWhy,omitempty"`
 	Stopping string    `json:"stopping,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"`
 	PreStop  bool      `json:"preStop,omitempty"`
 	Sent     time.Time `json:"sent,omitzero"`
 	Again    bool      `json:"again,omitempty"`
-	// Hooked is the instance of which the postStart hook has ended well: that of another one is owed.
+	// Hooked is the instance whose postStart hook has ended well; another instance still needs its hook.
 	Hooked string `json:"hooked,omitempty"`
 	// Reset says that the instance before the newest, or before the next, was removed because all containers restart.
 	Reset bool `json:"reset,omitempty"`
@@ -90,9 +91,9 @@ func (s Saved) equal(o Saved) bool { return reflect.DeepEqual(s, o) }
 
 func (s Stop) same(o Stop) bool { return s == o }
 
-// Restore is the state of a pod that a kubelet before this one had: what was saved (nil when nothing was), what the runtime
-// has, and what the API says. Effects that were in flight are asked for again where the runtime does not show that they
-// happened. The first Step after it looks at the runtime once more, since a call may have been under way.
+// Restore is the state of a pod that an earlier kubelet had, from what was saved (nil when nothing was), what the runtime has,
+// and what the API says. Effects that were in flight are requested again unless the runtime shows that they happened. The first
+// Step after it looks at the runtime once more, since a call may still have been under way.
 func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) State {
 	s := Begin(cfg, pod, now)
 	ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
@@ -101,7 +102,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	}
 	s.Stage, s.Cgroup, s.Volumes = Starting, Doubtful, Doubtful
 	s.observeAfter = now
-	s.Initialized = slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { // whatever was saved when the machine went down
+	s.Initialized = slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { // what was saved may have been lost with the machine
 		return c.Type == v1.PodInitialized && c.Status == v1.ConditionTrue
 	})
 	if saved != nil {
@@ -109,7 +110,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	}
 	s.restoreGrant(saved)
 	if saved != nil {
-		s.restoreWaits(saved, now) // after the grant: other resources would end a back-off
+		s.restoreWaits(saved, now) // after the grant, since other resources would end a back-off
 	}
 	if ended && s.Stage < Stopping {
 		s.Stage = Stopping
@@ -150,8 +151,8 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 	return s
 }
 
-// Ran tells whether the API says that a kubelet already ran something of the pod: it is restored then, even if nothing of it
-// is left and nothing was saved.
+// Ran tells whether, by the API, a kubelet has already run something of the pod: then it is restored, even if nothing of it is
+// left and nothing was saved.
 func Ran(p *v1.Pod) bool {
 	has := func(c v1.ContainerStatus) bool { return c.ContainerID != "" || c.RestartCount > 0 }
 	st := &p.Status
@@ -177,7 +178,7 @@ func (s *State) restoreSaved(saved *Saved, now time.Time) {
 	}
 }
 
-// longestGrace is the most that a container is given to end that is not the end of its pod.
+// longestGrace is the longest time that a container gets to end while its pod goes on.
 func (s *State) longestGrace(c *Container) time.Duration {
 	grace := s.ownGrace()
 	for _, p := range []*v1.Probe{c.spec.LivenessProbe, c.spec.StartupProbe} {
@@ -198,13 +199,13 @@ func (s *State) restoreWaits(saved *Saved, now time.Time) {
 		}
 		c.Attempt, c.Reason, c.Message, c.restart, c.pull, c.Again = sc.Attempt, sc.Reason, sc.Message, sc.Restart, sc.Pull, sc.Again
 		c.hooked, c.mounts = sc.Hooked, sc.Mounts
-		c.restart.Wait, c.pull.Wait = min(c.restart.Wait, s.cfg.BackoffMax), min(c.pull.Wait, s.cfg.PullMax) // the ceilings may be lower by now
+		c.restart.Wait, c.pull.Wait = min(c.restart.Wait, s.cfg.BackoffMax), min(c.pull.Wait, s.cfg.PullMax) // the ceilings may be lower than before
 		if sc.Reset {
 			c.Prev = resetInstance(c.Name, c.Attempt-1)
 		}
 		if sc.BackOff {
 			c.Stage, c.until, c.notice = BackOff, sc.Until, sc.Notice
-			if longest := now.Add(max(c.restart.Wait, c.pull.Wait)); longest.Before(c.until) { // also when the clock was set back
+			if longest := now.Add(max(c.restart.Wait, c.pull.Wait)); longest.Before(c.until) { // holds also after the clock was set back
 				c.until = longest
 			}
 		}
@@ -243,33 +244,33 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
 	var told *Instance
 	if st := s.toldStatus(c); st != nil {
-		told, c.Attempt = c.told(st), max(c.Attempt, uint32(st.RestartCount)) // one that never ran is counted too
+		told, c.Attempt = c.told(st), max(c.Attempt, uint32(st.RestartCount)) // an instance that never ran is counted too
 	}
 	if told.isReset() && c.Prev == nil {
 		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
 	}
-	if c.Prev.isReset() { // what has been reset may still be there, when it could not be removed
+	if c.Prev.isReset() { // remains of the reset that could not be removed
 		mine = slices.DeleteFunc(mine, func(in Instance) bool { return in.Attempt <= c.Prev.Attempt })
 	}
 	switch {
 	case told == nil:
 	case !told.isReset() && len(mine) == 0:
 		mine = append(mine, *told)
-	case !told.isReset() && told.Attempt > mine[0].Attempt && mine[0].State == InstanceExited: // somebody may have removed the newest only
-		told.SandboxID = mine[0].SandboxID // it came later, and in the same one if that is the pod's
+	case !told.isReset() && told.Attempt > mine[0].Attempt && mine[0].State == InstanceExited: // the newest one alone may have been removed
+		told.SandboxID = mine[0].SandboxID // it is newer, and was in the same sandbox if that is the pod's
 		mine = slices.Insert(mine, 0, *told)
 	case !told.isReset() && !c.Prev.isReset() && !told.FinishedAt.IsZero() && told.Attempt < mine[0].Attempt &&
 		(len(mine) == 1 || told.Attempt > mine[1].Attempt):
-		mine = slices.Insert(mine, 1, *told) // or that before the newest
-	case s.Stage > Stopping && len(mine) > 0 && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs: what was told of its end stays
+		mine = slices.Insert(mine, 1, *told) // or the one before the newest was removed
+	case s.Stage > Stopping && len(mine) > 0 && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs, so the end that was reported stays
 		told.SandboxID = mine[0].SandboxID
 		mine[0] = *told
 	}
 	if len(mine) == 0 {
-		if n, ok := o.Logged[c.Name]; ok { // it has run, and nobody knows what became of it
+		if n, ok := o.Logged[c.Name]; ok { // it has run, and nothing else is known of that instance
 			c.Attempt = max(c.Attempt, n+1)
 		}
-		if c.Stage == BackOff && c.Reason == crashLoop { // of what it was waiting nobody knows any more
+		if c.Stage == BackOff && c.Reason == crashLoop { // nobody knows any more what the back-off was for
 			c.Stage, c.Reason, c.Message = Waiting, "", ""
 		}
 		return
@@ -286,9 +287,9 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		c.Prev = &mine[1]
 		used[c.Prev.ID] = true
 	}
-	begun := c.Attempt > c.Cur.Attempt // the next instance was decided on, but is not there
+	begun := c.Attempt > c.Cur.Attempt // the next instance was decided on, but does not exist
 	if c.Stage == BackOff && !begun && (c.Reason != crashLoop || c.Attempt < c.Cur.Attempt) {
-		// It was saved before this instance was made: the machine went down, and with it what was saved since.
+		// This was saved before the instance was made: the machine went down, and what was saved since is lost.
 		c.Stage, c.Reason, c.Message, c.until, c.notice = Waiting, "", "", time.Time{}, time.Time{}
 	}
 	if !begun {
@@ -302,11 +303,11 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		case !c.hasPostStart() || c.hooked == c.Cur.ID:
 		case c.Startup == ProbeOK: // users were told that it has started
 			c.hooked = c.Cur.ID
-		case s.Stage <= Running: // it may have ended with its caller, or was never run
+		case s.Stage <= Running: // the hook may have ended with the earlier kubelet, or never run
 			c.Stage = Hooking
 		}
 	case InstanceCreated:
-		if begun { // it was given up, and is still there
+		if begun { // it was given up, but still exists
 			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
 			c.Cur, c.Prev = c.Prev, nil
 			return
@@ -321,12 +322,12 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		case !begun && c.Stage != BackOff:
 			c.Stage = Exited
 		}
-	default: // whatever was decided, it may run
+	default: // it may run, whatever was decided
 		c.Stage, c.Attempt = Unsure, c.Cur.Attempt
 	}
 }
 
-// toldStatus is the container's status as the API knows it; nil when there is none.
+// toldStatus is the container's status in the API; nil when there is none.
 func (s *State) toldStatus(c *Container) *v1.ContainerStatus {
 	for _, list := range [][]v1.ContainerStatus{
 		s.Pod.Status.InitContainerStatuses, s.Pod.Status.ContainerStatuses, s.Pod.Status.EphemeralContainerStatuses,
@@ -338,7 +339,7 @@ func (s *State) toldStatus(c *Container) *v1.ContainerStatus {
 	return nil
 }
 
-// told is the container's last instance as its status tells of it, for when the runtime has none.
+// told is the container's last instance by its status, for when the runtime has none.
 func (c *Container) told(st *v1.ContainerStatus) *Instance {
 	in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
 	t, last := st.State.Terminated, st.LastTerminationState.Terminated
@@ -351,10 +352,10 @@ func (c *Container) told(st *v1.ContainerStatus) *Instance {
 		in.ExitCode, in.Reason = 137, reasonUnknown
 		in.Message = "The container could not be located when the pod was terminated"
 		return in
-	case t == nil, t.ContainerID == "" && last != nil: // it waited for the next one, at its pod's end too
+	case t == nil, t.ContainerID == "" && last != nil: // it waited for its next instance, maybe when its pod ended
 		t = last
 	}
-	if t == nil || st.ContainerID == "" && t.ContainerID == "" { // the latter was told at the end, of one that never ran
+	if t == nil || st.ContainerID == "" && t.ContainerID == "" { // the latter: at the pod's end it was reported as ended, but had never run
 		return nil
 	}
 	in.ID, in.ExitCode, in.Reason, in.Message = bareID(t.ContainerID), t.ExitCode, t.Reason, t.Message
@@ -362,7 +363,7 @@ func (c *Container) told(st *v1.ContainerStatus) *Instance {
 	return in
 }
 
-// startOf is when an instance started that was told of; zero when it never did.
+// startOf is when a reported instance started; zero when it never did.
 func startOf(t *v1.ContainerStateTerminated) time.Time {
 	if t.StartedAt.Unix() == 0 {
 		return time.Time{}
@@ -370,7 +371,7 @@ func startOf(t *v1.ContainerStateTerminated) time.Time {
 	return t.StartedAt.Time
 }
 
-// toldBefore is what the API knows of the instance before the newest one, for when the runtime has only that.
+// toldBefore is what the API knows of the instance before the newest one, for when the runtime has only the newest.
 func (s *State) toldBefore(newest *Instance) *Instance {
 	for _, list := range [][]v1.ContainerStatus{s.Pod.Status.InitContainerStatuses, s.Pod.Status.ContainerStatuses} {
 		for i := range list {

@@ -104,11 +104,11 @@ type Why string
 const (
 	NotStopped   Why = ""
 	Deleted      Why = "Deleted"          // deletionTimestamp set in the API
-	SourceGone   Why = "Removed"          // the source no longer has it: force deletion, a manifest removed
+	SourceGone   Why = "Removed"          // the source no longer has it: deleted by force, or its manifest was removed
 	Completed    Why = "Completed"        // every container ended and none restarts
 	Deadline     Why = "DeadlineExceeded" // activeDeadlineSeconds
 	Evicted      Why = "Evicted"          // the node runs short of something
-	OverLimit    Why = "OverLimit"        // evicted for what it wrote itself: no disruption by others
+	OverLimit    Why = "OverLimit"        // evicted for what it wrote itself, which is no disruption by others
 	Preempting   Why = "Preempting"
 	NodeShutdown Why = "NodeShutdown"
 	Ended        Why = "Ended" // the API already said that its phase is final
@@ -123,14 +123,14 @@ type Rejection struct {
 // Stop is how and why a pod is being stopped.
 type Stop struct {
 	Why     Why       `json:"why"`
-	Reason  string    `json:"reason,omitempty"`  // of the pod status, where the cause sets one
+	Reason  string    `json:"reason,omitempty"`  // of the pod's status, where the cause sets one
 	Message string    `json:"message,omitempty"` // likewise
 	At      time.Time `json:"at"`
 	// Deadline is when the last container is killed. It only ever moves to an earlier time.
 	Deadline time.Time `json:"deadline"`
 }
 
-// retry is when something that failed may be tried again, and how long the next wait is.
+// retry is when something that failed may be tried again, with the length of the next wait.
 type retry struct {
 	at   time.Time
 	wait time.Duration
@@ -154,8 +154,8 @@ func (r *retry) due(now time.Time) bool { return !now.Before(r.at) }
 // never is a due time that no clock reaches.
 var never = time.Unix(1<<40, 0)
 
-// sweep is something of the runtime's that has to go: a sandbox that is not the current one, or a container instance that
-// nobody needs any more.
+// sweep is something in the runtime that has to go: a sandbox that is not the current one, or an instance that nobody needs any
+// more.
 type sweep struct {
 	id      string
 	sandbox bool
@@ -172,7 +172,7 @@ const (
 	sweepRemoving
 )
 
-// State is everything that is known and decided about one pod. It is a value: Step never changes the one it was given.
+// State is everything that is known and decided about one pod. It is a value: Step never changes the one that it was given.
 // Exported fields are for reading.
 type State struct {
 	cfg *Config
@@ -191,7 +191,7 @@ type State struct {
 	Sandbox        SandboxStage
 	SandboxID      string
 	SandboxAttempt uint32
-	IPs            []string // of the sandbox, as last seen: they stay in the status until there are others
+	IPs            []string // of the last sandbox; they stay in the status until there are others
 
 	RestartAll  bool // a rule restarts every container: they are being stopped and removed, see resetAll
 	Initialized bool // users were told that the pod is initialized; that stays
@@ -200,30 +200,30 @@ type State struct {
 	Final      v1.PodPhase // once nothing runs any more
 
 	Granted, Applied  *Grant   // see resize.go; nil until there is something to say
-	InDoubt           []string // containers of which Applied may not be true: a ResizePod was begun, and not heard to have ended well
+	InDoubt           []string // containers for which Applied may be wrong: a ResizePod was begun, and its success not reported
 	Pending, Progress *Resize  // the conditions PodResizePending and PodResizeInProgress
 
 	given       *v1.Pod // Pod with Granted over it
-	observed    int64   // the generation that is told: a pod that asks for other resources is told of with the verdict on them
+	observed    int64   // the observed generation: while a pod asks for other resources, it advances with the verdict
 	asked       int64   // the generation for which Allocate was last asked
-	cgroupAsked *Grant  // what the cgroup is being made for
+	cgroupAsked *Grant  // the grant for which the cgroup is being made
 	cgroupOf    *Grant  // what it is set to
 	resizing    bool    // a ResizePod is in flight
 	resizeRetry retry
 
 	cgroupRetry, volumesRetry, sandboxRetry retry
 	sweeps                                  []sweep
-	unsureSandbox                           bool      // a sandbox may exist that we were not told of
-	lostUntold                              bool      // the sandbox was lost while nobody looked: users do not know it yet
-	overdueTold                             bool      // that the pod did not end in time
+	unsureSandbox                           bool      // a sandbox may exist of which nothing was reported
+	lostUntold                              bool      // the sandbox was lost while nobody looked, and users have yet to be told
+	overdueTold                             bool      // users were told that the pod did not end in time
 	observing                               bool      // an Observe is in flight
 	observeRetry                            retry     // after a failed one
-	observeAfter                            time.Time // when the last reason for an observation arose; zero: none wanted
+	observeAfter                            time.Time // when the last reason for an observation arose; zero: none is wanted
 	knownAt                                 time.Time // when the current sandbox became known
-	wake                                    time.Time // the last WakeAt asked for
+	wake                                    time.Time // the last requested WakeAt
 }
 
-// Config holds the times that decisions depend on, and the node's facts that statuses show.
+// Config has the times that decisions depend on, and the node's facts that statuses show.
 type Config struct {
 	BackoffBase  time.Duration // first restart and pull back-off
 	BackoffMax   time.Duration // the ceiling of restarts'
@@ -232,7 +232,7 @@ type Config struct {
 	RetryBase    time.Duration // first wait after a failed effect
 	RetryMax     time.Duration // its ceiling
 	PullNotice   time.Duration // how long ErrImagePull shows before it turns into ImagePullBackOff
-	MinGrace     time.Duration // what every container is given at least between TERM and KILL
+	MinGrace     time.Duration // the least time between TERM and KILL for every container
 	NoCPUQuota   bool          // cpu limits are not set
 	RuntimeName  string        // scheme of container IDs in statuses
 	HostIPs      []string      // of the node, at most one a family, primary first

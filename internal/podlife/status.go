@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Status is what users are told. It is a function of the state alone. Times of condition transitions are left empty: whoever
-// reports knows what was reported before. Conditions that others own are passed on as the pod has them.
+// Status is what users are told. It is a function of the state alone. Transition times of conditions are left empty, since the
+// reporter knows what was reported before. Conditions of other owners are passed on as the pod has them.
 func Status(s State) v1.PodStatus {
 	out := v1.PodStatus{
 		Phase: s.phase(), ObservedGeneration: s.observed, QOSClass: QOS(s.Pod), StartTime: timeOf(s.Start),
@@ -56,7 +56,7 @@ func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	// The API keeps whole seconds: what is told is what is read back.
+	// The API keeps whole seconds; so does the report, to compare as equal.
 	m := metav1.NewTime(t.Truncate(time.Second))
 	return &m
 }
@@ -100,8 +100,8 @@ func is6(ip string) bool {
 	return err == nil && a.Is6() && !a.Is4In6()
 }
 
-// shown picks the instance that a container's status is about, and the one before it. An instance that was created but
-// never ran is not shown, so that a start costs no status of its own; nor is one that still begins.
+// shown picks the instance that a container's status is about, and the one before it. An instance that was created but has not
+// run is not shown, so that a start causes no status of its own; nor is one that still begins.
 func (c *Container) shown() (now, last *Instance) {
 	now, last = c.Cur, c.Prev
 	if now != nil && now.State != InstanceRunning && now.State != InstanceExited || c.begins() {
@@ -164,28 +164,28 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 	return out
 }
 
-// awaited tells whether a container that has ended is told to wait for its next instance. Once it was told as ended by itself, the API does not
-// take it that it runs again, unless the policy says so.
+// awaited tells whether an ended container is shown as waiting for its next instance. Once it was shown as ended, the API rejects
+// a status in which it runs again, unless the policy allows that.
 func (s *State) awaited(c *Container, in *Instance) bool {
-	if s.Stage > Running { // there will be none, but only of a pod that is deleted upstream forgets what its containers waited for
+	if s.Stage > Running { // there will be no next one, but upstream drops the waiting state only when the pod is deleted
 		if c.Again && c.busy() {
-			return true // but for this one, which may be found to run, which is as little taken of one that was told as ended
+			return true // except this one: it may be found running, which the API would reject after an end
 		}
 		waits := c.Reason != "" && (c.Stage != Exited || c.Kind == Ephemeral) && s.Pod.DeletionTimestamp == nil
-		if c.Kind == Sidecar { // of one that ended well the end is told, as of any init container
+		if c.Kind == Sidecar { // a sidecar that ended well is shown as ended, as any init container
 			return waits && in.ExitCode != 0
 		}
 		return waits && s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0)
 	}
-	if c.Kind == Ephemeral { // it never runs again, but one that could not be started is told as upstream tells it: as its pod's policy would have it
+	if c.Kind == Ephemeral { // it never runs again, but upstream shows one that could not be started by its pod's policy
 		return c.Reason != "" && s.byPolicy(c.spec, in.ExitCode, in.ExitCode != 0)
 	}
 	return (c.Reason != "" || c.Again || s.lasts(c, in)) && (c.Stage != Exited || s.restarts(c))
 }
 
-// lastWord is the end that an init container is told to have had, whatever it does by now; nil for most. It has ended well, and its policy would
-// not have it run again, but there is a new sandbox, in which it has to. A status that said so would be refused, and with it all else that there
-// is to tell; should it fail there, that has to be told before it can be said to wait.
+// lastWord is the end with which an init container is shown whatever it does now; nil for most. It ended well, and its policy
+// would not run it again, but it has to run in a new sandbox. A status that showed that would be rejected as a whole. If it fails
+// there, the failure has to be shown before the container can be shown as waiting.
 func (s *State) lastWord(c *Container, in, last *Instance) *Instance {
 	stays := func(x *Instance) bool {
 		return x != nil && x.State == InstanceExited && (s.Sandbox != SandboxUp || x.SandboxID != s.SandboxID) && s.lasts(c, x)
@@ -199,13 +199,13 @@ func (s *State) lastWord(c *Container, in, last *Instance) *Instance {
 	return nil
 }
 
-// lasts tells whether the API takes it that an init container has ended with this, and does not take it that it runs again then.
+// lasts tells whether this end of an init container is final for the API, which then rejects a status in which it runs again.
 func (s *State) lasts(c *Container, in *Instance) bool {
 	return c.Kind == Init && in.ExitCode == 0 && !s.mayRestartAll() && !s.byPolicy(c.spec, in.ExitCode, false)
 }
 
-// unlocated tells containers of an ended pod as ended that have not, or still waited to run again: all main ones once the pod was initialized,
-// and the init ones up to the last that has begun, the first one always.
+// unlocated shows containers of an ended pod as ended that have not ended, or still waited to run again: all main ones if the pod
+// was initialized, and the init ones up to the last that has begun, at least the first.
 func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
 	end := func(list []v1.ContainerStatus) {
 		for i := range list {
@@ -240,7 +240,7 @@ func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
 	}
 }
 
-// waiting is why a container waits. Of a pod that is being deleted none will be started, so that nothing keeps one from it any more.
+// waiting is why a container waits. In a pod that is being deleted no container will be started, so reasons no longer matter.
 func (s *State) waiting(c *Container) *v1.ContainerStateWaiting {
 	if c.Reason != "" && s.Pod.DeletionTimestamp == nil {
 		return &v1.ContainerStateWaiting{Reason: c.Reason, Message: c.Message}
@@ -262,7 +262,7 @@ func (s *State) terminated(in *Instance) *v1.ContainerStateTerminated {
 	switch {
 	case !in.StartedAt.IsZero():
 		t.StartedAt = metav1.NewTime(in.StartedAt.Truncate(time.Second))
-	case in.ID != "" && in.Reason != reasonUnknown: // the runtime says so of one that could not be started, and it is told as it says it
+	case in.ID != "" && in.Reason != reasonUnknown: // the runtime reports a start that failed this way, and it is shown as reported
 		t.StartedAt = metav1.Unix(0, 0)
 	}
 	if !in.FinishedAt.IsZero() {
@@ -278,7 +278,7 @@ func (s *State) fullID(in *Instance) string {
 	return s.cfg.RuntimeName + "://" + in.ID
 }
 
-// mountStatuses tell what became of mounts; a wish that may or may not be granted is told as granted or not.
+// mountStatuses are the statuses of mounts; an optional request is shown as granted or not.
 func (s *State) mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
 	for _, m := range c.VolumeMounts {

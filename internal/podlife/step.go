@@ -24,8 +24,8 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 	return m.State, m.fx
 }
 
-// durable tells whether a change must outlive the machine: what stops a pod, its end, and that it was granted other resources
-// than it was admitted with.
+// durable tells whether a change must survive the machine: the reason for stopping a pod, its final phase, and a grant that
+// differs from the one at admission.
 func durable(before, after *Saved) bool {
 	return !after.Stop.same(before.Stop) || after.Final != before.Final || before.Granted != nil && after.Granted != before.Granted
 }
@@ -59,7 +59,7 @@ func (m *mover) take(ev Event) {
 		m.Removed = true
 		grace := m.ownGrace()
 		if fromAPI(m.Pod) {
-			grace = m.cfg.MinGrace // nobody waits for it any more: it was deleted by force
+			grace = m.cfg.MinGrace // it was deleted by force: nobody waits for it any more
 		}
 		m.beginStop(Stop{Why: SourceGone}, grace)
 	case StopAsked:
@@ -148,7 +148,7 @@ func (m *mover) takeHold(h *Hold, r *retry, f *Failure, reason, prefix string) {
 	}
 }
 
-// tellStuck tells of what keeps a pod, or a container, from its end, or the node from knowing how it is.
+// tellStuck reports what keeps a pod or a container from its end, or the node from knowing its state.
 func (m *mover) tellStuck(f *Failure) {
 	if f.Reason != "" {
 		m.tell("", v1.EventTypeWarning, f.Reason, f.Message)

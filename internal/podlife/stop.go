@@ -8,14 +8,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// stopOne begins the end of one running instance: hook, then, in its turn, TERM, then KILL after grace in all. message is the Killing
-// event's.
+// stopOne begins the end of a running instance: first its hook, then, in its turn, TERM, and KILL when grace is over. message is
+// the Killing event's.
 func (m *mover) stopOne(c *Container, grace time.Duration, message string) {
 	hook := c.spec.Lifecycle != nil && c.spec.Lifecycle.PreStop != nil
 	m.beginEnd(c, grace, message, either(hook, PreStopping, InLine))
 }
 
-// killOne is stopOne without the hook and with the least grace.
+// killOne is stopOne without the hook and with the minimum grace.
 func (m *mover) killOne(c *Container, message string) { m.beginEnd(c, 0, message, InLine) }
 
 func (m *mover) beginEnd(c *Container, grace time.Duration, message string, first CStage) {
@@ -25,14 +25,14 @@ func (m *mover) beginEnd(c *Container, grace time.Duration, message string, firs
 	m.pressOn(c)
 }
 
-// pressOn sees to it that a container that is being stopped is asked in time, and again when there is less time.
+// pressOn asks the runtime to stop a container when it is time, and again when there is less time.
 func (m *mover) pressOn(c *Container) {
-	m.setProbes(c, ReadinessOnly) // here, since nobody probes what a kubelet before this one began to stop
+	m.setProbes(c, ReadinessOnly) // here and not earlier: nobody probes containers that an earlier kubelet began to stop
 	if m.Stage == Stopping && m.Stop.Deadline.Before(c.deadline) {
 		c.deadline = m.Stop.Deadline
 	}
 	left := c.deadline.Sub(m.now)
-	if c.Stage == PreStopping && left <= 0 { // the hook used up all of it
+	if c.Stage == PreStopping && left <= 0 { // the hook used up the whole grace
 		c.Stage = InLine
 	}
 	if c.Stage == PreStopping && !c.preStop {
@@ -51,17 +51,17 @@ func (m *mover) pressOn(c *Container) {
 	left = c.deadline.Sub(m.now)
 	switch {
 	case c.asked.IsZero() && !c.retry.due(m.now):
-		return // the last try failed a moment ago
+		return // the last try has just failed
 	case !c.asked.IsZero() && !c.deadline.Before(c.asked):
-		return // asked already, and there is no less time than then
+		return // it was asked already, and no less time is left than then
 	}
 	whole := time.Duration(math.Ceil(left.Seconds())) * time.Second // runtimes take whole seconds
 	c.asked, c.askedGrace = c.deadline, max(whole, time.Second)
 	m.do(StopContainer{Container: c.Name, ID: c.Cur.ID, Grace: c.askedGrace})
 }
 
-// inTurn tells whether a container that is being stopped may be sent TERM. A sidecar of a pod that stops waits for the main containers,
-// and for the sidecars after it, which began to count on it.
+// inTurn tells whether a container that is being stopped may be sent TERM. When a pod stops, a sidecar waits for the main
+// containers and for the sidecars after it, which rely on it.
 func (m *mover) inTurn(c *Container) bool {
 	if m.Stage != Stopping || c.Kind != Sidecar {
 		return true
@@ -78,8 +78,9 @@ func (m *mover) inTurn(c *Container) bool {
 	return true
 }
 
-// overdue is when it is told that a pod which the node itself ends has not ended, as upstream has it: half as long again as the pod was
-// given, ten seconds at least. Zero when that is not told: of a pod that ends by itself, or is deleted, or was told of.
+// overdue is when to report that a pod which the node itself ends has not ended: after one and a half times its grace and ten
+// seconds at least, as upstream. Zero when that is not reported: for a pod that ends by itself or is deleted, or when it was
+// reported.
 func (s *State) overdue() time.Time {
 	switch s.Stop.Why {
 	case Evicted, OverLimit, Preempting, NodeShutdown:
@@ -95,12 +96,12 @@ func (s *State) overdue() time.Time {
 // stopAll ends a pod's containers within the pod's one deadline. The hooks of all begin at once; TERM comes in turn.
 func (m *mover) stopAll() {
 	quiet := true
-	for i := range slices.Backward(m.Containers) { // so that one that ends here lets the ones before it go on
+	for i := range slices.Backward(m.Containers) { // backwards, so that one that ends here lets those before it go on
 		c := &m.Containers[i]
 		switch {
 		case c.Stage == Created:
 			m.neverStart(c)
-			c.Attempt-- // there is no next one: it is not counted as a restart
+			c.Attempt-- // no next one follows, so it does not count as a restart
 		case c.Stage == Hooking || c.Stage == Up:
 			m.stopOne(c, m.Stop.Deadline.Sub(m.now), "Stopping container "+c.Name)
 		case c.stopping():
@@ -111,7 +112,7 @@ func (m *mover) stopAll() {
 	if quiet && m.Sandbox != SandboxCreating && !m.unsureSandbox {
 		m.Final = m.finalPhase()
 		m.Stage = Releasing
-		m.cgroupRetry, m.volumesRetry = retry{}, retry{} // that they could not be had says nothing about giving them back
+		m.cgroupRetry, m.volumesRetry = retry{}, retry{} // failures to get them do not delay giving them back
 		return
 	}
 	if t := m.overdue(); !t.IsZero() && !m.now.Before(t) {
@@ -157,8 +158,8 @@ func (m *mover) sweep(id string, sandbox bool) {
 	}
 }
 
-// sweepAll stops sandboxes that are not wanted and removes what nobody needs. A stopped sandbox stays while an instance that
-// the status or `logs --previous` shows was in it, and a finished pod's as long as the pod is there.
+// sweepAll stops sandboxes that are not wanted and removes what nobody needs. A stopped sandbox stays while it has an instance
+// that the status or `logs --previous` shows; a finished pod's sandbox stays as long as the pod exists.
 func (m *mover) sweepAll() {
 	for i := range m.sweeps {
 		w := &m.sweeps[i]

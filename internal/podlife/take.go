@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// This file takes in the results of effects on sandboxes and containers. A result that does not answer what is in flight
-// is dropped: reconcile finds out what it left behind.
+// This file handles the results of effects on sandboxes and containers. A result that does not answer what is in flight is
+// dropped: reconcile finds what it left behind.
 
 func (m *mover) takeSandbox(e SandboxCreated) {
 	if m.Sandbox != SandboxCreating || e.Attempt != m.SandboxAttempt {
@@ -22,7 +22,7 @@ func (m *mover) takeSandbox(e SandboxCreated) {
 		m.knownAt, m.sandboxRetry = m.now, retry{}
 		return
 	}
-	// The next one gets another attempt number: names are reserved in runtimes, and what is left of this one is swept.
+	// The next one gets another attempt number, since runtimes reserve names, and remains of this one are swept.
 	m.Sandbox = SandboxNone
 	m.SandboxAttempt++
 	m.sandboxRetry.failed(m.cfg, e.Fail, m.now)
@@ -68,8 +68,8 @@ func (m *mover) takeImage(e ImageReady) {
 		return
 	}
 	if e.Fail == nil {
-		// retry stays: an image that is there says nothing about why the container could not be created, and every new try of that
-		// comes by here. So does what is shown of such a failure, and CrashLoopBackOff: until the container runs.
+		// retry stays: a present image does not mean that the container can be created, and every try of that comes through here.
+		// What is shown of such a failure, and CrashLoopBackOff, stay too, until the container runs.
 		c.Stage, c.ImageRef = Pulled, e.Ref
 		if c.mounts != "" {
 			return
@@ -85,7 +85,7 @@ func (m *mover) takeImage(e ImageReady) {
 		c.Stage = Waiting
 		return
 	}
-	if e.Fail.Reason == "" { // it was not tried, for a reason that is not the image's
+	if e.Fail.Reason == "" { // it was not tried, for a reason other than the image
 		c.Stage = Waiting
 		c.retry.failed(m.cfg, e.Fail, m.now)
 		return
@@ -93,7 +93,7 @@ func (m *mover) takeImage(e ImageReady) {
 	m.noImage(c, e.Fail)
 }
 
-// noImage takes in that an image could not be had, a container's own or one that it mounts.
+// noImage handles an image that could not be pulled: a container's own, or one that it mounts.
 func (m *mover) noImage(c *Container, f *Failure) {
 	c.Reason, c.Message, c.mounts = f.Reason, f.Message, f.Image
 	m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: "+c.Reason)
@@ -186,10 +186,10 @@ func (m *mover) takeStopped(e ContainerStopped) {
 	switch {
 	case e.Instance != nil && e.Instance.State == InstanceExited:
 		m.exited(c, e.Instance)
-	case e.Instance != nil && e.Instance.State == InstanceUnknown && e.Fail == nil: // it was stopped, that is known
+	case e.Instance != nil && e.Instance.State == InstanceUnknown && e.Fail == nil: // it was stopped: that much is known
 		m.vanished(c)
-	case e.Fail != nil && e.Grace != c.askedGrace: // a shorter one is under way
-	case e.Fail != nil: // asked again when due, with what is left of the grace
+	case e.Fail != nil && e.Grace != c.askedGrace: // one with a shorter grace is under way
+	case e.Fail != nil: // it is asked again when due, with the grace that is left
 		m.tellStuck(e.Fail)
 		c.retry.failed(m.cfg, e.Fail, m.now)
 		c.asked = time.Time{}
@@ -199,7 +199,7 @@ func (m *mover) takeStopped(e ContainerStopped) {
 	}
 }
 
-// hookFailed is what users are told of the end of a container whose postStart hook failed.
+// hookFailed is the reason for the end of a container whose postStart hook failed.
 const hookFailed = "FailedPostStartHook"
 
 func (m *mover) takeHook(e HookDone) {
@@ -207,7 +207,7 @@ func (m *mover) takeHook(e HookDone) {
 	if c == nil || c.Cur == nil || c.Cur.ID != e.ID {
 		return
 	}
-	if e.Hook == PreStop && e.Fail != nil { // also when its container does not wait for it any more: nobody else says that it took too long
+	if e.Hook == PreStop && e.Fail != nil { // even if its container no longer waits for it: only this says that it took too long
 		m.tell(c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 	}
 	switch {
@@ -219,7 +219,7 @@ func (m *mover) takeHook(e HookDone) {
 		m.begun(c)
 	case e.Hook == PostStart && c.Stage == Hooking:
 		m.tell(c.Name, v1.EventTypeWarning, hookFailed, "PostStartHook failed")
-		// Not in the event, which more people may read: what the hook said may hold secrets.
+		// Not in the event, which more people may read: the hook's output may contain secrets.
 		c.Reason, c.Message = "PostStartHookError", e.Fail.Message
 		m.stopOne(c, m.ownGrace(), hookFailed)
 	}
@@ -250,7 +250,7 @@ func (m *mover) takeProbe(e ProbeTurned) {
 	m.stopOne(c, grace, anew(c, "failed "+string(e.Probe)+" probe"))
 }
 
-// adopt makes inst the container's current instance. The one before the previous one goes.
+// adopt makes inst the container's current instance. The one before the previous one is swept.
 func (m *mover) adopt(c *Container, inst *Instance) {
 	if c.Cur != nil && c.Cur.ID != inst.ID {
 		if c.Prev != nil {
@@ -264,7 +264,7 @@ func (m *mover) adopt(c *Container, inst *Instance) {
 	c.Startup, c.Readiness = ProbeUnknown, ProbeUnknown
 }
 
-// apply takes in what the runtime says about the current instance. It only ever moves it forward.
+// apply takes in the runtime's word on the current instance. It only ever moves that forward.
 func (m *mover) apply(c *Container, inst *Instance) {
 	switch inst.State {
 	case InstanceRunning:
@@ -295,13 +295,13 @@ func (m *mover) apply(c *Container, inst *Instance) {
 	}
 }
 
-// begun takes in that a container runs: nothing of what it waited for is told any more.
+// begun handles that a container runs: what it waited for is no longer shown.
 func (m *mover) begun(c *Container) {
 	c.Stage, c.Reason, c.Message, c.Again = Up, "", "", false
 }
 
-// doubt takes in that the runtime does not know what has become of an instance, as when it could not read what it had written down of it. It
-// may run: it is stopped, so that there are never two, and then runs anew whatever the policy.
+// doubt handles an instance whose state the runtime does not know, as when it cannot read its own records. The instance may run:
+// it is stopped, so that there are never two, and then runs anew whatever the policy.
 func (m *mover) doubt(c *Container, inst *Instance) {
 	cp := *inst
 	cp.State = InstanceRunning
@@ -315,9 +315,9 @@ func (m *mover) doubt(c *Container, inst *Instance) {
 	}
 }
 
-// abandoned tells whether an instance never ran because whoever had it started went away meanwhile, as a kubelet that is killed does. That
-// is no failure of the container's. Runtimes say it in the words of Go's context; so may others whose calls a start needs, which is why it
-// is believed once (forgiven).
+// abandoned tells whether an instance never ran because its starter went away, as a killed kubelet does. That is no failure of
+// the container. Runtimes report it in the words of Go's context; but so may other parts that a start depends on, so it is only
+// believed once (forgiven).
 func (in *Instance) abandoned() bool {
 	return in.State == InstanceExited && in.StartedAt.IsZero() && strings.HasSuffix(in.Message, "context canceled")
 }

@@ -7,8 +7,8 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// Records are the timeline records of what changed from a to b. The writer adds time and pod. Phases and conditions are not
-// among them: they are recorded where they are told (kubelet/status).
+// Records are the timeline records of the changes from a to b; the writer adds time and pod. Phases and conditions are not among
+// them: they are recorded where they are reported (kubelet/status).
 func Records(a, b State) []timeline.Record {
 	var out []timeline.Record
 	add := func(stage timeline.Stage, subject, from, to, cause string, fields ...timeline.Field) {
@@ -52,7 +52,7 @@ func Records(a, b State) []timeline.Record {
 		}
 		from := ca.Stage
 		if ended := cb.Cur != nil && cb.Cur.State == InstanceExited && (ca.Cur == nil || ca.Cur.ID != cb.Cur.ID || ca.Cur.State != InstanceExited); ended &&
-			cb.Stage != Exited { // it did not stay so: both moves are told
+			cb.Stage != Exited { // it did not stay so: both moves are recorded
 			x := *cb
 			x.Stage = Exited
 			add(timeline.Container, cb.Name, from.String(), Exited.String(), cause(ca, &x), fields(&x)...)
@@ -73,7 +73,7 @@ func Records(a, b State) []timeline.Record {
 	return out
 }
 
-// stays are the records of what was to be stopped, and could not be.
+// stays are the records of what was to be stopped and could not be.
 func stays(a, b *State) (out []timeline.Record) {
 	add := func(stage timeline.Stage, subject, from string, before, now *retry) {
 		if text := failText(before, now); text != "" {
