@@ -77,7 +77,8 @@ func quiet(ctx context.Context, b *bench) error {
 	}
 	name := fmt.Sprintf("quiet.%d.pods", fullNode)
 	b.book.Add(name+".agent.cpu."+t.name, cpu, "%core")
-	b.book.Add(name+".agent.each."+t.name, 1000*(full-empty)/fullNode, "kB")
+	b.book.Add(name+".agent.each."+t.name, 1000*(full.PSS-empty.PSS)/fullNode, "kB")
+	b.book.Add(name+".agent.each.anonymous."+t.name, 1000*(full.Anonymous-empty.Anonymous)/fullNode, "kB")
 	_, _, err = t.remove(ctx, pods...)
 	return err
 }
@@ -86,24 +87,27 @@ func quiet(ctx context.Context, b *bench) error {
 // seconds, and each part of the time between counts alike.
 const restLook = 3 * time.Second
 
-// atRest watches the program with the kubelet for a while: what it holds, in MB, and what it takes of a core. It is the mean of many looks,
-// since a heap grows by megabytes from one collection to the next, as much as a hundred pods are to take.
-func (t *target) atRest(ctx context.Context) (pss, cpu float64, err error) {
+// atRest watches the program with the kubelet for a while: what it holds on average, and what it takes of a core in percent. It is the mean of
+// many looks, since a heap grows by megabytes from one collection to the next, as much as a hundred pods are to take.
+func (t *target) atRest(ctx context.Context) (held usage.Usage, cpu float64, err error) {
 	first, err := t.agent()
 	if err != nil {
-		return 0, 0, err
+		return held, 0, err
 	}
-	began, last, looks := time.Now(), first, 1
-	for pss = first.PSS; time.Since(began) < idleTime; looks++ {
+	began, last, looks := time.Now(), first, 1.0
+	for held = first; time.Since(began) < idleTime; looks++ {
 		if err := load.Pause(ctx, restLook); err != nil {
-			return 0, 0, err
+			return held, 0, err
 		}
 		if last, err = t.agent(); err != nil {
-			return 0, 0, err
+			return held, 0, err
 		}
-		pss += last.PSS
+		held.PSS += last.PSS
+		held.Anonymous += last.Anonymous
 	}
-	return pss / float64(looks), 100 * (last.CPU - first.CPU).Seconds() / time.Since(began).Seconds(), nil
+	held.PSS /= looks
+	held.Anonymous /= looks
+	return held, 100 * (last.CPU - first.CPU).Seconds() / time.Since(began).Seconds(), nil
 }
 
 func (t *target) comeAndGo(ctx context.Context, pods []string) error {

@@ -14,9 +14,10 @@ import (
 
 // Usage is the memory that processes hold, as their proportional share, and the processor time that they have used.
 type Usage struct {
-	PSS    float64 // MB
-	CPU    time.Duration
-	Reaped time.Duration // what their children had used that have ended: the programs that a shim runs, for one
+	PSS       float64 // MB
+	Anonymous float64 // MB of it that are no file's pages: those of a program come and go with what it does
+	CPU       time.Duration
+	Reaped    time.Duration // what their children had used that have ended: the programs that a shim runs, for one
 }
 
 // Of sums, by program name, the processes whose command lines match; this process is never among them.
@@ -31,13 +32,14 @@ func Of(which *regexp.Regexp) (map[string]Usage, error) {
 		if err != nil || filepath.Base(proc) == strconv.Itoa(os.Getpid()) || !which.Match(cmdline) {
 			continue
 		}
-		pss, err := pssOf(proc)
+		pss, anonymous, err := memoryOf(proc)
 		if err != nil {
 			continue // ended meanwhile
 		}
 		name := filepath.Base(strings.SplitN(string(cmdline), "\x00", 2)[0])
 		u := all[name]
 		u.PSS += pss
+		u.Anonymous += anonymous
 		own, reaped := cpuOf(proc)
 		u.CPU += own
 		u.Reaped += reaped
@@ -54,26 +56,37 @@ func Total(all map[string]Usage) Usage {
 	var t Usage
 	for _, u := range all {
 		t.PSS += u.PSS
+		t.Anonymous += u.Anonymous
 		t.CPU += u.CPU
 		t.Reaped += u.Reaped
 	}
 	return t
 }
 
-func pssOf(proc string) (float64, error) {
+// memoryOf is the proportional share of a process's memory, and what of it is anonymous, in MB.
+func memoryOf(proc string) (pss, anonymous float64, err error) {
 	file, err := os.Open(filepath.Join(proc, "smaps_rollup"))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) == 3 && f[0] == "Pss:" {
-			kb, err := strconv.ParseFloat(f[1], 64)
-			return kb / 1000, err
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) != 3 {
+			continue
+		}
+		kb, _ := strconv.ParseFloat(f[1], 64)
+		switch f[0] {
+		case "Pss:":
+			pss = kb / 1000
+		case "Pss_Anon:":
+			anonymous = kb / 1000
 		}
 	}
-	return 0, fmt.Errorf("no Pss in %s", file.Name())
+	if pss == 0 || anonymous == 0 {
+		return 0, 0, fmt.Errorf("no Pss and Pss_Anon in %s", file.Name()) // it has ended
+	}
+	return pss, anonymous, nil
 }
 
 // cpuOf is the user and system time of a process and of its children that have ended, in clock ticks of 10 ms.
