@@ -11,14 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/pleg"
-	"podo.dev/podo/internal/kubelet/podmanager"
 	"podo.dev/podo/internal/kubelet/syncloop"
 	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 )
-
-// hashAnnotation is on a static pod; its mirror refers to it.
-const hashAnnotation = "kubernetes.io/config.hash"
 
 // handlers are what the sync loop calls.
 type handlers struct {
@@ -34,7 +30,7 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 		h.k.pods.Set(p)
 	}
 	for _, p := range pods {
-		if podmanager.IsMirror(p) {
+		if podlife.IsMirror(p) {
 			h.mirrored(p)
 			continue
 		}
@@ -65,7 +61,7 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 // checkpoint, or belongs to an earlier life.
 func (h *handlers) asTold(p *v1.Pod) *v1.Pod {
 	m := h.k.pods.MirrorNamed(p.Namespace, p.Name)
-	if !podmanager.IsStatic(p) || m == nil || m.Annotations[v1.MirrorPodAnnotationKey] != p.Annotations[hashAnnotation] {
+	if !podlife.Static(p) || m == nil || !podlife.Mirrors(m, p) {
 		return p
 	}
 	out := *p
@@ -81,7 +77,7 @@ func (h *handlers) asTold(p *v1.Pod) *v1.Pod {
 func (h *handlers) mirrored(m *v1.Pod) {
 	h.k.mirror(m)
 	static := h.k.pods.Named(m.Namespace, m.Name)
-	if static == nil || !podmanager.IsStatic(static) || m.DeletionTimestamp != nil {
+	if static == nil || !podlife.Static(static) || m.DeletionTimestamp != nil {
 		return
 	}
 	shown := *static
@@ -93,7 +89,7 @@ func (h *handlers) mirrored(m *v1.Pod) {
 func (h *handlers) HandlePodUpdates(pods []*v1.Pod) {
 	for _, p := range pods {
 		h.k.pods.Set(p)
-		if podmanager.IsMirror(p) {
+		if podlife.IsMirror(p) {
 			h.mirrored(p)
 			continue
 		}
@@ -107,7 +103,7 @@ func (h *handlers) HandlePodUpdates(pods []*v1.Pod) {
 func (h *handlers) HandlePodRemoves(pods []*v1.Pod) {
 	for _, p := range pods {
 		h.k.pods.Remove(p)
-		if !podmanager.IsMirror(p) {
+		if !podlife.IsMirror(p) {
 			h.r.workers.Remove(p)
 		}
 		h.k.mirror(p)

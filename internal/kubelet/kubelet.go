@@ -297,7 +297,7 @@ func (k *Kubelet) Static(name types.NamespacedName) (pod *v1.Pod, ending bool) {
 	}
 	holder := r.workers.Holder(name.Namespace, name.Name)
 	p := k.pods.Named(name.Namespace, name.Name)
-	if p == nil || !podmanager.IsStatic(p) || holder != p.UID && r.workers.Known(holder) {
+	if p == nil || !podlife.Static(p) || holder != p.UID && r.workers.Known(holder) {
 		return nil, holder != ""
 	}
 	return p, false
@@ -317,7 +317,7 @@ func (k *Kubelet) mirror(p *v1.Pod) {
 	if k.cfg.Mirror == nil {
 		return
 	}
-	if podmanager.IsMirror(p) || podmanager.IsStatic(p) || k.pods.MirrorNamed(p.Namespace, p.Name) != nil {
+	if podlife.IsMirror(p) || podlife.Static(p) || k.pods.MirrorNamed(p.Namespace, p.Name) != nil {
 		k.cfg.Mirror(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	}
 }

@@ -234,8 +234,30 @@ func (s *State) restoreSandboxes(o Observed, now time.Time) {
 	}
 }
 
+// restoreContainer brings a container back: its instances, and then its stage.
 func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool, now time.Time) {
-	var mine []Instance
+	mine := s.instances(c, o)
+	if len(mine) == 0 {
+		if n, ok := o.Logged[c.Name]; ok { // it has run, and nothing else is known of that instance
+			c.Attempt = max(c.Attempt, n+1)
+		}
+		if c.Stage == BackOff && c.Reason == crashLoop { // nobody knows any more what the back-off was for
+			c.Stage, c.Reason, c.Message = Waiting, "", ""
+		}
+		return
+	}
+	c.Cur, c.knownAt = &mine[0], now
+	used[c.Cur.ID] = true
+	if len(mine) > 1 {
+		c.Prev = &mine[1]
+		used[c.Prev.ID] = true
+	}
+	s.restoreStage(c)
+}
+
+// instances are the known instances of a container, the newest first: those of the runtime and, where the runtime lacks one of the
+// last two, those that the API was told of.
+func (s *State) instances(c *Container, o Observed) (mine []Instance) {
 	for _, in := range o.Containers {
 		if in.Name == c.Name {
 			mine = append(mine, in)
@@ -252,28 +274,11 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	if c.Prev.isReset() { // remains of the reset that could not be removed
 		mine = slices.DeleteFunc(mine, func(in Instance) bool { return in.Attempt <= c.Prev.Attempt })
 	}
-	switch {
-	case told == nil:
-	case !told.isReset() && len(mine) == 0:
-		mine = append(mine, *told)
-	case !told.isReset() && told.Attempt > mine[0].Attempt && mine[0].State == InstanceExited: // the newest one alone may have been removed
-		told.SandboxID = mine[0].SandboxID // it is newer, and was in the same sandbox if that is the pod's
-		mine = slices.Insert(mine, 0, *told)
-	case !told.isReset() && !c.Prev.isReset() && !told.FinishedAt.IsZero() && told.Attempt < mine[0].Attempt &&
-		(len(mine) == 1 || told.Attempt > mine[1].Attempt):
-		mine = slices.Insert(mine, 1, *told) // or the one before the newest was removed
-	case s.Stage > Stopping && len(mine) > 0 && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs, so the end that was reported stays
-		told.SandboxID = mine[0].SandboxID
-		mine[0] = *told
+	if told != nil && !told.isReset() {
+		mine = s.withTold(c, mine, *told)
 	}
 	if len(mine) == 0 {
-		if n, ok := o.Logged[c.Name]; ok { // it has run, and nothing else is known of that instance
-			c.Attempt = max(c.Attempt, n+1)
-		}
-		if c.Stage == BackOff && c.Reason == crashLoop { // nobody knows any more what the back-off was for
-			c.Stage, c.Reason, c.Message = Waiting, "", ""
-		}
-		return
+		return nil
 	}
 	if c.Prev.isReset() {
 		mine = append(mine, *c.Prev)
@@ -281,12 +286,28 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 	if before := s.toldBefore(&mine[0]); before != nil && len(mine) == 1 {
 		mine = append(mine, *before)
 	}
-	c.Cur, c.knownAt = &mine[0], now
-	used[c.Cur.ID] = true
-	if len(mine) > 1 {
-		c.Prev = &mine[1]
-		used[c.Prev.ID] = true
+	return mine
+}
+
+// withTold adds the newest instance that the API was told of to those of the runtime, when the runtime no longer has it.
+func (s *State) withTold(c *Container, mine []Instance, told Instance) []Instance {
+	switch {
+	case len(mine) == 0:
+		return []Instance{told}
+	case told.Attempt > mine[0].Attempt && mine[0].State == InstanceExited:
+		told.SandboxID = mine[0].SandboxID // it is newer, and was in the same sandbox if that is the pod's
+		return slices.Insert(mine, 0, told)
+	case !c.Prev.isReset() && !told.FinishedAt.IsZero() && told.Attempt < mine[0].Attempt && (len(mine) == 1 || told.Attempt > mine[1].Attempt):
+		return slices.Insert(mine, 1, told)
+	case s.Stage > Stopping && mine[0].State == InstanceUnknown && mine[0].ID == told.ID: // nothing of the pod runs: the reported end stays
+		told.SandboxID = mine[0].SandboxID
+		mine[0] = told
 	}
+	return mine
+}
+
+// restoreStage finds a container's stage from its newest instance and what was saved.
+func (s *State) restoreStage(c *Container) {
 	begun := c.Attempt > c.Cur.Attempt // the next instance was decided on, but does not exist
 	if c.Stage == BackOff && !begun && (c.Reason != crashLoop || c.Attempt < c.Cur.Attempt) {
 		// This was saved before the instance was made: the machine went down, and what was saved since is lost.
@@ -308,23 +329,27 @@ func (s *State) restoreContainer(c *Container, o Observed, used map[string]bool,
 		}
 	case InstanceCreated:
 		if begun { // it was given up, but still exists
-			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
-			c.Cur, c.Prev = c.Prev, nil
+			s.dropInstance(c)
 			return
 		}
 		c.Stage = Created
 	case InstanceExited:
 		switch {
 		case c.Cur.abandoned() && c.Stage != BackOff && s.Stage <= Stopping: // otherwise it was counted
-			s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
 			c.Attempt = max(c.Attempt, c.Cur.Attempt+1)
-			c.Cur, c.Prev = c.Prev, nil
+			s.dropInstance(c)
 		case !begun && c.Stage != BackOff:
 			c.Stage = Exited
 		}
 	default: // it may run, whatever was decided
 		c.Stage, c.Attempt = Unsure, c.Cur.Attempt
 	}
+}
+
+// dropInstance has the newest instance swept: the one before it is the newest then.
+func (s *State) dropInstance(c *Container) {
+	s.sweeps = append(s.sweeps, sweep{id: c.Cur.ID})
+	c.Cur, c.Prev = c.Prev, nil
 }
 
 // toldStatus is the container's status in the API; nil when there is none.

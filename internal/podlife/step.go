@@ -51,14 +51,14 @@ func (m *mover) take(ev Event) {
 		switch {
 		case e.Pod.DeletionTimestamp != nil:
 			m.beginStop(Stop{Why: Deleted}, graceOf(e.Pod.DeletionGracePeriodSeconds, m.ownGrace()))
-		case fromAPI(e.Pod) && (e.Pod.Status.Phase == v1.PodFailed || e.Pod.Status.Phase == v1.PodSucceeded):
+		case !Static(e.Pod) && (e.Pod.Status.Phase == v1.PodFailed || e.Pod.Status.Phase == v1.PodSucceeded):
 			// Somebody else says so, and that is final.
 			m.beginStop(Stop{Why: Ended}, m.ownGrace())
 		}
 	case SourceRemoved:
 		m.Removed = true
 		grace := m.ownGrace()
-		if fromAPI(m.Pod) {
+		if !Static(m.Pod) {
 			grace = m.cfg.MinGrace // it was deleted by force: nobody waits for it any more
 		}
 		m.beginStop(Stop{Why: SourceGone}, grace)
@@ -179,11 +179,6 @@ func graceOf(seconds *int64, otherwise time.Duration) time.Duration {
 		return otherwise
 	}
 	return time.Duration(*seconds) * time.Second
-}
-
-func fromAPI(p *v1.Pod) bool {
-	src := p.Annotations["kubernetes.io/config.source"]
-	return src == "" || src == "api"
 }
 
 func either[T any](cond bool, a, b T) T {

@@ -18,6 +18,7 @@ import (
 	"podo.dev/podo/internal/kubelet/eviction"
 	"podo.dev/podo/internal/kubelet/shutdown"
 	"podo.dev/podo/internal/kubelet/worker"
+	"podo.dev/podo/internal/podlife"
 )
 
 // Rules are what the node allows beyond its Node object.
@@ -270,7 +271,7 @@ func affinity(pod *v1.Pod, node *v1.Node) *worker.Rejection {
 
 // taints turns away what a NoExecute taint would evict at once. Static pods run whatever the node's taints are.
 func taints(pod *v1.Pod, node *v1.Node) *worker.Rejection {
-	if source := pod.Annotations["kubernetes.io/config.source"]; source != "" && source != "api" {
+	if podlife.Static(pod) {
 		return nil
 	}
 	_, untolerated := schedulinghelper.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations,

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"podo.dev/podo/internal/podlife"
 )
 
 // Usage is what a pod uses. A container that could not be measured is missing.
@@ -138,9 +140,7 @@ const systemCritical = 2_000_000_000
 
 // Critical tells pods that are never evicted: static ones, mirrors, and those of the system's priorities.
 func Critical(p *v1.Pod) bool {
-	source := p.Annotations["kubernetes.io/config.source"]
-	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
-	return mirror || source != "" && source != "api" || priority(p) >= systemCritical
+	return podlife.IsMirror(p) || podlife.Static(p) || priority(p) >= systemCritical
 }
 
 // message says why a pod was evicted for want of a resource: in upstream's words, and as annotations of the event for programs.

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
-	"podo.dev/podo/internal/kubelet/podmanager"
+	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -52,83 +52,109 @@ func (m *Metrics) count(out chan<- prometheus.Metric) {
 	if m.Pods == nil {
 		return
 	}
-	type work struct{ life, config, static string }
-	working := map[work]float64{}
-	for _, l := range []string{"sync", "terminating", "terminated"} {
-		for _, c := range []string{"desired", "orphan"} {
-			for _, s := range []string{"", "true"} {
-				working[work{l, c, s}] = 0
-			}
-		}
-		working[work{l, "runtime_only", "unknown"}] = 0
-	}
-	desired, active := map[string]float64{"": 0, "true": 0}, map[string]float64{"": 0, "true": 0}
-	states := map[string]float64{"running": 0, "exited": 0, "created": 0}
-	pending := map[[2]string]float64{}
-	var sandboxes, resizing, debugging float64
+	c := newCensus()
 	for _, p := range m.Pods() {
-		w := work{life(p.Stage), "desired", ""}
-		if podmanager.IsStatic(p.Pod) {
-			w.static = "true"
-		}
-		switch {
-		case p.Removed && p.Pod.ResourceVersion == "" && w.static == "":
-			w.config, w.static = "runtime_only", "unknown"
-		case p.Removed:
-			w.config = "orphan"
-		default:
-			desired[w.static]++
-		}
-		working[w]++
-		if p.Stage > podlife.Admitting && p.Stage < podlife.Releasing {
-			active[w.static]++
-		}
-		st := p.Status()
-		if st.PodIP != "" && p.Stage < podlife.Releasing {
-			sandboxes++
-		}
-		debugging += float64(len(p.Pod.Spec.EphemeralContainers))
-		for _, list := range [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
-			for i := range list {
-				switch s := list[i].State; {
-				case s.Running != nil:
-					states["running"]++
-				case s.Terminated != nil:
-					states["exited"]++
-				case list[i].ContainerID != "":
-					states["created"]++
-				}
-			}
-		}
-		for _, c := range st.Conditions {
-			switch c.Type {
-			case v1.PodResizePending:
-				pending[[2]string{strings.ToLower(c.Reason), bucket(p.Pod)}]++
-			case v1.PodResizeInProgress:
-				resizing++
-			}
-		}
+		c.add(&p)
 	}
-	tell := func(d *prometheus.Desc, n float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
-	}
-	tell(runningPods, sandboxes)
-	for state, n := range states {
-		tell(runningContainers, n, state)
-	}
-	for static, n := range desired {
-		tell(desiredPods, n, static)
-		tell(activePods, active[static], static)
-	}
+	c.tell(out)
 	if m.Mirrors != nil {
-		tell(mirrorPods, float64(m.Mirrors()))
+		tell(out, mirrorPods, float64(m.Mirrors()))
 	}
-	for w, n := range working {
-		tell(workingPods, n, w.life, w.config, w.static)
+}
+
+// census is how many pods, containers and resizes there are of each kind. Kinds without any are told, too, but for resizes.
+type census struct {
+	working         map[work]float64
+	desired, active map[string]float64 // by whether they are static: "true" or ""
+	containers      map[string]float64 // by state
+	pending         map[[2]string]float64
+	sandboxes       float64
+	ephemeral       float64
+	resizing        float64
+}
+
+// work is what a pod's worker is doing, for a pod from where.
+type work struct{ life, config, static string }
+
+func newCensus() *census {
+	c := &census{
+		working: map[work]float64{},
+		desired: map[string]float64{"": 0, "true": 0}, active: map[string]float64{"": 0, "true": 0},
+		containers: map[string]float64{"running": 0, "exited": 0, "created": 0},
+		pending:    map[[2]string]float64{},
 	}
-	tell(ephemerals, debugging)
-	for k, n := range pending {
-		tell(pendingResizes, n, k[0], k[1])
+	for _, life := range []string{"sync", "terminating", "terminated"} {
+		for _, config := range []string{"desired", "orphan"} {
+			c.working[work{life, config, ""}], c.working[work{life, config, "true"}] = 0, 0
+		}
+		c.working[work{life, "runtime_only", "unknown"}] = 0
 	}
-	tell(inProgress, resizing)
+	return c
+}
+
+func (c *census) add(p *worker.Snapshot) {
+	w := work{life(p.Stage), "desired", ""}
+	if podlife.Static(p.Pod) {
+		w.static = "true"
+	}
+	switch {
+	case p.Removed && p.Pod.ResourceVersion == "" && w.static == "":
+		w.config, w.static = "runtime_only", "unknown"
+	case p.Removed:
+		w.config = "orphan"
+	default:
+		c.desired[w.static]++
+	}
+	c.working[w]++
+	if p.Stage > podlife.Admitting && p.Stage < podlife.Releasing {
+		c.active[w.static]++
+	}
+	status := p.Status()
+	if status.PodIP != "" && p.Stage < podlife.Releasing {
+		c.sandboxes++
+	}
+	c.ephemeral += float64(len(p.Pod.Spec.EphemeralContainers))
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			switch s := list[i].State; {
+			case s.Running != nil:
+				c.containers["running"]++
+			case s.Terminated != nil:
+				c.containers["exited"]++
+			case list[i].ContainerID != "":
+				c.containers["created"]++
+			}
+		}
+	}
+	for i := range status.Conditions {
+		switch status.Conditions[i].Type {
+		case v1.PodResizePending:
+			c.pending[[2]string{strings.ToLower(status.Conditions[i].Reason), bucket(p.Pod)}]++
+		case v1.PodResizeInProgress:
+			c.resizing++
+		}
+	}
+}
+
+func (c *census) tell(out chan<- prometheus.Metric) {
+	tell(out, runningPods, c.sandboxes)
+	for state, n := range c.containers {
+		tell(out, runningContainers, n, state)
+	}
+	for static, n := range c.desired {
+		tell(out, desiredPods, n, static)
+		tell(out, activePods, c.active[static], static)
+	}
+	for w, n := range c.working {
+		tell(out, workingPods, n, w.life, w.config, w.static)
+	}
+	tell(out, ephemerals, c.ephemeral)
+	for k, n := range c.pending {
+		tell(out, pendingResizes, n, k[0], k[1])
+	}
+	tell(out, inProgress, c.resizing)
+}
+
+func tell(out chan<- prometheus.Metric, d *prometheus.Desc, n float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
 }

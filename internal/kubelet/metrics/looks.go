@@ -34,9 +34,6 @@ var (
 )
 
 func (m *Metrics) look(out chan<- prometheus.Metric) {
-	tell := func(d *prometheus.Desc, n float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
-	}
 	for d, each := range map[*prometheus.Desc]func(func(a, b string)){volumes: m.Volumes, certificates: m.Certificates} {
 		if each == nil {
 			continue
@@ -44,20 +41,20 @@ func (m *Metrics) look(out chan<- prometheus.Metric) {
 		n := map[[2]string]float64{}
 		each(func(a, b string) { n[[2]string{a, b}]++ })
 		for labels, n := range n {
-			tell(d, n, labels[:]...)
+			tell(out, d, n, labels[:]...)
 		}
 	}
 	if m.Records != nil {
 		under, done := m.Records()
-		tell(pulling, float64(under))
-		tell(pulled, float64(done))
+		tell(out, pulling, float64(under))
+		tell(out, pulled, float64(done))
 	}
 	if m.LogBytes == nil || m.Pods == nil {
 		return
 	}
 	for _, p := range m.Pods() {
 		for _, c := range inRun(&p) {
-			tell(logs, float64(m.LogBytes(p.Pod, c)), string(p.Pod.UID), p.Pod.Namespace, p.Pod.Name, c)
+			tell(out, logs, float64(m.LogBytes(p.Pod, c)), string(p.Pod.UID), p.Pod.Namespace, p.Pod.Name, c)
 		}
 	}
 }

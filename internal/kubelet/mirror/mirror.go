@@ -21,9 +21,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/podlife"
 )
-
-const hashAnnotation = "kubernetes.io/config.hash"
 
 // Config is what a Keeper needs. All fields must be set.
 type Config struct {
@@ -117,7 +116,7 @@ func (k *Keeper) sync(ctx context.Context, name types.NamespacedName) error {
 	pod, ending := k.cfg.Pods.Static(name)
 	have := k.cfg.Pods.Mirror(name)
 	switch {
-	case have != nil && pod != nil && have.DeletionTimestamp == nil && of(have, pod):
+	case have != nil && pod != nil && have.DeletionTimestamp == nil && podlife.Mirrors(have, pod):
 		return nil
 	case have != nil && (pod != nil || !ending):
 		return k.remove(ctx, have) // its going wakes us again
@@ -125,11 +124,6 @@ func (k *Keeper) sync(ctx context.Context, name types.NamespacedName) error {
 		return k.create(ctx, pod)
 	}
 	return nil
-}
-
-// of says that have mirrors this very form of the static pod.
-func of(have, pod *v1.Pod) bool {
-	return have.Annotations[v1.MirrorPodAnnotationKey] == pod.Annotations[hashAnnotation]
 }
 
 func (k *Keeper) remove(ctx context.Context, have *v1.Pod) error {
@@ -152,7 +146,7 @@ func (k *Keeper) create(ctx context.Context, pod *v1.Pod) error {
 		Name: pod.Name, Namespace: pod.Namespace, Labels: m.Labels, Annotations: maps.Clone(pod.Annotations),
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true)}},
 	}
-	m.Annotations[v1.MirrorPodAnnotationKey] = pod.Annotations[hashAnnotation]
+	m.Annotations[v1.MirrorPodAnnotationKey] = pod.Annotations[podlife.HashAnnotation]
 	m.Status = v1.PodStatus{}
 	_, err := k.cfg.Client.Create(ctx, client.Pods.At(pod.Namespace, ""), m)
 	if !apierrors.IsAlreadyExists(err) {
@@ -162,7 +156,7 @@ func (k *Keeper) create(ctx context.Context, pod *v1.Pod) error {
 	if gerr != nil {
 		return gerr
 	}
-	if have, ok := obj.(*v1.Pod); ok && have.DeletionTimestamp == nil && of(have, pod) {
+	if have, ok := obj.(*v1.Pod); ok && have.DeletionTimestamp == nil && podlife.Mirrors(have, pod) {
 		return nil // what was just created has not been seen yet
 	}
 	return fmt.Errorf("the name is taken by another pod: %w", err)

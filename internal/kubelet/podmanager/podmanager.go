@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"podo.dev/podo/internal/podlife"
 )
 
 // Manager is the set.
@@ -22,46 +24,34 @@ func New() *Manager {
 	return &Manager{pods: map[types.UID]*v1.Pod{}, mirrors: map[string]*v1.Pod{}, names: map[string]types.UID{}}
 }
 
-// FullName is how a pod and its mirror find each other.
-func FullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
-
-// IsMirror tells whether a pod of the API only stands for a static one.
-func IsMirror(p *v1.Pod) bool {
-	_, ok := p.Annotations[v1.MirrorPodAnnotationKey]
-	return ok
-}
-
-// IsStatic tells whether a pod comes from a source of this node's own.
-func IsStatic(p *v1.Pod) bool {
-	src := p.Annotations["kubernetes.io/config.source"]
-	return src != "" && src != "api"
-}
+// fullName is how a pod and its mirror find each other.
+func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
 // Set adds or replaces a pod.
 func (m *Manager) Set(p *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if IsMirror(p) {
-		m.mirrors[FullName(p)] = p
+	if podlife.IsMirror(p) {
+		m.mirrors[fullName(p)] = p
 		return
 	}
 	m.pods[p.UID] = p
-	m.names[FullName(p)] = p.UID
+	m.names[fullName(p)] = p.UID
 }
 
 // Remove drops a pod.
 func (m *Manager) Remove(p *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if IsMirror(p) {
-		if have := m.mirrors[FullName(p)]; have != nil && have.UID == p.UID {
-			delete(m.mirrors, FullName(p))
+	if podlife.IsMirror(p) {
+		if have := m.mirrors[fullName(p)]; have != nil && have.UID == p.UID {
+			delete(m.mirrors, fullName(p))
 		}
 		return
 	}
 	delete(m.pods, p.UID)
-	if m.names[FullName(p)] == p.UID {
-		delete(m.names, FullName(p))
+	if m.names[fullName(p)] == p.UID {
+		delete(m.names, fullName(p))
 	}
 }
 

@@ -19,16 +19,13 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/registry/podspec"
 )
 
-// Annotations of static pods, as upstream has them.
-const (
-	sourceAnnotation = "kubernetes.io/config.source"
-	hashAnnotation   = "kubernetes.io/config.hash"
-	seenAnnotation   = "kubernetes.io/config.seen"
-)
+// seenAnnotation is when the kubelet first saw a static pod.
+const seenAnnotation = "kubernetes.io/config.seen"
 
 // maxManifest bounds a manifest, as upstream does.
 const maxManifest = 10 << 20
@@ -123,7 +120,7 @@ func (m manifest) finish(pod *v1.Pod) error {
 	pod.Spec.NodeName = m.Node
 	pod.Annotations = maps.Clone(pod.Annotations)
 	for key, value := range map[string]string{
-		sourceAnnotation: m.Source, hashAnnotation: hash, seenAnnotation: m.Now.Format(time.RFC3339Nano),
+		podlife.SourceAnnotation: m.Source, podlife.HashAnnotation: hash, seenAnnotation: m.Now.Format(time.RFC3339Nano),
 	} {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}

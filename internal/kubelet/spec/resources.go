@@ -10,6 +10,7 @@ import (
 
 	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/kubelet/eviction"
+	"podo.dev/podo/internal/podlife"
 )
 
 // Resources are the limits of a container, as the runtime is told when it is created or resized.
@@ -184,8 +185,6 @@ func isInit(pod *v1.Pod, c *v1.Container) bool {
 // isNodeCritical tells whether a pod is one that the node cannot work without.
 func isNodeCritical(pod *v1.Pod) bool {
 	const systemCritical = 2_000_000_000
-	source := pod.Annotations["kubernetes.io/config.source"]
-	static := source != "" && source != "api"
 	high := pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
-	return (static || high) && pod.Spec.PriorityClassName == "system-node-critical"
+	return (podlife.Static(pod) || high) && pod.Spec.PriorityClassName == "system-node-critical"
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"podo.dev/podo/internal/podlife"
 )
 
 var t0 = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -51,7 +53,7 @@ func TestAStaticPodsNextLife(t *testing.T) {
 	api := &v1.PodStatus{Phase: v1.PodFailed, Reason: "Removed", StartTime: &t0}
 	next := phase(v1.PodRunning, v1.ConditionTrue)
 	mine := pod("a")
-	mine.Annotations = map[string]string{sourceAnnotation: "file", hashAnnotation: "h"}
+	mine.Annotations = map[string]string{podlife.SourceAnnotation: "file", podlife.HashAnnotation: "h"}
 	for _, c := range []struct {
 		pod     *v1.Pod
 		started time.Duration
@@ -129,7 +131,7 @@ func TestAStaticPodHasNoGeneration(t *testing.T) {
 	for _, source := range []string{"api", "file"} {
 		p := pod("a")
 		p.Generation = 3
-		p.Annotations = map[string]string{sourceAnnotation: source, hashAnnotation: "x"}
+		p.Annotations = map[string]string{podlife.SourceAnnotation: source, podlife.HashAnnotation: "x"}
 		got := normalized(phase(v1.PodRunning, v1.ConditionTrue), p)
 		if want := map[string]int64{"api": 3, "file": 0}[source]; got.ObservedGeneration != want {
 			t.Errorf("%s: %d", source, got.ObservedGeneration)

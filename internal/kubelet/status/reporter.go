@@ -17,15 +17,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"podo.dev/podo/internal/client"
+	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/timeline"
-)
-
-// Annotations by which a static pod and its mirror in the API find each other: the static pod carries its source and hash, the
-// mirror the hash of the static pod that it stands for.
-const (
-	sourceAnnotation = "kubernetes.io/config.source"
-	hashAnnotation   = "kubernetes.io/config.hash"
-	mirrorAnnotation = "kubernetes.io/config.mirror"
 )
 
 // Config is what a Reporter needs.
@@ -389,14 +382,14 @@ func (r *Reporter) write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) 
 // same tells whether have is the API object of pod: by UID, or for a static pod by the hash that its mirror carries.
 func same(pod, have *v1.Pod) bool {
 	if static(pod) {
-		return have.Annotations[mirrorAnnotation] == pod.Annotations[hashAnnotation]
+		return podlife.Mirrors(have, pod)
 	}
 	return have.UID == pod.UID
 }
 
+// static tells whether a pod is known in the API by its mirror.
 func static(pod *v1.Pod) bool {
-	s := pod.Annotations[sourceAnnotation]
-	return s != "" && s != "api" && pod.Annotations[hashAnnotation] != ""
+	return podlife.Static(pod) && pod.Annotations[podlife.HashAnnotation] != ""
 }
 
 // record appends what committed: the phase first, then each condition whose status turned.

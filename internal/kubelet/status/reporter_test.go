@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/worker"
+	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/timeline"
 )
 
@@ -287,9 +288,9 @@ func TestASettledStatusIsTheAPIs(t *testing.T) {
 
 func TestStaticPodWritesItsMirror(t *testing.T) {
 	mirror := pod("a")
-	mirror.UID, mirror.Annotations = "mirror", map[string]string{mirrorAnnotation: "h1"}
+	mirror.UID, mirror.Annotations = "mirror", map[string]string{v1.MirrorPodAnnotationKey: "h1"}
 	static := pod("a")
-	static.Annotations = map[string]string{sourceAnnotation: "file", hashAnnotation: "h1"}
+	static.Annotations = map[string]string{podlife.SourceAnnotation: "file", podlife.HashAnnotation: "h1"}
 	api := newAPI()
 	bubble(t, api, func(r *Reporter, _ func() []string) {
 		r.Report(static, phase(v1.PodRunning, v1.ConditionTrue))
@@ -337,7 +338,7 @@ func TestReporterRunsAgainAfterItsRunEnded(t *testing.T) {
 // needs to know, or cannot know, is not waited for.
 func TestAwaitEnds(t *testing.T) {
 	static := pod("static")
-	static.Annotations = map[string]string{sourceAnnotation: "file", hashAnnotation: "h"}
+	static.Annotations = map[string]string{podlife.SourceAnnotation: "file", podlife.HashAnnotation: "h"}
 	api := newAPI(pod("a"))
 	api.latency = 2 * time.Second
 	bubble(t, api, func(r *Reporter, _ func() []string) {
