@@ -103,12 +103,6 @@ func (s *Supervisor) Health() []Health {
 	return slices.Clone(s.health)
 }
 
-// AllReady says whether every component is ready now.
-func (s *Supervisor) AllReady() bool {
-	h := s.Health()
-	return len(h) > 0 && !slices.ContainsFunc(h, func(h Health) bool { return h.State != Ready })
-}
-
 // Run runs the components until ctx ends, one of them fails fatally, or one fails before it was ever ready; then it stops those
 // that run. allReady, when set, is called once all are. The error names the component to blame, and is nil when ctx ended.
 func (s *Supervisor) Run(ctx context.Context, allReady func(), components ...Component) error {

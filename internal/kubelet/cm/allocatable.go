@@ -16,14 +16,6 @@ type Reserved struct {
 	Eviction map[string]string // evictionHard: signal ("memory.available") -> quantity or percentage
 }
 
-// DefaultEvictionHard are upstream's thresholds of hard eviction on Linux.
-func DefaultEvictionHard() map[string]string {
-	return map[string]string{
-		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
-		"imagefs.available": "15%", "imagefs.inodesFree": "5%",
-	}
-}
-
 // Allocatable is what pods may have: capacity less everything reserved, never below zero. Huge pages are taken off the
 // memory too, since they can be used for nothing else.
 func Allocatable(capacity v1.ResourceList, r Reserved) (v1.ResourceList, error) {

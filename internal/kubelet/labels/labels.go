@@ -35,12 +35,6 @@ const (
 	TerminationMessageHostPath = "podo.dev/termination-message-host-path"
 )
 
-// Annotation keys of sandboxes.
-const (
-	ConfigSource = "kubernetes.io/config.source" // api, file, http
-	ConfigSeen   = "kubernetes.io/config.seen"
-)
-
 // Owner is what labels tell: which container of which pod on which node.
 type Owner struct {
 	Node      string

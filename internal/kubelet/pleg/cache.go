@@ -1,7 +1,6 @@
 package pleg
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -140,25 +139,4 @@ func (g *Generator) All() []Change {
 		out = append(out, Change{UID: uid, Owner: k.owner, Observed: k.observed})
 	}
 	return out
-}
-
-// NewerThan waits until the cache has an answer of the runtime about a pod from after t, or ctx ends. For a pod that the runtime
-// does not have it is empty.
-func (g *Generator) NewerThan(ctx context.Context, uid types.UID, t time.Time) (podlife.Observed, error) {
-	for {
-		g.mu.Lock()
-		k, newer, listed := g.cache[uid], g.newer, g.listed
-		g.mu.Unlock()
-		switch {
-		case k != nil && k.whole() && k.at.After(t):
-			return k.observed, nil
-		case k == nil && listed.After(t):
-			return podlife.Observed{At: listed}, nil
-		}
-		select {
-		case <-newer:
-		case <-ctx.Done():
-			return podlife.Observed{}, ctx.Err()
-		}
-	}
 }

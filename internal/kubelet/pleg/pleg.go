@@ -83,8 +83,7 @@ type Generator struct {
 
 	mu     sync.Mutex
 	cache  map[types.UID]*known
-	newer  chan struct{} // closed and replaced when the cache changes
-	listed time.Time     // the last relist that succeeded
+	listed time.Time // the last relist that succeeded
 	begun  time.Time
 	asking map[types.UID]bool // the pods being inspected; true: inspect once more afterwards
 	under  map[types.UID]int  // inspections under way
@@ -110,7 +109,7 @@ func New(cfg Config) (*Generator, error) {
 	return &Generator{
 		cfg: cfg, out: make(chan Change, 256), slots: make(chan struct{}, 8), cache: map[types.UID]*known{},
 		asking: map[types.UID]bool{}, under: map[types.UID]int{}, forgotten: map[types.UID]int{},
-		newer: make(chan struct{}), begun: time.Now(), stream: "not connected yet",
+		begun: time.Now(), stream: "not connected yet",
 	}, nil
 }
 
@@ -332,8 +331,6 @@ func (g *Generator) inspect(ctx context.Context, owner labels.Owner) error {
 	} else {
 		g.cache[owner.UID] = &known{owner: owner, print: printOf(o), observed: o, at: at}
 	}
-	close(g.newer)
-	g.newer = make(chan struct{})
 	g.mu.Unlock()
 	g.tell(ctx, Change{UID: owner.UID, Owner: owner, Observed: o})
 	return nil

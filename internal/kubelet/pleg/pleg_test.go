@@ -223,27 +223,6 @@ func TestAdaptiveRelist(t *testing.T) {
 	})
 }
 
-// NewerThan waits for an answer to a question that was asked later.
-func TestNewerThan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := start(t)
-		uid := r.run("n", "p", "sleep 40")
-		asked := time.Now()
-		o, err := r.g.NewerThan(t.Context(), uid, asked)
-		if err != nil || !o.At.After(asked) || len(o.Containers) != 1 {
-			t.Fatalf("%v %+v", err, o)
-		}
-		if o, err = r.g.NewerThan(t.Context(), "nobody", time.Now()); err != nil || len(o.Sandboxes) != 0 {
-			t.Fatalf("%v %+v", err, o)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err = r.g.NewerThan(ctx, uid, time.Now().Add(time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-	})
-}
-
 // Of a pod that is forgotten nothing is known, and an answer that was asked for before does not bring it back.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

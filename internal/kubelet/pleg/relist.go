@@ -71,8 +71,6 @@ func (g *Generator) relist(ctx context.Context) (repaired int, err error) {
 	}
 	g.mu.Lock()
 	g.listed = at
-	close(g.newer)
-	g.newer = make(chan struct{})
 	g.mu.Unlock()
 	return repaired, nil
 }

@@ -9,7 +9,6 @@ const (
 	InPlacePodVerticalScalingInitContainers = true
 	PodCertificateProjection                = true // upstream's gate is called PodCertificateRequest
 	PodLevelResourcesFixDefaulting          = true // the pod's own resources are completed after admission, not while decoding
-	ResourceHealthStatusMessage             = true
 	ContainerRestartRules                   = true // restartPolicy and restartPolicyRules of a container
 	RestartAllContainersOnContainerExits    = true // the rule action RestartAllContainers
 	EnvFiles                                = true // env valueFrom.fileKeyRef
@@ -18,9 +17,7 @@ const (
 	InPlacePodLevelResourcesVerticalScaling = true
 	KubeletInUserNamespace                  = true // nodes tell that they run in a user namespace
 	MatchLabelKeysSelectorMerge             = true // matchLabelKeys of spread constraints are merged into their selectors
-	ResourceHealthStatus                    = true
 	NodeDeclaredFeatures                    = true
-	DRAExtendedResource                     = true
 	StrictIPCIDRValidation                  = true // no leading zeros in addresses
 	MaxUnavailableStatefulSet               = true
 )
@@ -28,8 +25,6 @@ const (
 // Off by default (alpha, or beta that needs an API which is itself off).
 const (
 	ImageVolumeWithDigest                        = false
-	InPlacePodVerticalScalingMemoryBackedVolumes = false
-	PodLogsQuerySplitStreams                     = false
 	AtomicWriteVolumeUserFields                  = false // user and defaultUser of projected files
 	ContainerStopSignals                         = false
 	CrossNamespaceVolumeDataSource               = false // dataSourceRef.namespace of a claim
@@ -41,7 +36,6 @@ const (
 	GRPCContainerProbeTLS                        = false
 	H2CContainerProbe                            = false
 	InPlacePodVerticalScalingSchedulerPreemption = false // node spec.podPreemptionPolicy
-	StatefulSetRecreateStrategy                  = false
 	TaintTolerationComparisonOperators           = false // toleration operators Lt and Gt
 	UserNamespacesHostNetworkSupport             = false
 	VolumeBindMountOptions                       = false
