@@ -54,18 +54,7 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 			return podlife.VolumesDone{Fail: failure(c.Volumes.Unmount(ctx, pod.UID), "FailedUnmount")}
 		})
 	case podlife.PullImage:
-		spec, conf := s.Container(x.Container).Spec(), n.config(&s, s.SandboxAttempt)
-		until := n.untilStop()
-		return func() podlife.Event {
-			return n.bounded(until, pullLimit, false, func(ctx context.Context) podlife.Event {
-				sandbox, err := conf.get()
-				if err != nil {
-					return podlife.ImageReady{Container: x.Container, Fail: failure(err, "")} // the sandbox tells of it
-				}
-				ref, err := c.Images.Ensure(ctx, pod, spec, sandbox)
-				return podlife.ImageReady{Container: x.Container, Ref: ref, Fail: failure(err, "ErrImagePull")}
-			})
-		}
+		return n.pull(&s, x)
 	case podlife.CreateSandbox:
 		return call(2*c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createSandbox(ctx, &s, x) })
 	case podlife.StopSandbox:
@@ -82,19 +71,10 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		})
 	case podlife.CreateContainer:
 		create := call(c.CallTimeout, true, func(ctx context.Context) podlife.Event { return n.createContainer(ctx, &s, x) })
-		if !mountsImage(pod, s.Container(x.Container).Spec()) {
-			return create
+		if mountsImage(pod, s.Container(x.Container).Spec()) {
+			return n.inTurn(&s, x, create)
 		}
-		turn, until := n.config(&s, s.SandboxAttempt).images, n.untilStop()
-		return func() podlife.Event {
-			select {
-			case turn <- struct{}{}:
-				defer func() { <-turn }()
-				return create()
-			case <-until.Done(): // nothing was asked for
-				return podlife.ContainerCreated{Container: x.Container, Attempt: x.Attempt, Fail: &podlife.Failure{Reason: "CreateContainerError", Message: "the pod ends"}}
-			}
-		}
+		return create
 	case podlife.StartContainer:
 		box := s.Container(x.Container).Cur.SandboxID
 		return call(c.CallTimeout, true, func(ctx context.Context) podlife.Event {
@@ -118,6 +98,38 @@ func (n *pod) prepare(e podlife.Effect) func() podlife.Event {
 		})
 	}
 	panic("worker: unknown effect " + e.Key())
+}
+
+// pull binds a pull, which ends when the pod stops.
+func (n *pod) pull(s *podlife.State, x podlife.PullImage) func() podlife.Event {
+	pod, spec, conf := s.Given(), s.Container(x.Container).Spec(), n.config(s, s.SandboxAttempt)
+	until := n.untilStop()
+	return func() podlife.Event {
+		return n.bounded(until, pullLimit, false, func(ctx context.Context) podlife.Event {
+			sandbox, err := conf.get()
+			if err != nil {
+				return podlife.ImageReady{Container: x.Container, Fail: failure(err, "")} // the sandbox tells of it
+			}
+			ref, err := n.w.cfg.Images.Ensure(ctx, pod, spec, sandbox)
+			return podlife.ImageReady{Container: x.Container, Ref: ref, Fail: failure(err, "ErrImagePull")}
+		})
+	}
+}
+
+// inTurn lets create wait for its turn among the containers with image volumes (sandboxConfig.images), or for the end of the pod.
+func (n *pod) inTurn(s *podlife.State, x podlife.CreateContainer, create func() podlife.Event) func() podlife.Event {
+	turn, until := n.config(s, s.SandboxAttempt).images, n.untilStop()
+	return func() podlife.Event {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+			return create()
+		case <-until.Done(): // nothing was asked for
+			return podlife.ContainerCreated{
+				Container: x.Container, Attempt: x.Attempt, Fail: &podlife.Failure{Reason: "CreateContainerError", Message: "the pod ends"},
+			}
+		}
+	}
 }
 
 // mountsImage tells whether a container has an image as a volume.
