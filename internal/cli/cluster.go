@@ -18,7 +18,7 @@ func addKubeconfigFlag(cmd *cobra.Command) {
 	cmd.Flags().String("kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, then the data directory's)")
 }
 
-// kubeconfigPath is the file that the verb uses, and where it comes from.
+// kubeconfigPath is the file that the verb uses, and where that comes from.
 func kubeconfigPath(cmd *cobra.Command) (path, from string) {
 	if f := cmd.Flags().Lookup("kubeconfig"); f != nil && f.Changed {
 		return f.Value.String(), "--kubeconfig"

@@ -19,7 +19,7 @@ func newKubectl() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [--data-dir DIR] ARGS...",
 		Short: "Run the built-in kubectl against the cluster",
-		// Everything behind `kubectl` is kubectl's, but for --data-dir in front.
+		// Everything after `kubectl` is kubectl's, except a --data-dir in front.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, args := splitDataDir(args, dataDir(cmd))
@@ -34,16 +34,16 @@ func newKubectl() *cobra.Command {
 			env := kubectlEnv(os.Environ(), config)
 			lost := noneExists(config) && !namesCluster(args)
 			if !lost && standardFiles(cmd) {
-				// In this process's place: what is sent to it, SIGKILL too, reaches kubectl, and nothing waits beside it.
+				// It replaces this process, so that signals, SIGKILL too, reach kubectl and no process waits for it.
 				return unix.Exec(kubectl, append([]string{kubectl}, args...), env)
 			}
 			child := exec.Command(kubectl, args...)
 			child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			child.Env = env
-			err = child.Run() // signals reach it by itself: it is in our process group
+			err = child.Run() // it is in our process group, so signals reach it by themselves
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
-				// Afterwards, since much of kubectl needs no cluster. Alone it would only speak of localhost:8080.
+				// Only now, since much of kubectl needs no cluster; kubectl itself would only mention localhost:8080.
 				if lost {
 					cmd.PrintErrf("podo: no cluster: %s (from %s) does not exist: start one with `podo up`, or name one with --kubeconfig or --data-dir\n", config, from)
 				}
@@ -54,12 +54,12 @@ func newKubectl() *cobra.Command {
 	}
 }
 
-// kubectlEnv is our own environment with the kubeconfig, where none is set, and with seldom collections: kubectl ends soon and keeps most of
-// what it allocates, so that a list of 5,000 pods takes a fifth less time and an eighth to a quarter more memory.
+// kubectlEnv is our environment with the kubeconfig, unless one is set, and with rare garbage collections: kubectl is short-lived
+// and keeps most of what it allocates. A list of 5,000 pods takes a fifth less time and an eighth to a quarter more memory.
 func kubectlEnv(own []string, config string) []string {
 	env := slices.Clone(own)
 	for _, kv := range [][2]string{{"KUBECONFIG=", config}, {"GOGC=", "400"}} {
-		// Of two with one name the first would count, so that an empty one goes.
+		// The first of two with one name would count, so an empty one is removed.
 		env = slices.DeleteFunc(env, func(have string) bool { return have == kv[0] })
 		if !slices.ContainsFunc(env, func(have string) bool { return strings.HasPrefix(have, kv[0]) }) {
 			env = append(env, kv[0]+kv[1])
@@ -73,7 +73,7 @@ func standardFiles(cmd *cobra.Command) bool {
 	return cmd.InOrStdin() == os.Stdin && cmd.OutOrStdout() == os.Stdout && cmd.ErrOrStderr() == os.Stderr
 }
 
-// splitDataDir takes a --data-dir that stands in front of kubectl's own words.
+// splitDataDir takes a --data-dir in front of kubectl's own arguments.
 func splitDataDir(args []string, dir string) (string, []string) {
 	if len(args) > 1 && args[0] == "--data-dir" {
 		return args[1], args[2:]
@@ -86,7 +86,7 @@ func splitDataDir(args []string, dir string) (string, []string) {
 	return dir, args
 }
 
-// noneExists says whether no file of a kubeconfig list is there.
+// noneExists tells whether no file of a kubeconfig list exists.
 func noneExists(list string) bool {
 	for _, f := range filepath.SplitList(list) {
 		if _, err := os.Stat(f); err == nil {
@@ -96,7 +96,7 @@ func noneExists(list string) bool {
 	return true
 }
 
-// namesCluster says whether kubectl's own arguments say where the cluster is.
+// namesCluster tells whether kubectl's own arguments name the cluster.
 func namesCluster(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")

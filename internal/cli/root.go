@@ -1,4 +1,4 @@
-// Package cli is podo's command line: one file a verb. Verbs parse, call, and print; the work is in daemon and below.
+// Package cli is podo's command line: one file for each verb. Verbs parse, call, and print; the work is in daemon and below.
 package cli
 
 import (
@@ -44,7 +44,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	}
 }
 
-// withAdvice adds to an error what helps everywhere: most of podo is root's, and its help lists its commands.
+// withAdvice adds general advice to an error: most of podo needs root, and its help lists its commands.
 func withAdvice(err error) error {
 	if os.Geteuid() != 0 && strings.Contains(err.Error(), "permission denied") {
 		return fmt.Errorf("%w: run it with sudo", err)
@@ -55,7 +55,7 @@ func withAdvice(err error) error {
 	return err
 }
 
-// pointsToHelp makes a command's errors about its command line say where to read on.
+// pointsToHelp makes errors about a command line mention the command's help.
 func pointsToHelp(c *cobra.Command) {
 	see := func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, c.CommandPath())
@@ -110,7 +110,7 @@ func dataDir(cmd *cobra.Command) string {
 	return dir
 }
 
-// defaultDataDir lets a shell work with one data directory without repeating the flag.
+// defaultDataDir comes from the environment, so that a shell can work with one data directory without repeating the flag.
 func defaultDataDir() string {
 	if dir := os.Getenv("PODO_DATA_DIR"); dir != "" {
 		return dir

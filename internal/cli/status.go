@@ -48,7 +48,7 @@ func newStatus() *cobra.Command {
 	return cmd
 }
 
-// waitReady returns once a node is Ready. It watches nodes; only a server that does not answer yet is asked again.
+// waitReady returns once a node is Ready. It watches nodes, and polls only a server that does not answer yet.
 func waitReady(ctx context.Context, cfg *rest.Config) error {
 	for {
 		err := watchReady(ctx, cfg)
@@ -121,7 +121,7 @@ func printStatus(ctx context.Context, out io.Writer, cfg *rest.Config) error {
 	return nil
 }
 
-// printAgent tells of an agent's data directory; the error says that it does not work.
+// printAgent prints the state of an agent's data directory; the error says that it does not work.
 func printAgent(out io.Writer, a *joined.Status, err error) error {
 	if err != nil {
 		return err

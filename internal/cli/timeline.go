@@ -44,7 +44,7 @@ func podFlags(cmd *cobra.Command) {
 	addKubeconfigFlag(cmd)
 }
 
-// podPage prints what the server's /podo/PAGE says of a pod.
+// podPage prints the server's page /podo/PAGE about a pod.
 func podPage(cmd *cobra.Command, what, arg string, query url.Values) error {
 	name := arg
 	for _, prefix := range []string{"pod/", "pods/", "po/"} {
@@ -69,13 +69,13 @@ func podPage(cmd *cobra.Command, what, arg string, query url.Values) error {
 	return err
 }
 
-// refusal is an answer other than 200 as an error: the server's words, which are a Status of the API's or plain text.
+// refusal is an answer other than 200 as an error: the server's text, which is an API Status or plain.
 func refusal(status string, text []byte) error {
 	var said metav1.Status
 	if json.Unmarshal(text, &said) == nil && said.Message != "" {
 		return errors.New(said.Message)
 	}
-	if words := strings.TrimSpace(string(text)); words != "" && !strings.HasPrefix(words, "[") { // the lines of /readyz want their status
+	if words := strings.TrimSpace(string(text)); words != "" && !strings.HasPrefix(words, "[") { // the lines of /readyz come with the status
 		return errors.New(words)
 	} else if words != "" {
 		return fmt.Errorf("%s: %s", status, words)
@@ -83,7 +83,7 @@ func refusal(status string, text []byte) error {
 	return errors.New(status)
 }
 
-// get reads a path of the API server; an answer other than 200 is an error with the server's words.
+// get reads a path of the API server; an answer other than 200 is an error with the server's text.
 func get(ctx context.Context, cfg *rest.Config, path string, query url.Values) (io.ReadCloser, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {

@@ -47,7 +47,7 @@ func newUp() *cobra.Command {
 	return cmd
 }
 
-// runsAlready tells, also to the user, whether a process runs on a data directory.
+// runsAlready tells, and prints, whether a process runs on a data directory.
 func runsAlready(out io.Writer, dir datadir.Dir) (bool, error) {
 	pid, err := dir.Running()
 	if err != nil || pid == 0 {
@@ -90,7 +90,7 @@ func inBackground(cmd *cobra.Command, verb string, dir datadir.Dir, wait time.Du
 	defer unhook()
 	if err := followBoot(out, stages); err != nil {
 		if cmd.Context().Err() != nil {
-			// An interrupted `up` leaves nothing half-started behind.
+			// An interrupted `up` leaves nothing half-started.
 			_ = child.Signal(unix.SIGTERM)
 			return fmt.Errorf("interrupted; the %s is stopping", verb)
 		}
@@ -124,7 +124,7 @@ func startVerb(verb string, flags *pflag.FlagSet, dir datadir.Dir) (*os.Process,
 	defer w.Close()
 	args, env := []string{verb, "--data-dir", dir.Root}, append(os.Environ(), bootFD+"=3")
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Name == "token" { // everybody can read a command line
+		if f.Name == "token" { // everybody can read command lines
 			env = append(env, tokenEnv+"="+f.Value.String())
 			return
 		}
@@ -149,10 +149,10 @@ func startVerb(verb string, flags *pflag.FlagSet, dir datadir.Dir) (*os.Process,
 	return cmd.Process, r, nil
 }
 
-// paths are the endings of the names of flags that name files or folders.
+// paths are the suffixes of flags that name files or folders.
 var paths = []string{"-file", "-cafile", "-certfile", "-keyfile", "-config", "-dir", "-path"}
 
-// fromHere is a flag's value for a process that works in another folder than this one: a relative path is meant from here.
+// fromHere is a flag's value for a process with another working directory: a relative path is made absolute.
 func fromHere(flag, value string) string {
 	isPath := slices.ContainsFunc(paths, func(end string) bool { return strings.HasSuffix("-"+flag, end) })
 	if !isPath || value == "" || value == "-" {
@@ -164,10 +164,10 @@ func fromHere(flag, value string) string {
 	return value
 }
 
-// worthALine is how long a stage takes that is shown.
+// worthALine is how long a stage must take to be shown.
 const worthALine = 5 * time.Millisecond
 
-// followBoot prints the stages until "ready"; those that took no time are only counted.
+// followBoot prints the stages until "ready"; very short ones are only counted.
 func followBoot(out io.Writer, stages io.Reader) error {
 	lines := bufio.NewScanner(stages)
 	quick := 0
@@ -214,7 +214,7 @@ Use it:
 	}
 }
 
-// lastComplaint is what a log in text says last of something that does not work, for whoever has waited in vain.
+// lastComplaint is the last error or warning in a log in text, for whoever has waited in vain.
 func lastComplaint(path string) (text string) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// refusal is how the API server says that somebody may not. What it lets through can stand in a command as it is: a container may write such
-// words, too, to have somebody else's shell do more than they say.
+// refusal is the API server's text for a denied request. Its groups match only what can be used in a command unchanged: a
+// container may print such a text to make somebody else's shell do more.
 var refusal = regexp.MustCompile(`User "([A-Za-z0-9:._@-]+)" cannot ([a-z]+) resource "([a-z0-9./-]+)" in API group "([a-z0-9.-]*)" (?:in the namespace "([a-z0-9-]+)"|at the cluster scope)`)
 
-// Allow tells how somebody gets the right that the API server says he has not, from its words; "" when they are other words.
+// Allow says how to get a right that the API server denied, from the server's text; "" for other texts.
 func Allow(said string) string {
 	m := refusal.FindStringSubmatch(said)
 	if m == nil {

@@ -14,7 +14,7 @@ const (
 	noProvisioner = "kubernetes.io/no-provisioner"
 )
 
-// claims explains the pod's claims that keep it from a node: those that are not there or not bound; "" when there are none.
+// claims explains the pod's claims that keep it from a node because they are missing or not bound; "" when there are none.
 func (f Facts) claims() (why, do string) {
 	namespace := f.Pod.Namespace
 	for _, v := range f.Pod.Spec.Volumes {
@@ -54,7 +54,7 @@ func lower(s string) string {
 // claimState is how a claim stands.
 type claimState struct {
 	Finding
-	waits bool // for a pod that uses it, as its class wants
+	waits bool // for a pod that uses it, as its class says
 	fine  bool
 }
 

@@ -12,7 +12,7 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// lately is how long a restart is told of as trouble, when the container runs again.
+// lately is how long a restart counts as trouble after the container runs again.
 const lately = 10 * time.Minute
 
 // crash explains a container that ends again and again.
@@ -104,7 +104,7 @@ func (f Facts) end(out *Finding, container string, t *v1.ContainerStateTerminate
 		out.Do = "A container that ends well is started again because restartPolicy is Always: let it run on, use OnFailure, or make it a Job"
 		return
 	case by != "" && t.ExitCode > 128:
-		if !strings.HasPrefix(by, "Stopping container ") { // with the whole pod, which tells why itself
+		if !strings.HasPrefix(by, "Stopping container ") { // the whole pod stopped, which explains itself
 			out.Why = joined(out.Why, "The kubelet had stopped it: "+by)
 		}
 	case t.ExitCode == 128+int32(syscall.SIGKILL) && f.hasEnded(container):
@@ -129,7 +129,7 @@ func (f Facts) hookFailed(out *Finding, container string) {
 	out.Do = fmt.Sprintf("Correct lifecycle.postStart of container %s: try what it does with `podo kubectl exec -n %s %s -c %s -- …` while the container runs", container, f.Pod.Namespace, f.Pod.Name, container)
 }
 
-// hookSaid is what came of a hook, out of the kubelet's words.
+// hookSaid is the outcome of a hook, taken from the kubelet's message.
 func hookSaid(message string) string {
 	_, said, _ := strings.Cut(message, " failed - error: ")
 	return strings.TrimSuffix(said, `: , message: ""`)
@@ -154,7 +154,7 @@ func (f Facts) readLog(container string, previous bool) string {
 	return fmt.Sprintf("Its log: `podo kubectl logs -n %s %s -c %s%s`", f.Pod.Namespace, f.Pod.Name, container, flag)
 }
 
-// ending is since when a container ends again and again: the first of its ends of which each came within ten minutes of the next.
+// ending is since when a container ends again and again: the first of a row of ends with less than ten minutes between them.
 func (f Facts) ending(container string) (since time.Time) {
 	for _, r := range slices.Backward(f.Records) {
 		if r.Stage != timeline.Container || r.Subject != container || r.To != "Exited" {
@@ -168,7 +168,7 @@ func (f Facts) ending(container string) (since time.Time) {
 	return since
 }
 
-// hasEnded says whether it is recorded that a container ended, and so whether the kubelet had stopped it.
+// hasEnded tells whether a container's end is recorded, and so whether the kubelet had stopped it.
 func (f Facts) hasEnded(container string) bool {
 	_, ok := f.last(timeline.Container, func(r timeline.Record) bool { return r.Subject == container && r.To == "Exited" })
 	return ok

@@ -11,14 +11,14 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// terminating explains a pod that is to go. Within its grace that is as it should be; beyond it something holds it.
+// terminating explains a pod that is being deleted. Within its grace period that is normal; after it something holds the pod.
 func (f Facts) terminating() Finding {
 	p := f.Pod
 	grace := time.Duration(0)
 	if p.DeletionGracePeriodSeconds != nil {
 		grace = time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
 	}
-	// deletionTimestamp is when the grace is over, not when deletion was asked for.
+	// deletionTimestamp is when the grace period ends, not when deletion was requested.
 	out := Finding{State: "is terminating", Since: p.DeletionTimestamp.Add(-grace)}
 	if r, ok := f.last(timeline.Deleting, nil); ok && r.Get("by") != "" {
 		out.Why = "Deletion was asked for by " + asker(r) + because(r) + ". "
@@ -83,14 +83,14 @@ func (f Facts) terminating() Finding {
 	return out
 }
 
-// kept explains a pod that only its finalizers keep.
+// kept explains a pod that is only held by its finalizers.
 func (f Facts) kept(out *Finding, state string) {
 	out.State = state + ", and is kept by its finalizers"
 	why, do := heldBy("pod", f.Pod, f.Pod.Finalizers)
 	out.Why, out.Do = joined(out.Why, why), do
 }
 
-// keeps is what could not be given back when that was last tried.
+// keeps is what could not be given back at the last attempt.
 func (f Facts) keeps() string {
 	failed := func(r timeline.Record) bool { return r.Cause != "" && (r.From == "returning" || r.To == "kept") }
 	if now, _ := f.last(timeline.Volumes, nil); now.To != "returned" {
@@ -141,7 +141,7 @@ func (f Facts) ended() Finding {
 	return out
 }
 
-// useLess is what keeps a pod from being evicted again for what the kubelet said.
+// useLess says how to keep a pod from being evicted again, by the kubelet's message.
 func useLess(message string) string {
 	switch {
 	case strings.HasPrefix(message, "Usage of EmptyDir volume "):
@@ -158,7 +158,7 @@ var refusals = []string{
 	"SupplementalGroupsPolicyNotSupported", "PodFeatureUnsupported", "PodLevelResourcesNotSupported",
 }
 
-// refused tells what to do about a pod that the kubelet would not have, or ended by itself.
+// refused says what to do about a pod that the kubelet rejected, or ended by itself.
 func refused(reason, message string) string {
 	switch {
 	case reason == "Evicted":

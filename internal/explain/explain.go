@@ -20,7 +20,7 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// Finding is a diagnosis in parts. Each part is one or more whole sentences; Why and Do may be empty.
+// Finding is a diagnosis in parts, each of one or more whole sentences; Why and Do may be empty.
 type Finding struct {
 	State string    // what the pod is doing
 	Since time.Time // since when; zero when it is not known
@@ -29,9 +29,9 @@ type Finding struct {
 	Log   *Log // whose words tell more
 }
 
-// Cluster is what else there is, as far as whoever asks may see it.
+// Cluster is everything else in the cluster that the asker may see.
 type Cluster interface {
-	// Get is an object, nil when there is none. known is false where it cannot be told: the asker may not see it.
+	// Get is an object, nil when there is none. known is false where that cannot be said, since the asker may not see it.
 	Get(resource, namespace, name string) (obj runtime.Object, known bool)
 	// List are objects of a resource; namespace "" means all.
 	List(resource, namespace string) []runtime.Object
@@ -80,8 +80,8 @@ func (f Facts) fine() bool {
 	return f.Pod.DeletionTimestamp == nil && (f.Pod.Status.Phase == v1.PodSucceeded || c != nil && c.Status == v1.ConditionTrue)
 }
 
-// Find goes through what can hold a pod up in the order of its journey, last things first: a pod that is going away is not
-// explained by its image.
+// Find goes through what can hold a pod up, the last stages of its journey first: a pod that is being deleted is not explained by
+// its image.
 func Find(f Facts) Finding {
 	p := f.Pod
 	switch {
@@ -100,7 +100,7 @@ func Find(f Facts) Finding {
 	return f.doubted(f.running())
 }
 
-// doubted adds to a finding of what containers do that their node is not ready, and says so itself: what they do may be of before.
+// doubted adds to a finding about containers that their node is not ready: what it says of them may be outdated.
 func (f Facts) doubted(out Finding) Finding {
 	n := f.node(f.Pod.Spec.NodeName)
 	if n == nil || isReady(n) || !f.heard(n) {
@@ -112,7 +112,7 @@ func (f Facts) doubted(out Finding) Finding {
 	return out
 }
 
-// heard says whether a kubelet that still speaks has told what the pod's containers do.
+// heard tells whether a kubelet that still reports has reported the pod's containers.
 func (f Facts) heard(n *v1.Node) bool { return speaks(n) && len(f.Pod.Status.ContainerStatuses) > 0 }
 
 func (f Facts) node(name string) *v1.Node {
@@ -124,12 +124,12 @@ func (f Facts) node(name string) *v1.Node {
 	return nil
 }
 
-// speaks says that a node's kubelet itself tells what is wrong: the machine runs, and its podo too.
+// speaks tells whether a node's kubelet itself reports what is wrong: then the machine and its podo run.
 func speaks(n *v1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionFalse })
 }
 
-// ready tells whether a node's kubelet is there, and what the node says if not.
+// ready tells whether a node's kubelet is there, and what the node reports if not.
 func ready(n *v1.Node) (ok bool, words string) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == v1.NodeReady {
@@ -160,7 +160,7 @@ func (f Facts) container(name string) *v1.Container {
 	return &v1.Container{Name: name}
 }
 
-// called is what a container is, with its place where the order matters.
+// called is the container's kind and name, with its position where the order matters.
 func (f Facts) called(name string) string {
 	for i, c := range f.Pod.Spec.InitContainers {
 		switch {
@@ -184,7 +184,7 @@ func (f Facts) last(stage timeline.Stage, keep func(timeline.Record) bool) (time
 	return timeline.Record{}, false
 }
 
-// run is the oldest of the newest records of a stage about a subject that are all bad: since when it has been so.
+// run is the oldest of the newest records of a stage about a subject that are all bad: the time since when it has been so.
 func (f Facts) run(stage timeline.Stage, subject string, bad func(timeline.Record) bool) (since time.Time) {
 	for _, r := range slices.Backward(f.Records) {
 		if r.Stage != stage || subject != "" && r.Subject != subject {

@@ -9,11 +9,11 @@ import (
 	"podo.dev/podo/internal/timeline"
 )
 
-// Past is what is remembered of a pod that does not exist any more. Records are required.
+// Past is what is remembered of a pod that no longer exists. Records are required.
 type Past struct {
 	Records []timeline.Record // of all pods that had its name
-	Others  []timeline.Record // of pods that were there beside it, of which one may have taken its room
-	Reader  bool              // whoever asks may read the timeline himself
+	Others  []timeline.Record // of pods that existed beside it, one of which may have taken its room
+	Reader  bool              // the asker may read the timeline in full
 	Now     time.Time
 }
 
@@ -64,8 +64,8 @@ func maker(all []timeline.Record, victim timeline.PodRef, deleting timeline.Reco
 	return ""
 }
 
-// Lost is the report of an owner that does not exist, from the records of a namespace: what became of the pods that were made for it. It
-// is nil when nothing is remembered.
+// Lost is the report of an owner that does not exist, from the records of a namespace: what became of the pods that were made for
+// it. It is nil when nothing is remembered.
 func Lost(kind, namespace, name string, records []timeline.Record, now time.Time) []Report {
 	r := Report{Kind: kind, Namespace: namespace, Name: name, State: "does not exist any more"}
 	for _, g := range timeline.Group(records) {
@@ -92,7 +92,7 @@ func Lost(kind, namespace, name string, records []timeline.Record, now time.Time
 	return []Report{r}
 }
 
-// made says whether an owner is one that the object of this kind and name makes: a Deployment's ReplicaSet, a CronJob's Job.
+// made tells whether an owner is one that the object of this kind and name makes: a Deployment's ReplicaSet, a CronJob's Job.
 func made(kind, name, owner string) bool {
 	child := map[string]string{"Deployment": "ReplicaSet", "CronJob": "Job"}[kind]
 	rest, ok := strings.CutPrefix(owner, child+"/"+name+"-")

@@ -2,7 +2,8 @@ package explain
 
 import "strings"
 
-// sayings are what programs of all kinds say of what befalls them, and what it then takes. They are the container's words, not podo's finding.
+// sayings are messages that all kinds of programs print about their troubles, with advice. They are the container's words, and no
+// finding of podo's.
 var sayings = []struct {
 	any  []string // in lower case
 	does string   // what it says
@@ -38,7 +39,8 @@ var sayings = []struct {
 	},
 }
 
-// Hear takes in what a container said last, which may tell what to do. What it says of others is no advice for them.
+// Hear adds the last lines of a container's log, and the advice that follows from them. A line about other programs yields no
+// advice.
 func (r *Report) Hear(lines []string) {
 	r.Said = lines
 	for _, line := range lines {

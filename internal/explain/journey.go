@@ -13,11 +13,11 @@ import (
 // most is how many steps a journey has: the first three and the newest.
 const most = 12
 
-// journey are the milestones of a pod's records, what repeats told once.
+// journey are the milestones of a pod's records; repeated ones are merged.
 func journey(records []timeline.Record) []Step {
 	var out []Step
 	times := map[string]int{}
-	at := map[string]int{} // of a repeated step, where it stands
+	at := map[string]int{} // where a repeated step is
 	for _, r := range timeline.Select(records, timeline.Query{}) {
 		what := milestone(r)
 		if what == "" {
@@ -37,7 +37,7 @@ func journey(records []timeline.Record) []Step {
 	return out
 }
 
-// repeats says whether a record's step is told once however often it comes.
+// repeats tells whether a record's step is shown once however often it comes.
 func repeats(r timeline.Record) bool {
 	switch r.Stage {
 	case timeline.Condition, timeline.Container, timeline.Image, timeline.Attempt, timeline.Probe, timeline.Volumes, timeline.Sandbox, timeline.Restored:
@@ -46,7 +46,7 @@ func repeats(r timeline.Record) bool {
 	return false
 }
 
-// milestone is a record in words, "" for one that tells a user nothing.
+// milestone is a record in words, "" for one that is of no interest to users.
 func milestone(r timeline.Record) string {
 	switch r.Stage {
 	case timeline.Accepted:
@@ -148,7 +148,7 @@ func contained(r timeline.Record) string {
 	return ""
 }
 
-// asker is who asked for what a record tells of.
+// asker is who requested what a record is about.
 func asker(r timeline.Record) string {
 	switch by := r.Get("by"); by {
 	case "":
@@ -169,10 +169,10 @@ func asker(r timeline.Record) string {
 	}
 }
 
-// surplus are the controllers that delete a pod only when there are too many, and what asks for how many.
+// surplus are the controllers that delete a pod only when there are too many, with the kind that asks for the number.
 var surplus = map[string]string{"replicaset-controller": "ReplicaSet", "replication-controller": "ReplicationController"}
 
-// because is why a pod was to go, where it says so itself.
+// because is why a pod was deleted, if the record says so.
 func because(r timeline.Record) string {
 	switch r.Cause {
 	case "":

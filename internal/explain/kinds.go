@@ -99,7 +99,7 @@ func request(o *certificatesv1.CertificateSigningRequest) stand {
 	return out
 }
 
-// any explains an object of which there is nothing to tell but that it is to go, or that somebody has warned of it.
+// any explains an object of any other kind: only its deletion, or a warning about it.
 func (own Owner) any() stand {
 	out := stand{fine: own.newest() == nil}
 	out.State = "is there"

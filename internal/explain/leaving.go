@@ -11,7 +11,7 @@ import (
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 )
 
-// takers are who takes the finalizers that every cluster has off again, and when.
+// takers are the finalizers that every cluster has, with who removes them and when.
 var takers = map[string]string{
 	metav1.FinalizerDeleteDependents:                                 "it goes when what it owns has gone, and what holds that up is below (foregroundDeletion)",
 	metav1.FinalizerOrphanDependents:                                 "the garbage collector first takes its name off what it owns (orphan)",
@@ -23,7 +23,7 @@ var takers = map[string]string{
 	"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection": "it goes when no snapshot needs it any more (snapshot.storage.kubernetes.io/volumesnapshot-bound-protection)",
 }
 
-// heldBy tells for what an object that is to go waits, by its finalizers, and what to do about those of which nobody here knows.
+// heldBy says what a deleted object waits for, by its finalizers, and what to do about unknown ones.
 func heldBy(kind string, m metav1.Object, finalizers []string) (why, do string) {
 	var others []string
 	for _, f := range finalizers {
@@ -44,7 +44,7 @@ func heldBy(kind string, m metav1.Object, finalizers []string) (why, do string) 
 	return why, fmt.Sprintf("Only if that program is gone for good: `podo kubectl patch %s%s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`", strings.ToLower(kind), where, quoted(m.GetName()))
 }
 
-// leaving is how an object stands that is to go.
+// leaving is the state of an object that is being deleted.
 func (own Owner) leaving(s stand) stand {
 	m, is := own.Object.(metav1.Object)
 	if !is || m.GetDeletionTimestamp() == nil {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Troubles are reports of objects, none of which has another one's controller, that are not as they should be for a reason of their own. Where
-// it is their pods that are not, these tell it.
+// Troubles are reports of objects, none of which is controlled by another one, that have a trouble of their own. Trouble of their
+// pods is left to the reports of those.
 func Troubles(owners []Owner) (out []Report) {
 	for _, o := range owners {
 		if !o.troubled() {
@@ -23,7 +23,7 @@ func Troubles(owners []Owner) (out []Report) {
 	return out
 }
 
-// troubled says whether something is the matter that no pod below tells of.
+// troubled tells whether anything is wrong that no pod below explains.
 func (own Owner) troubled() bool {
 	s, ok := own.standing()
 	if !ok || s.fine {
@@ -35,7 +35,7 @@ func (own Owner) troubled() bool {
 	return !own.sick()
 }
 
-// sick says whether a pod below is not as it should be.
+// sick tells whether a pod below is not as it should be.
 func (own Owner) sick() bool {
 	if own.Told == nil {
 		own.Told = Pods(own.Pods)
@@ -43,7 +43,7 @@ func (own Owner) sick() bool {
 	return slices.ContainsFunc(own.Told, func(r Report) bool { return !r.Fine }) || slices.ContainsFunc(own.Children, Owner.sick)
 }
 
-// inside puts below the report of a namespace what is in trouble there.
+// inside adds to the report of a namespace what is in trouble there.
 func (own Owner) inside(r Report) Report {
 	for _, p := range Pods(own.Pods) {
 		if !p.Fine {
@@ -59,7 +59,7 @@ func (own Owner) inside(r Report) Report {
 	return r
 }
 
-// namespace explains a namespace that does not end. What there is to tell of another one is what is in it.
+// namespace explains a namespace that does not end. For any other one only its contents are explained.
 func (own Owner) namespace(c Cluster, o *v1.Namespace) stand {
 	out := stand{fine: true}
 	out.State = "is active"
@@ -96,7 +96,7 @@ func (own Owner) namespace(c Cluster, o *v1.Namespace) stand {
 	return out
 }
 
-// emptied tells what keeps a namespace in which nothing is left.
+// emptied says what keeps a namespace in which nothing is left.
 func emptied(o *v1.Namespace) (why, do string) {
 	var own []string
 	for _, f := range o.Spec.Finalizers {

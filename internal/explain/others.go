@@ -16,7 +16,7 @@ import (
 	"podo.dev/podo/internal/budget"
 )
 
-// others are the kinds that make no pods, but hold them up.
+// others are the kinds that make no pods but may hold them up.
 func (own Owner) others() (stand, bool) {
 	c := own.Cluster
 	if c == nil {
@@ -104,14 +104,14 @@ func (own Owner) node(c Cluster, n *v1.Node) stand {
 	return out
 }
 
-// undrained tells for which of a node's pods a drain waits because budgets keep them; "" for none.
+// undrained names the node's pods for which a drain waits because of budgets; "" for none.
 func (own Owner) undrained(c Cluster) string {
 	var kept []string
 	budgets := map[string][]selecting{} // by namespace
 	for _, f := range own.Pods {
 		p := f.Pod
 		if by := metav1.GetControllerOfNoCopy(p); by != nil && (by.Kind == "DaemonSet" || by.Kind == "Node") {
-			continue // which a drain leaves alone
+			continue // a drain leaves it alone
 		}
 		all, read := budgets[p.Namespace]
 		if !read {
@@ -134,7 +134,7 @@ func (own Owner) undrained(c Cluster) string {
 	return "A drain waits for " + listed(kept)
 }
 
-// selecting is a budget with its selector, which is asked about many pods.
+// selecting is a budget with its parsed selector, which is matched with many pods.
 type selecting struct {
 	budget *policyv1.PodDisruptionBudget
 	pods   labels.Selector

@@ -16,25 +16,26 @@ import (
 	"podo.dev/podo/internal/registry/batchobject"
 )
 
-// Owner is an object of which something is to be told, and what stands below it. Object is required.
+// Owner is an object to be explained, and what stands below it. Object is required.
 type Owner struct {
-	Object   runtime.Object // what has pods made (a Deployment, a Job), or what they depend on (a node, a claim, a budget)
+	Object   runtime.Object // a maker of pods (a Deployment, a Job), or something that they depend on (a node, a claim, a budget)
 	Children []Owner        // those that it controls or, with an autoscaler, scales
 	Pods     []Facts        // which it controls itself, selects, or has
-	Told     []Report       // what Pods(Pods) is, where that has been worked out for another object that has the same; nil: it has not
+	Told     []Report       // the result of Pods(Pods), if it was made for another object with the same pods; otherwise nil
 	Warnings []*v1.Event    // about itself
 	Cluster  Cluster        // nil: nothing else is known
 	Now      time.Time
 }
 
-// Owns says whether Of can tell more of objects of this type than of any: that they are there, or what keeps them from going.
+// Owns tells whether Of can explain more about objects of this type than about any: that they exist, or what keeps them from
+// going.
 func Owns(obj runtime.Object) bool {
 	_, ok := Owner{Object: obj}.standing()
 	return ok
 }
 
-// Of is the report of the object itself, and below it one of each child and one of each group of pods that are in the same state for the
-// same reason, those first that are not as they should be. What a child says of why it has no pods is not said again above it.
+// Of is the report of the object itself, and below it one of each child and one of each group of pods in the same state for the
+// same reason, those in trouble first. What a child says about its lack of pods is not repeated above it.
 func Of(o Owner) Report {
 	f, _ := o.standing()
 	m, isObject := o.Object.(metav1.Object)
@@ -77,7 +78,7 @@ func Of(o Owner) Report {
 	return r
 }
 
-// same says whether one of two texts has all of the other.
+// same tells whether one of two texts contains the other.
 func same(a, b string) bool {
 	return a != "" && b != "" && (strings.Contains(a, b) || strings.Contains(b, a))
 }
@@ -93,7 +94,7 @@ func SickFirst(a, b Report) int {
 	return 1
 }
 
-// newest is the last warning of the last quarter of an hour.
+// newest is the last warning within a quarter of an hour.
 func (o Owner) newest() (last *v1.Event) {
 	for _, e := range o.Warnings {
 		if e.Type == v1.EventTypeWarning && o.Now.Sub(e.LastTimestamp.Time) < 15*time.Minute && (last == nil || e.LastTimestamp.After(last.LastTimestamp.Time)) {
@@ -105,7 +106,7 @@ func (o Owner) newest() (last *v1.Event) {
 
 func kindOf(obj runtime.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
-// Pods are reports of pods, those together whose findings are the same but for their names and times.
+// Pods are reports of pods; pods with the same finding, apart from names and times, share one.
 func Pods(pods []Facts) []Report {
 	groups := map[string]*Report{}
 	pods = slices.Clone(pods)
@@ -138,25 +139,25 @@ func Pods(pods []Facts) []Report {
 	return out
 }
 
-// stand is how an owner stands as its own status tells it.
+// stand is the state of an owner by its own status.
 type stand struct {
 	Finding
 	wanted  int32  // pods
 	fine    bool   // nothing is to be explained
-	refusal string // what the API server said when it refused to create one of its pods
+	refusal string // the API server's words when it refused to create one of its pods
 }
 
-// standing reads an owner; false is an object of another kind.
+// standing reads an owner; false for an object of another kind.
 func (own Owner) standing() (stand, bool) {
 	s, ok := own.alive()
 	switch own.Object.(type) {
-	case *v1.PersistentVolumeClaim, *v1.Namespace: // they tell of their end themselves
+	case *v1.PersistentVolumeClaim, *v1.Namespace: // their own explanations cover their end
 		return s, ok
 	}
 	return own.leaving(s), ok
 }
 
-// alive is how an object stands apart from whether it is to go.
+// alive is the state of an object apart from its deletion.
 func (own Owner) alive() (stand, bool) {
 	switch o := own.Object.(type) {
 	case *appsv1.Deployment:
@@ -186,14 +187,14 @@ func want(n *int32) int32 {
 	return *n
 }
 
-// unseen is how an object stands whose last change its controller has not looked at.
+// unseen is the state of an object whose last change its controller has not seen.
 func unseen(wanted int32) stand {
 	return stand{wanted: wanted, Finding: Finding{
 		State: "has been changed, and its controller has not looked at it yet", Do: "If this lasts, see whether the controllers run: `podo status`",
 	}}
 }
 
-// replicas is how a number of pods stands, for kinds that want nothing else.
+// replicas is the state of a number of pods, for kinds that want nothing else.
 func replicas(n *int32, ready int32, generation, observed int64, failure string) stand {
 	wanted := want(n)
 	if observed < generation {
@@ -227,7 +228,7 @@ func controllerFailure(all []v1.ReplicationControllerCondition) string {
 	return ""
 }
 
-// deployment reads one; earlier says that there are ReplicaSets of earlier templates to go back to.
+// deployment explains one; earlier says that there are ReplicaSets of earlier templates to go back to.
 func deployment(d *appsv1.Deployment, earlier bool) stand {
 	s, wanted := d.Status, want(d.Spec.Replicas)
 	if s.ObservedGeneration < d.Generation {
@@ -365,7 +366,7 @@ func job(o *batchv1.Job) stand {
 	return out
 }
 
-// cronJob reads one; quiet says that nobody has warned of it lately.
+// cronJob explains one; quiet says that there are no recent warnings.
 func cronJob(o *batchv1.CronJob, quiet bool, now time.Time) stand {
 	out := stand{fine: quiet}
 	schedule := fmt.Sprintf("its schedule is %q", o.Spec.Schedule)

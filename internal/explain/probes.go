@@ -19,7 +19,7 @@ func (f Facts) killedByProbe(out *Finding, container, kind string, p *v1.Probe) 
 	}
 }
 
-// probe tells what a probe does, that it failed, and what it last said.
+// probe says what a probe does, that it failed, and what it last returned.
 func (f Facts) probe(container, kind string, p *v1.Probe) string {
 	words := kind + " probe failed"
 	if p != nil {
@@ -48,7 +48,7 @@ func probeAction(p *v1.Probe) string {
 	return "does nothing"
 }
 
-// shell is a command as it is typed: what a shell would take apart or change stands in quotes.
+// shell is a command as it is typed: words that a shell would split or change are quoted.
 func shell(command []string) string {
 	var out []string
 	for _, word := range command {
@@ -62,10 +62,10 @@ func shell(command []string) string {
 	return strings.Join(out, " ")
 }
 
-// quoted is a word for a command. Names may come from whoever wrote the object, who wants perhaps that somebody else's shell does more.
+// quoted is a word for a command. A name may have been chosen to make somebody else's shell do more.
 func quoted(word string) string { return shell([]string{word}) }
 
-// probeSaid is what a probe that fails last answered.
+// probeSaid is the last output of a failing probe.
 func (f Facts) probeSaid(container, kind string) string {
 	r, ok := f.last(timeline.Probe, func(r timeline.Record) bool { return r.Subject == container+"/"+kind && r.To == "failed" })
 	if !ok {
@@ -85,7 +85,7 @@ func (f Facts) mendProbe(container, kind string, p *v1.Probe) string {
 	return f.mendAnswer(container, kind, p)
 }
 
-// mendAnswer tells what to look at, by what the probe does and says.
+// mendAnswer says what to look at, by what the probe does and returned.
 func (f Facts) mendAnswer(container, kind string, p *v1.Probe) string {
 	said := f.probeSaid(container, kind)
 	at := fmt.Sprintf("-n %s %s -c %s", f.Pod.Namespace, f.Pod.Name, container)

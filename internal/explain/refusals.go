@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// mendRefusal tells what to do about a creation that the API server refused, from its words.
+// mendRefusal says what to do about a creation that the API server refused, by its message.
 func mendRefusal(said, namespace string) string {
 	switch {
 	case strings.Contains(said, "exceeded quota: "):

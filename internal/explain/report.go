@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Report is what `podo why` tells of one object, or of several pods of which the same is to be told: as data for programs, and as Text
+// Report is what `podo why` says about one object, or about several pods with the same finding: as data for programs, and as Text
 // for people.
 type Report struct {
 	Kind      string    `json:"kind"`
@@ -21,7 +21,7 @@ type Report struct {
 	Log       *Log      `json:"log,omitempty"`  // where a container's own words are, which often say why
 	Said      []string  `json:"said,omitempty"` // the last of those words, when the asker has read them
 	How       []Step    `json:"how,omitempty"`  // how a pod got there
-	Same      []string  `json:"same,omitempty"` // names of further pods of which the same is to be told
+	Same      []string  `json:"same,omitempty"` // names of further pods with the same finding
 	Below     []Report  `json:"below,omitempty"`
 }
 
@@ -45,16 +45,16 @@ func (r Report) id() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// Text is the report for people: what state the object is in on the first line, then why, what to do, and how it got there; what stands
-// below it is indented. It ends without a line's end.
+// Text is the report for people: the object's state on the first line, then why, what to do, and how it got there; what stands
+// below it is indented. It does not end with a newline.
 func (r Report) Text(now time.Time) string {
 	var b strings.Builder
 	r.write(&b, "", now)
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// plain is a text on one line that steers no terminal: messages, last words and users' names are other people's, who may be after whoever
-// reads them.
+// plain is a text on one line without control characters: messages, logs and user names come from other people, who may want to
+// attack the reader's terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -67,7 +67,7 @@ func plain(text string) string {
 func (r Report) write(b *strings.Builder, indent string, now time.Time) {
 	state := r.State
 	if r.Since.IsZero() {
-		state = strings.TrimSuffix(state, ",") // which parts it from the time
+		state = strings.TrimSuffix(state, ",") // which separates it from the time
 	}
 	fmt.Fprintf(b, "%s%s %s %s", indent, r.Kind, r.id(), state)
 	if !r.Since.IsZero() {
@@ -106,7 +106,7 @@ func (r Report) write(b *strings.Builder, indent string, now time.Time) {
 // named is how many names are written out.
 const named = 5
 
-// listed are names, some of them where there are many.
+// listed are names, only some of them when there are many.
 func listed(names []string) string {
 	if len(names) > named {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
@@ -114,7 +114,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// sentence ends a text. A command at its end stays as it is, to be copied.
+// sentence ends a text with a full stop, unless a command to be copied is at its end.
 func sentence(s string) string {
 	s = strings.TrimSpace(s)
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "`") {

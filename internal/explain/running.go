@@ -54,7 +54,7 @@ func (f Facts) preparing() (Finding, bool) {
 	return out, true
 }
 
-// begins explains a pod of which a container runs, and is told to wait until its postStart hook has ended.
+// begins explains a pod with a running container that is shown as waiting until its postStart hook has ended.
 func (f Facts) begins() (Finding, bool) {
 	for _, s := range f.statuses() {
 		r, ok := f.last(timeline.Container, func(r timeline.Record) bool { return r.Subject == s.Name })
@@ -71,7 +71,7 @@ func (f Facts) begins() (Finding, bool) {
 	return Finding{}, false
 }
 
-// told is the newest record of a stage that says how that stands: while something is tried again, how it went before.
+// told is the newest record of a stage that has a result: while something is tried again, that of the previous attempt.
 func (f Facts) told(stage timeline.Stage) (timeline.Record, bool) {
 	r, ok := f.last(stage, func(r timeline.Record) bool { return r.Cause != "" || r.To != "acquiring" && r.To != "creating" })
 	if !ok {
@@ -80,7 +80,7 @@ func (f Facts) told(stage timeline.Stage) (timeline.Record, bool) {
 	return r, true
 }
 
-// initializing explains a pod whose init containers have not all done their part.
+// initializing explains a pod whose init containers are not done.
 func (f Facts) initializing() (Finding, bool) {
 	p := f.Pod
 	for i, s := range p.Status.InitContainerStatuses {
@@ -113,14 +113,14 @@ func (f Facts) mendVolume(words string) string {
 	if strings.Contains(words, "hostPath type check failed") {
 		return "The path of the hostPath volume is not there on the node, or something else: correct its path or type, or type: DirectoryOrCreate"
 	}
-	key, _, _ := strings.Cut(between(words+"\n", "non-existent config key: ", "\n"), ", ") // others may follow, in brackets all
+	key, _, _ := strings.Cut(between(words+"\n", "non-existent config key: ", "\n"), ", ") // others may follow, all of it in brackets
 	if key = strings.TrimSuffix(key, "]"); key != "" {
 		words = f.named(words, key)
 	}
 	return joined(f.missing(words), "The pod then goes on by itself")
 }
 
-// named is what is said of a key that a volume wants, with the name of what should have it.
+// named adds the name of the object that should have a key to a message about the missing key.
 func (f Facts) named(words, key string) string {
 	name := between(words, `volume "`, `"`)
 	for _, v := range f.Pod.Spec.Volumes {
@@ -210,7 +210,7 @@ func (f Facts) running() Finding {
 	return out
 }
 
-// initializes says whether a container is one that runs to its end before the others start.
+// initializes tells whether a container is one that runs to its end before the others start.
 func (f Facts) initializes(name string) bool {
 	for _, c := range f.Pod.Spec.InitContainers {
 		if c.Name == name {

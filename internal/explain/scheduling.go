@@ -74,7 +74,7 @@ func keys(r timeline.Record) (out []string) {
 	return out
 }
 
-// rejections tells an attempt's folded reasons with their numbers.
+// rejections are the grouped reasons of an attempt, with their numbers.
 func rejections(r timeline.Record) string {
 	var parts []string
 	for _, f := range r.Fields {
@@ -180,7 +180,7 @@ func (f Facts) labels() string {
 	return "a volume of the pod's may be on other nodes only; or label a node so that its affinity matches"
 }
 
-// spreadOver are the labels of nodes over which the pod wants to be spread whatever else.
+// spreadOver are the node labels over which the pod must be spread.
 func (f Facts) spreadOver() string {
 	var out []string
 	for _, c := range f.Pod.Spec.TopologySpreadConstraints {
@@ -204,7 +204,7 @@ func cordoned(nodes []*v1.Node) string {
 	return "`podo kubectl uncordon " + strings.Join(names, " ") + "`"
 }
 
-// ills are what taints say that nodes get by themselves, and lose when they are well again: whoever removes one has it back.
+// ills are taints that nodes get by themselves and lose when they are well: whoever removes one gets it back.
 var ills = map[string]string{
 	v1.TaintNodeDiskPressure: "is short of disk", v1.TaintNodeMemoryPressure: "is short of memory", v1.TaintNodePIDPressure: "has too many processes",
 	v1.TaintNodeNotReady: "is not ready", v1.TaintNodeUnreachable: "is not heard of", v1.TaintNodeNetworkUnavailable: "has no network yet",

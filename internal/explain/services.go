@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// service explains a Service: where it leads, and whether anybody carries traffic there.
+// service explains a Service: where it leads, and whether anything carries its traffic.
 func (own Owner) service(c Cluster, o *v1.Service) stand {
 	out := stand{fine: true}
 	switch {
@@ -68,7 +68,7 @@ func (own Owner) service(c Cluster, o *v1.Service) stand {
 	return out
 }
 
-// unselecting explains a Service that selects no pods: others say where it leads.
+// unselecting explains a Service without a selector: somebody else says where it leads.
 func unselecting(c Cluster, o *v1.Service) stand {
 	out := stand{fine: true}
 	out.State = "selects no pods: it leads where its EndpointSlices say"
@@ -88,7 +88,7 @@ func unselecting(c Cluster, o *v1.Service) stand {
 	return out
 }
 
-// carried tells that podo does not carry a Service's traffic, and how one of its pods is reached all the same.
+// carried says that podo does not carry a Service's traffic, and how to reach one of its pods nevertheless.
 func carried(o *v1.Service, pod *v1.Pod) (why, do string) {
 	if o.Spec.ClusterIP == v1.ClusterIPNone {
 		why = "It has no address of its own, and podo brings no cluster DNS that would tell those of its pods"
@@ -108,7 +108,7 @@ func carried(o *v1.Service, pod *v1.Pod) (why, do string) {
 	return why, do
 }
 
-// address is a Service's own, with the ports of nodes that would lead to it, too.
+// address is a Service's address, with the node ports that would lead to it.
 func address(o *v1.Service) string {
 	var nodes []string
 	for _, p := range o.Spec.Ports {
@@ -126,7 +126,7 @@ func address(o *v1.Service) string {
 	return out
 }
 
-// nobody tells why a Service selects no pods: what would have such pods has none, or there is no such label.
+// nobody says why a Service selects no pods: the maker of such pods has none, or nothing has the label.
 func nobody(c Cluster, o *v1.Service) (why, do string) {
 	by := labels.SelectorFromSet(o.Spec.Selector)
 	why = fmt.Sprintf("No pod in namespace %s has the labels that it selects: %s", o.Namespace, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Spec.Selector}))
@@ -146,10 +146,10 @@ func nobody(c Cluster, o *v1.Service) (why, do string) {
 	return why, fmt.Sprintf("Correct spec.selector (`podo kubectl edit svc -n %s %s`) or the pods' labels: `podo kubectl get pods -n %s --show-labels`", o.Namespace, quoted(o.Name), o.Namespace)
 }
 
-// some are as many of a namespace's objects as are looked at for one of the Services of which the question may be.
+// some bounds how many of a namespace's objects are looked at for each Service, since a question may be about many Services.
 func some(all []runtime.Object) []runtime.Object { return all[:min(len(all), 200)] }
 
-// source is what has pods made, and how many of what labels.
+// source is a maker of pods, with the number and the labels of its pods.
 type source struct {
 	kind, name string
 	labels     map[string]string
@@ -187,7 +187,7 @@ func similar(pods []runtime.Object, selector map[string]string) string {
 	return listed(slices.Sorted(maps.Keys(seen)))
 }
 
-// leads says whether a Service leads to a pod that it selects.
+// leads tells whether a Service leads to a pod that it selects.
 func leads(o *v1.Service, f Facts) bool {
 	p := f.Pod
 	if p.Status.PodIP == "" || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
@@ -196,7 +196,7 @@ func leads(o *v1.Service, f Facts) bool {
 	return o.Spec.PublishNotReadyAddresses || f.fine()
 }
 
-// unnamed is the name by which a Service's port asks for one of a pod's that has none of that name; "" when there is no such.
+// unnamed is the port name that a Service asks for and the pod does not have; "" when there is none.
 func unnamed(o *v1.Service, pod *v1.Pod) string {
 	for _, port := range o.Spec.Ports {
 		if name := port.TargetPort.StrVal; port.TargetPort.Type == intstr.String && name != "" && target(port, pod) == 0 {
@@ -206,7 +206,7 @@ func unnamed(o *v1.Service, pod *v1.Pod) string {
 	return ""
 }
 
-// target is the port of a pod to which one of a Service leads, 0 when it has none of the name.
+// target is the pod's port to which a Service's port leads, 0 when it has none of that name.
 func target(port v1.ServicePort, pod *v1.Pod) int32 {
 	switch {
 	case port.TargetPort.Type == intstr.Int && port.TargetPort.IntVal == 0, port.TargetPort.Type == intstr.String && port.TargetPort.StrVal == "":
@@ -224,8 +224,8 @@ func target(port v1.ServicePort, pod *v1.Pod) int32 {
 	return 0
 }
 
-// undeclared tells of a port of a Service's by its number that its pods do not say they have, though they say which they have. They may have it
-// all the same: declaring opens nothing.
+// undeclared mentions a numeric target port that the pods do not declare although they declare others. They may listen there
+// nevertheless: declaring a port opens nothing.
 func undeclared(o *v1.Service, pod *v1.Pod) (why, do string) {
 	var declared []string
 	for _, c := range pod.Spec.Containers {
@@ -244,7 +244,7 @@ func undeclared(o *v1.Service, pod *v1.Pod) (why, do string) {
 	return "", ""
 }
 
-// ingress explains an Ingress: whether anybody acts on it, and whether what it leads to is there.
+// ingress explains an Ingress: whether anything acts on it, and whether its Services exist.
 func ingress(c Cluster, o *networkingv1.Ingress) stand {
 	out := stand{fine: true}
 	var at []string

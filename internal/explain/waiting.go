@@ -54,7 +54,7 @@ func (f Facts) waiting() (Finding, bool) {
 	return Finding{}, false
 }
 
-// since is when a container's present trouble began: the oldest record of this cause, or of one that it goes with, after it last ran.
+// since is when a container's present trouble began: the oldest record of this cause, or of a related one, after it last ran.
 func (f Facts) since(container, reason string) (since time.Time) {
 	causes := []string{reason}
 	if reason == "ImagePullBackOff" {
@@ -79,10 +79,10 @@ func (f Facts) since(container, reason string) (since time.Time) {
 	return since
 }
 
-// image tells what the registry said, and which of the things that it may mean can be told.
+// image says what the registry answered, and which of the possible meanings can be told apart.
 func (f Facts) image(out *Finding, s v1.ContainerStatus) {
 	said := short(out.Why)
-	// Back-off may hide the registry's own words; the last failed pull has them.
+	// The back-off may hide the registry's answer; the last failed pull has it.
 	if r, ok := f.last(timeline.Image, func(r timeline.Record) bool {
 		return (r.Subject == s.Name || r.Subject == s.Image) && r.To == "failed"
 	}); ok && r.Get("message") != "" {
@@ -139,7 +139,7 @@ func (f Facts) imported(image string) string {
 	return listed(out)
 }
 
-// credentials tells which pull secret is missing, or does not open the image.
+// credentials says which pull secret is missing, or does not open the image.
 func (f Facts) credentials(host, repository string) string {
 	p := f.Pod
 	create := func(name string) string {
@@ -180,7 +180,7 @@ func imageParts(image string) (host, repository, tag string) {
 	return host, repository, tag
 }
 
-// short is an error of the runtime without the frames that say only through whose hands it has gone.
+// short is a runtime's error without the prefixes that only say through which layers it went.
 func short(message string) string {
 	for _, frame := range []string{
 		"ErrImagePull: ", "RegistryUnavailable: ", "desc = ", "failed to resolve image: ", "OCI runtime create failed: ", "runc create failed: ",
@@ -244,7 +244,7 @@ func (f Facts) missing(message string) string {
 	return fmt.Sprintf("Create it: `podo kubectl create %s -n %s --from-literal=KEY=VALUE`, or correct its name in the pod", create, namespace)
 }
 
-// keys are the names that a ConfigMap or Secret has values for.
+// keys are the keys of a ConfigMap or Secret.
 func (f Facts) keys(kind, name string) string {
 	obj, _ := f.cluster().Get(kind+"s", f.Pod.Namespace, name)
 	var out []string

@@ -15,22 +15,22 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// This file is about what libcni, within containerd, remembers of sandboxes that are attached to the pod network, in a folder that all
-// networks of a machine share. It forgets a sandbox when that is stopped. One that is never stopped, since containerd came back without its
-// data, would keep its address, and its host ports their rules.
+// This file is about the sandboxes that libcni, within containerd, remembers as attached to the pod network, in a folder that all
+// networks of a machine share. libcni forgets a sandbox when it is stopped. One that is never stopped, because containerd came
+// back without its data, would keep its address, and its host ports their rules.
 
-// attachments are those of a network, as far as they can be read.
+// attachments are those of a network that can be read.
 func attachments(network string) ([]*libcni.NetworkAttachment, error) {
 	all, err := libcni.NewCNIConfig(nil, nil).GetCachedAttachments("")
 	return slices.DeleteFunc(all, func(a *libcni.NetworkAttachment) bool { return a.Network != network }), err
 }
 
-// detachForgotten detaches the sandboxes among r.forgotten that containerd does not know. What cannot be done stays among them.
+// detachForgotten detaches the sandboxes in r.forgotten that containerd does not know. Those that cannot be detached stay in it.
 func (r *Runtime) detachForgotten(ctx context.Context) {
 	if len(r.forgotten) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, forgetLimit) // all of them together: meanwhile nobody would notice containerd's end
+	ctx, cancel := context.WithTimeout(ctx, forgetLimit) // for all of them together: meanwhile nobody would notice containerd's end
 	defer cancel()
 	known, err := r.known(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Runtime) detachForgotten(ctx context.Context) {
 	})
 }
 
-// closePorts takes away the rules for host ports of all sandboxes that are still attached. Their network namespaces have gone.
+// closePorts removes the rules for host ports of all sandboxes that are still attached. Their network namespaces are gone.
 func (r *Runtime) closePorts(ctx context.Context) error {
 	list, err := attachments(r.layout.Bridge)
 	for _, a := range list {
@@ -61,8 +61,8 @@ func (r *Runtime) closePorts(ctx context.Context) error {
 	return err
 }
 
-// detach does what stopping the sandbox would have done: its host ports, its interface, its address and its network namespace are given
-// back. What is gone already is no error.
+// detach does what stopping the sandbox would have done: it gives back host ports, interface, address and network namespace. What
+// is gone already is no error.
 func (r *Runtime) detach(ctx context.Context, a *libcni.NetworkAttachment) error {
 	list, err := libcni.NetworkConfFromBytes(a.Config)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Runtime) detach(ctx context.Context, a *libcni.NetworkAttachment) error
 	return errors.Join(unmountBelow(a.NetNS), os.RemoveAll(a.NetNS))
 }
 
-// plugins runs CNI's plug-ins as containerd does: they find nft also where podo's PATH does not lead to it.
+// plugins runs CNI plug-ins as containerd does. They find nft even where podo's PATH lacks it.
 type plugins struct {
 	invoke.RawExec
 	version.PluginDecoder
@@ -90,7 +90,7 @@ func (p *plugins) ExecPlugin(ctx context.Context, program string, stdin []byte, 
 	return p.RawExec.ExecPlugin(ctx, program, stdin, append(environ, "PATH="+os.Getenv("PATH")+":"+systemPath))
 }
 
-// forgetAttachments takes away what is remembered of a network's sandboxes, readable or not.
+// forgetAttachments removes what is remembered of a network's sandboxes, readable or not.
 func forgetAttachments(network string) error {
 	results, err := filepath.Glob(filepath.Join(libcni.CacheDir, "results", network+"-*"))
 	for _, r := range results {

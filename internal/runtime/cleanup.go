@@ -47,8 +47,9 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 	return errors.Join(sweepChecks(r.cfg.DataDir), r.closePorts(ctx), removeLink(l.Bridge), removeTable(ctx, l.Table), forgetAttachments(l.Bridge), os.RemoveAll(l.Run))
 }
 
-// endPlugins waits for the network's plug-ins that outlived their caller: containerd kills the one whose call was given up, and with it not what that
-// one runs, the port mapper, which may be in the midst of a rule. What is cleared away after them is not made again.
+// endPlugins waits for network plug-ins that outlived their caller. containerd kills the plug-in of a call that was given up, but
+// not the port mapper that the plug-in runs, which may be in the middle of a rule. Waiting keeps it from remaking what is cleaned
+// up.
 func (r *Runtime) endPlugins(ctx context.Context) error {
 	own := []string{filepath.Join(r.layout.Bin, podnet.Type), filepath.Join(r.layout.Bin, podnet.PortMapper)}
 	left, err := findArgs(func(args []string) (string, bool) { return "", slices.Contains(own, args[0]) })
@@ -119,7 +120,7 @@ func removeLink(name string) error {
 
 func removeTable(ctx context.Context, table string) error {
 	if _, err := findNFT(); err != nil {
-		return nil // then there never was a table
+		return nil // then there was no table
 	}
 	return nft(ctx, fmt.Sprintf("add table inet %s\ndelete table inet %s\n", table, table), false)
 }

@@ -9,8 +9,8 @@ import (
 	"podo.dev/podo/internal/podnet"
 )
 
-// conflist is the network list that containerd reads: podo's own plug-in alone. Masquerading is none of its business: podo has one rule
-// for all pods (see rules). A newer version of CNI would have the runtime run the plug-in each time that somebody asks for its status.
+// conflist is the network list that containerd reads: only podo's own plug-in, without masquerading, for which podo has one rule
+// for all pods (see rules). With a newer version of CNI the runtime would run the plug-in at each request for its status.
 func conflist(bridge podnet.Bridge, leases string, pods []netip.Prefix) ([]byte, error) {
 	if len(pods) == 0 {
 		return nil, fmt.Errorf("no pod addresses: give --pod-cidr")
@@ -23,12 +23,12 @@ func conflist(bridge podnet.Bridge, leases string, pods []netip.Prefix) ([]byte,
 	return json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": bridge.Name, "plugins": []any{conf}}, "", "  ")
 }
 
-// Redirect sends what goes to one address to another, TCP only.
+// Redirect sends TCP connections to one address to another.
 type Redirect struct{ From, To netip.AddrPort }
 
-// rules is an nft script that makes table the only holder of our rules, whatever was in it: traffic of pods that leaves the
-// cluster's own addresses takes the node's, and what pods and the node send to a redirect's address is redirected. cluster is every
-// node's pods: between them addresses stay.
+// rules is an nft script that makes table the only holder of our rules, whatever was in it. Traffic of pods to addresses outside
+// of the cluster gets the node's address, and what pods and the node send to a redirect's address is redirected. cluster is every
+// node's pods, between which addresses are kept.
 func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) string {
 	var b strings.Builder
 	// add, then delete, then define: deleting a table that is not there is an error, and all of it is one transaction.
@@ -46,8 +46,8 @@ func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) str
 		fmt.Fprintf(&b, "    %s saddr %s %s daddr != %s %s daddr != @cluster_%s masquerade\n", family, p.Masked(), family, multicast, family, family)
 	}
 	b.WriteString("  }\n")
-	// Other servers' pods on this machine may use the same address for another one. The node's own processes are nobody's: with several
-	// servers they reach any of them.
+	// Pods of other servers on this machine may use the same address for another target. The node's own processes belong to no
+	// server: with several servers they reach any of them.
 	var own []string
 	for _, p := range pods {
 		own = append(own, fmt.Sprintf("%s saddr %s ", familyOf(p.Addr()), p.Masked()))
@@ -58,8 +58,8 @@ func rules(table string, pods, cluster []netip.Prefix, redirects []Redirect) str
 	return b.String()
 }
 
-// clusterSet is the set of the cluster's addresses of one family. It is one lookup for however many nodes; a rule could compare with some
-// sixty of them. A line has one range, since nft repeats the line that it refuses.
+// clusterSet is the set of the cluster's addresses of one family, one look-up for any number of nodes; a rule could only compare
+// some sixty. Each line has one range, since nft repeats the line that it refuses.
 func clusterSet(b *strings.Builder, family string, cluster []netip.Prefix) {
 	fmt.Fprintf(b, "  set cluster_%s {\n    type %s; flags interval; auto-merge;\n", family, map[string]string{"ip": "ipv4_addr", "ip6": "ipv6_addr"}[family])
 	before := "    elements = {\n      "
@@ -75,7 +75,7 @@ func clusterSet(b *strings.Builder, family string, cluster []netip.Prefix) {
 	b.WriteString("  }\n")
 }
 
-// redirect is the chain of a hook, for traffic that any of the matches is true of.
+// redirect is the chain of a hook for traffic that fits any of the matches.
 func redirect(b *strings.Builder, hook string, matches []string, redirects []Redirect) {
 	if len(redirects) == 0 {
 		return

@@ -110,7 +110,7 @@ disabled_plugins = [{{range .Disabled}}
   stream_server_port = '0'
 `))
 
-// ShimPath and RuncPath are the programs by their stable paths: containers remember them across versions of podo.
+// ShimPath and RuncPath are the programs' stable paths: containers remember them across versions of podo.
 func (c containerdConfig) ShimPath() string   { return c.Bin + "/containerd-shim-runc-v2" }
 func (c containerdConfig) RuncPath() string   { return c.Bin + "/runc" }
 func (c containerdConfig) Disabled() []string { return disabledPlugins }

@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// This file is about what runs on without containerd, and about a containerd that comes back without knowing of it: its data was lost, or a
-// shim did not answer it in time. It would neither tell of that nor end it, while the pods are made anew beside it.
+// This file is about what runs on without containerd, and about a containerd that comes back without knowing it, because its data
+// was lost or a shim did not answer in time. Such a containerd would neither report nor end it, while the pods are made again
+// beside it.
 
-// running are containers that runc knows and shims, each told by its sandbox.
+// running are containers that runc knows, and shims, each named by its sandbox.
 type running struct{ containers, shims []string }
 
 // leftRunning is what runs.
@@ -37,13 +38,12 @@ func (r *Runtime) leftRunning() (left running, err error) {
 	return left, err
 }
 
-// runcRoot is runc's state of the containers that are CRI's, who is containerd's only client.
+// runcRoot is runc's state of the containers of CRI, which is containerd's only client.
 func (r *Runtime) runcRoot() string { return filepath.Join(r.layout.RuncDir, criNamespace) }
 
 const criNamespace = "k8s.io"
 
-// findShims holds shims of this layout: they name containerd's socket on their command lines. What is kept as their configuration is their
-// sandbox.
+// findShims holds the shims of this layout: their command lines name containerd's socket. Their config field holds the sandbox.
 func (r *Runtime) findShims(which func(id string) bool) ([]*process, error) {
 	return findArgs(func(args []string) (string, bool) {
 		value := func(flag string) string {
@@ -57,8 +57,8 @@ func (r *Runtime) findShims(which func(id string) bool) ([]*process, error) {
 	})
 }
 
-// deleteContainers has runc kill and delete what it knows of them. runc remembers a process's start time, so a number that passed to another
-// process is safe.
+// deleteContainers has runc kill and delete the containers that it knows. runc compares a process's start time, so it is safe
+// when another process has got the number.
 func (r *Runtime) deleteContainers(ctx context.Context, ids []string) error {
 	var errs []error
 	for _, id := range ids {
@@ -108,8 +108,8 @@ func (r *Runtime) known(ctx context.Context) (known map[string]bool, err error) 
 	return known, nil
 }
 
-// endForgotten ends what ran before a containerd that has just begun and that it does not have, or has given up: a container that it has not
-// given up has a bundle. It comes before anybody is told that containerd is ready.
+// endForgotten ends what ran before a containerd that has just started and that it does not have, or has given up (a container
+// without a bundle). It runs before anybody is told that containerd is ready.
 func (r *Runtime) endForgotten(ctx context.Context, left running) {
 	if len(left.containers)+len(left.shims) == 0 {
 		return

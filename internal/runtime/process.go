@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a running containerd, our child or one that an earlier podo left. It is held by a pidfd, which unlike a number never comes
-// to mean another process.
+// process is a running containerd: our child, or one that an earlier podo left. It is held by a pidfd, which unlike a process
+// number never comes to mean another process.
 type process struct {
 	pid    int
 	config string // the configuration file it was started with
@@ -41,7 +41,7 @@ func hold(pid int, config string, child *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// watch closes done when the process has ended, or when close gave up the hold (possible only for one that is no child).
+// watch closes done when the process has ended, or when release gave it up (possible only for one that is no child).
 func (p *process) watch(child *exec.Cmd) {
 	defer close(p.done)
 	if child != nil {
@@ -63,10 +63,10 @@ func (p *process) watch(child *exec.Cmd) {
 		p.err = err
 		return
 	}
-	p.err = errors.New("ended") // who is not the parent does not learn how
+	p.err = errors.New("ended") // only a parent learns how it ended
 }
 
-// release gives up the hold and leaves the process running.
+// release gives the process up and leaves it running.
 func (p *process) release() { p.fd.Close() }
 
 // signal sends sig; a process that has ended is no error.
@@ -85,7 +85,7 @@ func (p *process) signal(sig unix.Signal) error {
 	return sent
 }
 
-// terminate asks the process to end, and kills it when it has not within grace.
+// terminate asks the process to end, and kills it if it does not within grace.
 func (p *process) terminate(ctx context.Context, grace time.Duration) error {
 	if err := p.signal(unix.SIGTERM); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p *process) terminate(ctx context.Context, grace time.Duration) error {
 	return p.outlast(ctx, grace)
 }
 
-// outlast waits for the process's end, and kills it when it has not come within grace.
+// outlast waits for the process's end, and kills it after grace.
 func (p *process) outlast(ctx context.Context, grace time.Duration) error {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -106,7 +106,7 @@ func (p *process) outlast(ctx context.Context, grace time.Duration) error {
 	if err := p.signal(unix.SIGKILL); err != nil {
 		return err
 	}
-	// It cannot be refused; but who waits in the kernel for a disk that does not answer ends when that does.
+	// It cannot refuse, but a process that waits in the kernel for a disk ends only when the disk answers.
 	timer.Reset(killGrace)
 	select {
 	case <-p.done:
@@ -116,8 +116,8 @@ func (p *process) outlast(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// find looks for containerd processes of this layout, whoever started them: the process table is the truth, there is no pid file that
-// could lie after a crash. They are told by their command line, program and configuration folder being this data directory's.
+// find looks for containerd processes of this layout, whoever started them. The process table is the truth: there is no pid file
+// that could be wrong after a crash. They are recognized by the program and the configuration folder on their command lines.
 func find(program, configDir string) ([]*process, error) {
 	return findArgs(func(args []string) (string, bool) {
 		if len(args) < 3 || args[0] != program || args[1] != "--config" || filepath.Dir(args[2]) != configDir {
@@ -127,7 +127,7 @@ func find(program, configDir string) ([]*process, error) {
 	})
 }
 
-// findArgs holds all processes, this one aside, whose command line match accepts; what it returns is kept as the process's config.
+// findArgs holds all other processes whose command line match accepts; the returned config becomes the process's.
 func findArgs(match func(args []string) (config string, ok bool)) ([]*process, error) {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -150,7 +150,7 @@ func findArgs(match func(args []string) (config string, ok bool)) ([]*process, e
 		if err != nil {
 			return nil, err
 		}
-		// Between the look and the hold the number may have passed to another: look again, now that it cannot.
+		// Between the look and the hold the number may have passed to another process: look again, now that it cannot.
 		if again, ok := match(commandOf(pid)); !ok || again != config {
 			p.release()
 			continue
@@ -184,7 +184,8 @@ func start(program, config, logFile, notify string, logLevel string) (*process, 
 	cmd.Env = environment(os.Environ(), filepath.Dir(program), notify)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// Descriptors that someone gave this process and nobody marked (a pipe of `podo up`, systemd's sockets) must not live on in it.
+	// Descriptors that someone gave this process without close-on-exec (a pipe of `podo up`, systemd's sockets) must not stay
+	// open in containerd.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return nil, err
 	}
@@ -203,7 +204,8 @@ func start(program, config, logFile, notify string, logLevel string) (*process, 
 	return p, nil
 }
 
-// environment is ours with the carried programs first on PATH and nft's usual places on it, and readiness told to notify.
+// environment is ours, with the carried programs first on PATH and nft's usual places on it, and notify as the socket for
+// readiness.
 func environment(own []string, bin, notify string) []string {
 	env := slices.DeleteFunc(slices.Clone(own), func(kv string) bool {
 		return strings.HasPrefix(kv, "NOTIFY_SOCKET=") || strings.HasPrefix(kv, "LISTEN_") || strings.HasPrefix(kv, "PATH=")

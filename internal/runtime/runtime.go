@@ -24,8 +24,8 @@ import (
 	"podo.dev/podo/internal/runtime/payload"
 )
 
-// Client is what the runtime needs of a CRI client to know that containerd works, to give it the sandbox image, and to find out what
-// it has forgotten.
+// Client is the CRI client that the runtime needs to know that containerd works, to give it the sandbox image, and to find out
+// what it has forgotten.
 type Client interface {
 	Version(ctx context.Context) (*runtimev1.VersionResponse, error)
 	ImageStatus(ctx context.Context, image *runtimev1.ImageSpec) (*runtimev1.Image, error)
@@ -90,9 +90,9 @@ type Runtime struct {
 	layout Layout
 
 	mu   sync.Mutex
-	down bool // Shutdown was called: its death is wanted
+	down bool // Shutdown was called: its end is wanted
 
-	// forgotten may be attached to the network without that containerd knows them (detachForgotten); Run's.
+	// forgotten may be attached to the network although containerd does not know them (detachForgotten); owned by Run.
 	forgotten []*libcni.NetworkAttachment
 }
 
@@ -125,9 +125,9 @@ const (
 	stopGrace   = 10 * time.Second       // from SIGTERM to SIGKILL of containerd; containers do not notice either
 	orphanGrace = 2 * time.Second        // the same for one that will be replaced: pods wait, and its database survives a kill
 	killGrace   = 10 * time.Second       // from SIGKILL to the end
-	backoffMin  = 100 * time.Millisecond // before a restart, doubling while it keeps dying young
+	backoffMin  = 100 * time.Millisecond // before a restart, doubling while it keeps dying soon after its start
 	backoffMax  = 10 * time.Second
-	healthyLife = 10 * time.Second // a process that lived this long dies of something new
+	healthyLife = 10 * time.Second // a process that lived this long dies of something else
 
 	firstLook       = 2 * time.Second  // at one that may be ready already, before its word is waited for
 	questionEvery   = 30 * time.Second // between one answer and the next question
@@ -135,9 +135,9 @@ const (
 	silentQuestions = 3                // without an answer, and it hangs
 )
 
-// Run keeps containerd running until ctx ends, and then leaves it as it is. It calls ready when containerd serves and has the sandbox
-// image. A containerd that dies is started again at once, or after a back-off when it dies young; one that hangs is replaced within a good
-// minute; one that does not become ready makes Run return the reason.
+// Run keeps containerd running until ctx ends, and then leaves it as it is. It calls ready when containerd serves and has the
+// sandbox image. A containerd that dies is started again, after a back-off if it died soon after its start. One that hangs is
+// replaced within little more than a minute. If one does not become ready, Run returns the reason.
 func (r *Runtime) Run(ctx context.Context, ready func()) error {
 	unlock, err := r.lock()
 	if err != nil {
@@ -181,8 +181,8 @@ func (r *Runtime) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// watch waits for the process's end or ctx's, keeping the log bounded meanwhile, and trying again what failed before. A process that hangs
-// is ended, which is the one thing that may fail.
+// watch waits until the process or ctx ends. Meanwhile it keeps the log bounded and retries what failed before. It ends a process
+// that hangs; only that may fail.
 func (r *Runtime) watch(ctx context.Context, p *process) error {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
@@ -214,7 +214,7 @@ func (r *Runtime) watch(ctx context.Context, p *process) error {
 	}
 }
 
-// nextBackoff is the wait before the next start, after a life this long.
+// nextBackoff is the wait before the next start, after a life of this length.
 func nextBackoff(last, life time.Duration) time.Duration {
 	if life >= healthyLife {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// sandboxSyscalls are what the first process of a sandbox may ask the kernel for: the little that pause does, and what runc, in whose
-// process the filter is set, needs from there to its exec (a Go program: threads, memory, signals, descriptors).
+// sandboxSyscalls are the system calls that the first process of a sandbox may make: the few of pause, and those of runc, in
+// whose process the filter is set, from there to its exec (a Go program: threads, memory, signals, descriptors).
 var sandboxSyscalls = []string{
 	// memory
 	"brk", "madvise", "mincore", "mmap", "mprotect", "mremap", "munmap",
@@ -28,9 +28,9 @@ var sandboxSyscalls = []string{
 	"sendto", "stat", "statfs", "statx", "write", "writev",
 }
 
-// sandboxSeccomp is the seccomp profile of the sandboxes' own process, which is podo's pause: far fewer calls than the runtime's default
-// profile allows, and of the machine's own kind only. That is stricter, and quicker: compiling the default one, with its hundreds of calls
-// for three kinds of x86, is 14 ms of every pod's start.
+// sandboxSeccomp is the seccomp profile of the sandboxes' own process, podo's pause: far fewer calls than the runtime's default
+// profile, and only the machine's own architecture. It is stricter and faster: compiling the default one, with hundreds of calls
+// for three kinds of x86, takes 14 ms of every pod's start.
 func sandboxSeccomp() []byte {
 	type rule struct {
 		Names  []string `json:"names"`

@@ -22,7 +22,8 @@ import (
 // ErrLocked says that another podo supervises the same containerd.
 var ErrLocked = errors.New("another podo runs on this data directory")
 
-// lock takes the supervision. The kernel gives it back when this process ends, however it ends; containerd does not inherit it.
+// lock takes over the supervision. The kernel releases the lock when this process ends in any way; containerd does not inherit
+// it.
 func (r *Runtime) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(r.layout.Run, 0o711); err != nil { // its parent too: see prepare
 		return nil, err
@@ -65,14 +66,14 @@ func (r *Runtime) ensure(ctx context.Context, config string) (*process, error) {
 		r.letGo(ctx, left)
 		return p, nil
 	}
-	if ctx.Err() == nil { // on our own end it may go on: the next podo takes it over
+	if ctx.Err() == nil { // when we end ourselves it may go on: the next podo takes it over
 		err = errors.Join(err, p.terminate(ctx, stopGrace))
 	}
 	p.release()
 	return nil, err
 }
 
-// remember notes what a containerd that begins may have forgotten: it was there before it, nothing later is among it.
+// remember lists what a starting containerd may have forgotten: it existed before, and nothing later is among it.
 func (r *Runtime) remember() running {
 	var err error
 	if r.forgotten, err = attachments(r.layout.Bridge); err != nil {
@@ -102,7 +103,7 @@ func (r *Runtime) becomeReady(ctx context.Context, p *process, notify *notifySoc
 	}
 	err := r.check(ctx)
 	if status.Code(err) == codes.Unimplemented {
-		// It serves what it could load, and the plug-in that pods need is not among that.
+		// It serves without the plug-in that pods need, which could not be loaded.
 		why := lastWords(r.layout.Log, "io.containerd.grpc.v1.cri")
 		if strings.Contains(why, "inotify") {
 			why += "; the sysctl fs.inotify.max_user_instances says how many inotify instances a user may have"
@@ -112,8 +113,8 @@ func (r *Runtime) becomeReady(ctx context.Context, p *process, notify *notifySoc
 	return err
 }
 
-// takeOver looks for containerds of this data directory, keeps the first that has the right configuration and answers, and ends the
-// others. nil without error: there is none to keep.
+// takeOver looks for containerds of this data directory, keeps the first with the right configuration that answers, and ends the
+// others. nil without an error: there is none to keep.
 func (r *Runtime) takeOver(ctx context.Context, config string) (*process, error) {
 	found, err := find(r.program(), r.layout.Config)
 	if err != nil {
@@ -137,15 +138,15 @@ func (r *Runtime) takeOver(ctx context.Context, config string) (*process, error)
 	return keep, err
 }
 
-// replace ends a containerd for another to come.
+// replace ends a containerd so that another can start.
 func (r *Runtime) replace(ctx context.Context, p *process, why error) error {
 	r.event(Event{Kind: Replaced, PID: p.pid, Err: why})
 	return p.terminate(ctx, orphanGrace)
 }
 
-// silence returns why the running containerd must be thought hung, once it has left several questions in a row without an answer; nil at
-// ctx's end. It is asked for its version: no lock, no disk and no pod can keep it from saying that. One question too late is no proof:
-// this process may have been stopped together with it.
+// silence returns why the running containerd must be considered hung, after several questions in a row without an answer; nil
+// when ctx ends. It is asked for its version, which no lock, disk or pod can delay. One late answer proves nothing: this process
+// may have been stopped together with it.
 func (r *Runtime) silence(ctx context.Context) error {
 	c, err := r.cfg.Connect(r.layout.Socket)
 	if err != nil {
@@ -184,8 +185,8 @@ func (r *Runtime) fit(ctx context.Context, p *process, config string) error {
 	return r.finish(ctx, p)
 }
 
-// finish waits for a containerd that an earlier podo started and did not see ready. It is given the time of any that starts: to end it in the
-// middle of that would be no gain, and a podo that ends again and again would never have one.
+// finish waits for a containerd that an earlier podo started and did not see ready, as long as for any start: nothing is gained
+// by ending it in the middle of that, and a podo that crashes repeatedly would never get one.
 func (r *Runtime) finish(ctx context.Context, p *process) error {
 	notify, err := listenNotify(r.layout.Notify)
 	if err != nil {
@@ -206,7 +207,7 @@ func (r *Runtime) finish(ctx context.Context, p *process) error {
 	return err
 }
 
-// letGo ends and gives back what a containerd that has just begun has forgotten.
+// letGo ends and gives back what a containerd that has just started has forgotten.
 func (r *Runtime) letGo(ctx context.Context, left running) {
 	r.endForgotten(ctx, left)
 	r.detachForgotten(ctx)
@@ -262,7 +263,7 @@ func (r *Runtime) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// lastWords is the last line of the log about something, where containerd says why it gave up.
+// lastWords is the last line of the log that contains about, where containerd says why it gave up.
 func lastWords(log, about string) string {
 	data, err := os.ReadFile(log)
 	if err != nil {
@@ -277,10 +278,10 @@ func lastWords(log, about string) string {
 	return ""
 }
 
-// logLimit bounds containerd's log: past it, the content moves to the one older file.
+// logLimit bounds containerd's log: beyond it, the content moves to the one older file.
 const logLimit = 16 << 20
 
-// rotate copies and cuts, since containerd holds the file open; its writes append, so they go on at the start.
+// rotate copies and truncates, since containerd holds the file open and appends.
 func rotate(logFile string) error {
 	fi, err := os.Stat(logFile)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() < logLimit {
@@ -300,7 +301,7 @@ func rotate(logFile string) error {
 	return os.Truncate(logFile, 0)
 }
 
-// writeChanged writes file when its content is another, whole or not at all; a reader never sees half of it.
+// writeChanged writes file if its content differs, as a whole or not at all.
 func writeChanged(file string, data []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
 		return nil

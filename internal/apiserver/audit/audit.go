@@ -1,5 +1,5 @@
-// Package audit writes down who asked the API for what, and what came of it, as a policy says: upstream's policy files, events and log
-// files. Without a policy there is no Log, and a nil Log and a nil Request do nothing.
+// Package audit records who asked the API for what, and the outcome, as a policy says: with upstream's policy files, events and
+// log files. Without a policy there is no Log, and a nil Log and a nil Request do nothing.
 package audit
 
 import (
@@ -85,7 +85,7 @@ func (l *Log) Close() error {
 	return l.closer.Close()
 }
 
-// writer makes the file first, so that nobody else may read it and a wrong path is told at once.
+// writer creates the file first, so that nobody else may read it and a wrong path is reported at once.
 func writer(c *Config) (io.Writer, error) {
 	if c.LogPath == "-" {
 		return unclosed{os.Stdout}, nil

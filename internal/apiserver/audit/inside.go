@@ -27,11 +27,11 @@ type Call struct {
 	Agent   string // the part, as a user agent
 }
 
-// Inside notes that a part of the server asks for something; what is decided about it is heard through the context that it returns. The
-// Request is nil when the policy does not want to know of it: all that this has cost then is to ask the policy.
+// Inside records that a part of the server makes a request; the returned context records what is decided about it. The Request is
+// nil when the policy does not want it: then all that this costs is the evaluation of the policy.
 func (l *Log) Inside(ctx context.Context, c *Call, received time.Time) (context.Context, *Request) {
 	if c.aNamespace() {
-		c.Namespace = c.Name // as it is for clients elsewhere: a namespace is in itself
+		c.Namespace = c.Name // as for clients: a namespace is inside itself
 	}
 	record := recordOf(&c.Attributes, c.Version, "")
 	config, wanted := l.wants(&c.Attributes, record)
@@ -51,7 +51,7 @@ func (l *Log) Inside(ctx context.Context, c *Call, received time.Time) (context.
 
 func (c *Call) aNamespace() bool { return c.Resource == "namespaces" && c.Group == "" }
 
-// path is the URL that a client elsewhere would have asked.
+// path is the URL that an outside client would have requested.
 func (c *Call) path() string {
 	parts := []string{"", "api", c.Version}
 	if c.Group != "" {
@@ -69,14 +69,14 @@ func (c *Call) path() string {
 	return strings.Join(parts, "/")
 }
 
-// Brings notes the object that a part of the server hands over.
+// Brings records the object that a part of the server passes in.
 func (c *Call) Brings(q *Request, obj runtime.Object) {
 	if q != nil && obj != nil {
 		q.Object(obj, schema.GroupVersionResource{Group: c.Group, Version: c.Version, Resource: c.Resource}, c.Subresource)
 	}
 }
 
-// Ended notes how a call of the server's own ended: with out, which may be nil, or with an error.
+// Ended records how a call of the server's own ended: with out, which may be nil, or with an error.
 func (q *Request) Ended(code int, out runtime.Object, err error) {
 	if q == nil {
 		return
@@ -93,7 +93,7 @@ func (q *Request) Ended(code int, out runtime.Object, err error) {
 	}
 	var raw []byte
 	if out != nil && q.WantsAnswer() {
-		raw, _ = json.Marshal(out) // what cannot be written is left out
+		raw, _ = json.Marshal(out) // an object that cannot be encoded is left out
 	}
 	q.Answer(nil, raw)
 	q.Started(code)

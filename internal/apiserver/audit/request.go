@@ -32,7 +32,7 @@ type Request struct {
 	event *audit.AuditContext
 	omit  bool // managed fields
 	long  bool
-	// stranger says that it could not be told who the request is from: it has one stage, when it is refused.
+	// stranger says that the request could not be authenticated: it has one stage, its refusal.
 	stranger bool
 
 	mu       sync.Mutex
@@ -42,10 +42,10 @@ type Request struct {
 	over     bool // nothing more is noted
 }
 
-// Prepare lets what authenticates a request annotate it (audit.AddAuditAnnotation), before Begin knows who it is from.
+// Prepare lets authentication annotate the record (audit.AddAuditAnnotation) before Begin knows the user.
 func Prepare(ctx context.Context) context.Context { return audit.WithAuditContext(ctx) }
 
-// Identify answers with the request's ID, its client's or a new one, whether or not anybody notes what becomes of it.
+// Identify answers with the request's ID, the client's or a new one, whether or not the request is recorded.
 func Identify(w http.ResponseWriter, r *http.Request) string {
 	id := w.Header().Get(auditinternal.HeaderAuditID)
 	if id != "" {
@@ -58,8 +58,8 @@ func Identify(w http.ResponseWriter, r *http.Request) string {
 	return id
 }
 
-// Begin notes that a request has come, and answers with its ID. What it returns is nil when the policy does not want to know of the
-// request. a.User is nil when it could not be told who it is from. long says that the answer lasts.
+// Begin records that a request has come, and answers with its ID. It returns nil when the policy does not want the request.
+// a.User is nil when the request could not be authenticated. long says that the answer lasts.
 func (l *Log) Begin(w http.ResponseWriter, r *http.Request, a *authz.Attributes, version string, received time.Time, long bool) *Request {
 	if l == nil {
 		return nil
@@ -92,7 +92,7 @@ func recordOf(a *authz.Attributes, version, path string) *authorizer.AttributesR
 	}
 }
 
-// wants says what the policy wants to know of a request, if anything.
+// wants is what the policy wants to record of a request, if anything.
 func (l *Log) wants(a *authz.Attributes, record *authorizer.AttributesRecord) (audit.RequestAuditConfig, bool) {
 	config := l.policy.EvaluatePolicyRule(record)
 	if config.Level == auditinternal.LevelNone {
@@ -114,13 +114,13 @@ func (l *Log) begin(ctx context.Context, r *http.Request, record *authorizer.Att
 	return q
 }
 
-// carriesSecrets: credentials, and what Secrets hold, are never written down, whatever the policy says. Upstream writes Secrets down where
-// the policy wants bodies, as one that wants everything's does.
+// carriesSecrets: credentials, and contents of Secrets, are never recorded, whatever the policy says. Upstream records Secrets
+// where the policy wants bodies.
 func carriesSecrets(a *authz.Attributes) bool {
 	return a.Resource == "secrets" && a.Group == "" || a.Resource == "tokenreviews" || a.Resource == "serviceaccounts" && a.Subresource == "token"
 }
 
-// attempted says by what a request that is from nobody known tried to be from somebody.
+// attempted names the kind of credentials of a request that could not be authenticated.
 func attempted(r *http.Request) string {
 	var how []string
 	if _, _, ok := r.BasicAuth(); ok {
@@ -148,7 +148,7 @@ func (q *Request) Impersonates(u user.Info, constraint string) {
 	}
 }
 
-// Decided notes what the authorizer said. Where several things are asked, the refusal counts.
+// Decided records the authorizer's decision. Of several, a refusal counts.
 func (q *Request) Decided(allowed bool, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,14 +161,14 @@ func (q *Request) Decided(allowed bool, reason string) {
 	}
 }
 
-// Object notes the object that came with the request.
+// Object records the object that came with the request.
 func (q *Request) Object(obj runtime.Object, gvr schema.GroupVersionResource, subresource string) {
 	if q != nil {
 		audit.LogRequestObject(q.ctx, obj, gvr.GroupVersion(), gvr, subresource, plain{})
 	}
 }
 
-// Patch notes the patch that came with the request, in JSON or YAML.
+// Patch records the patch that came with the request, in JSON or YAML.
 func (q *Request) Patch(data []byte) {
 	if q == nil || q.event.GetEventLevel().Less(auditinternal.LevelRequest) {
 		return
@@ -182,12 +182,12 @@ func (q *Request) Patch(data []byte) {
 	q.event.LogRequestPatch(data)
 }
 
-// WantsAnswer says that the answer's body is to be noted.
+// WantsAnswer tells whether the answer's body is to be recorded.
 func (q *Request) WantsAnswer() bool {
 	return q != nil && !q.event.GetEventLevel().Less(auditinternal.LevelRequestResponse)
 }
 
-// Answer notes the answer: a status, or the JSON of an object, which may be nil.
+// Answer records the answer: a status, or the JSON of an object, which may be nil.
 func (q *Request) Answer(status *metav1.Status, object []byte) {
 	if q == nil {
 		return
@@ -233,7 +233,7 @@ func (q *Request) Completed() {
 	q.event.ProcessEventStage(q.ctx, auditinternal.StageResponseComplete)
 }
 
-// Panicked notes that the request ended in a panic.
+// Panicked records that the request ended in a panic.
 func (q *Request) Panicked(p any) {
 	if q == nil {
 		return

@@ -1,6 +1,6 @@
-// Package authn says who a request is from. Credentials are asked for in order, and the first good ones count: a client certificate of
-// the cluster's authority, then a bearer token (from a static file, of a ServiceAccount, a bootstrap token). Who shows bad ones is
-// refused; who shows none is anonymous where that is allowed.
+// Package authn authenticates requests. Credentials are checked in order, and the first valid ones count: a client certificate of
+// the cluster's authority, then a bearer token (from a static file, of a ServiceAccount, a bootstrap token). Invalid credentials
+// are refused; without credentials a request is anonymous where that is allowed.
 package authn
 
 import (
@@ -17,22 +17,22 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// ErrUnauthorized says that the request's credentials are no good, or that it has none and needs some. Why stays here.
+// ErrUnauthorized says that the credentials are invalid, or missing where they are needed. The reason is not sent to the client.
 var ErrUnauthorized = errors.New("Unauthorized") //nolint:staticcheck // upstream's text
 
 // anonymous is who has shown nothing.
 var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// Anonymous says on which paths a request without credentials is anybody's.
+// Anonymous says for which paths requests need no credentials.
 type Anonymous func(path string) bool
 
-// Everywhere lets authorization decide what strangers may do; Nowhere refuses them at once.
+// Everywhere leaves anonymous requests to authorization; Nowhere refuses them.
 func Everywhere(string) bool { return true }
 
 // Nowhere is described at Everywhere.
 func Nowhere(string) bool { return false }
 
-// Health lets strangers ask whether the server is well, and nothing else.
+// Health lets anonymous requests ask whether the server is well, and nothing else.
 func Health(path string) bool { return path == "/livez" || path == "/readyz" || path == "/healthz" }
 
 // Config is what an Authenticator is made of. Certificates is required.
@@ -40,7 +40,7 @@ type Config struct {
 	Certificates *X509
 	// Tokens are asked in order; the first that knows a token decides.
 	Tokens []authenticator.Token
-	// Audiences is who the API server is, for tokens that are reviewed without saying for whom.
+	// Audiences are the API server's names, for reviews of tokens that name no audience.
 	Audiences []string
 	Anonymous Anonymous    // default Nowhere
 	Logger    *slog.Logger // may be nil
@@ -64,7 +64,7 @@ func New(c Config) (*Authenticator, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	tokens := tokenunion.New(c.Tokens...)
-	// The bearer-token authenticators take the token off the request, so that it goes no further.
+	// These authenticators remove the token from the request, so that it is not passed on.
 	all := union.New(c.Certificates, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	return &Authenticator{c, group.NewAuthenticatedGroupAdder(all)}, nil
 }
@@ -84,7 +84,7 @@ func (a *Authenticator) User(r *http.Request) (user.Info, error) {
 	return nil, ErrUnauthorized
 }
 
-// Known is who r is from when its credentials say so: without any it is nobody, and never anonymous.
+// Known is the user that r's credentials prove: false without any, and never the anonymous user.
 func (a *Authenticator) Known(r *http.Request) (user.Info, bool, error) {
 	answer, ok, err := a.known.AuthenticateRequest(r)
 	if err != nil || !ok {

@@ -19,7 +19,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Bootstrap authenticates the tokens with which new nodes make themselves known: each is a Secret in kube-system.
+// Bootstrap authenticates the tokens with which new nodes join: each is a Secret in kube-system.
 type Bootstrap struct {
 	View   *view.View
 	Now    func() time.Time // default time.Now
@@ -33,10 +33,10 @@ const (
 	bootstrapGroup = "system:bootstrappers"
 )
 
-// AuthenticateToken implements authenticator.Token. Who has a token that is no good any more learns no more than a stranger.
+// AuthenticateToken implements authenticator.Token. For an expired token the answer is the same as for an unknown one.
 func (b *Bootstrap) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
 	t, err := jointoken.Parse(token)
-	if err != nil || t.CAHash != "" { // the hash is for the machine, which keeps it to itself
+	if err != nil || t.CAHash != "" { // the hash is for the machine, which does not send it
 		return nil, false, nil //nolint:nilerr // it is another kind of token
 	}
 	id, secret := t.ID, t.Secret
@@ -59,7 +59,7 @@ func (b *Bootstrap) AuthenticateToken(_ context.Context, token string) (*authent
 	return &authenticator.Response{User: &user.DefaultInfo{Name: bootstrapUser + id, Groups: groups}}, true, nil
 }
 
-// bootstrapper says which groups a Secret gives to who knows it, or why it is no good.
+// bootstrapper returns the groups that a Secret gives to whoever has its token, or why it is invalid.
 func bootstrapper(s *v1.Secret, id, secret string, now time.Time) (groups []string, why string) {
 	switch {
 	case s.DeletionTimestamp != nil:
@@ -88,7 +88,7 @@ func bootstrapper(s *v1.Secret, id, secret string, now time.Time) (groups []stri
 	return slices.Compact(groups), ""
 }
 
-// bootstrapExpired says that a Secret's time is over; one that cannot be read is.
+// bootstrapExpired tells whether a Secret has expired; an invalid time counts as expired.
 func bootstrapExpired(s *v1.Secret, now time.Time) bool {
 	text := string(s.Data["expiration"])
 	if text == "" {

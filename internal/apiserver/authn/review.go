@@ -51,7 +51,7 @@ func (a *Authenticator) SelfSubjectReview(_ context.Context, u user.Info, _ runt
 	}, nil
 }
 
-// UserInfo is a user as API objects tell of one.
+// UserInfo is a user in the form of API objects.
 func UserInfo(u user.Info) authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
 	for key, values := range u.GetExtra() {

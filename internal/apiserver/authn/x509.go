@@ -25,7 +25,7 @@ type X509 struct {
 
 var _ authenticator.Request = (*X509)(nil)
 
-// connection remembers a connection's verdict: checking a signature for each request would cost more than the request.
+// connection caches a connection's verdict: checking a signature at each request would cost more than the request.
 type connection struct {
 	once sync.Once
 	user user.Info

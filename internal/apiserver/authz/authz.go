@@ -28,10 +28,10 @@ type Attributes struct {
 	Path        string
 }
 
-// OnResource says that the question is about a resource.
+// OnResource tells whether the question is about a resource.
 func (a *Attributes) OnResource() bool { return a.Path == "" }
 
-// Selects says that the question is restricted to objects whose field has the value.
+// Selects tells whether the question is restricted to objects whose field has the value.
 func (a *Attributes) Selects(field, value string) bool {
 	if a.Fields == nil {
 		return false
@@ -40,7 +40,7 @@ func (a *Attributes) Selects(field, value string) bool {
 	return ok && got == value
 }
 
-// Authorizer decides; reason says why, or why not. What it does not allow may still be allowed by another.
+// Authorizer decides; reason says why, or why not. What one authorizer does not allow, another may.
 type Authorizer interface {
 	Authorize(ctx context.Context, a *Attributes) (allowed bool, reason string)
 }
@@ -60,7 +60,7 @@ func (l Union) Authorize(ctx context.Context, a *Attributes) (bool, string) {
 	return ok, reason
 }
 
-// Decide is Authorize, and tells which of the authorizers has allowed it: "" where nobody had to be asked.
+// Decide is Authorize, and names the authorizer that allowed it: "" when none had to be asked.
 func (l Union) Decide(ctx context.Context, a *Attributes) (by string, ok bool, reason string) {
 	if Superuser(a.User) {
 		return "", true, ""
@@ -107,7 +107,7 @@ type Watch func(allowed bool, reason string)
 
 type watchKey struct{}
 
-// WithWatch is a context whose Checks are told to w.
+// WithWatch is a context in which every Check is reported to w.
 func WithWatch(ctx context.Context, w Watch) context.Context {
 	return context.WithValue(ctx, watchKey{}, w)
 }

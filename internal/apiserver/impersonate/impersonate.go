@@ -24,7 +24,8 @@ import (
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
-// Impersonator remembers by which way each user was allowed last, and asks that first: it tells whom a refusal is about.
+// Impersonator remembers the way by which each user was last allowed, and tries it first: a refusal is reported for the first way
+// that was tried.
 type Impersonator struct {
 	authorizer authz.Authorizer
 	last       *lru.Cache
@@ -41,7 +42,7 @@ func New(z authz.Authorizer) *Impersonator {
 // way is one way to act as somebody; an empty name is legacy.
 type way struct {
 	name string
-	// fits says that the way is made for acting as wanted.
+	// fits tells whether the way is meant for acting as wanted.
 	fits func(wanted *user.DefaultInfo, requester user.Info) bool
 }
 
@@ -64,8 +65,8 @@ var ways = []way{
 	{"", func(*user.DefaultInfo, user.Info) bool { return true }},
 }
 
-// As is who a request acts as that wants to be wanted; a is what it asks for, as its own user. constraint is what the audit log says of a
-// constrained way. The error is the refusal of the first way that was asked.
+// As is the user that a request acts as when it wants to be wanted; a is the request under its own user. constraint is the way's
+// name for the audit log. The error is the refusal by the first way that was tried.
 func (i *Impersonator) As(ctx context.Context, wanted *user.DefaultInfo, a *authz.Attributes) (as user.Info, constraint string, err error) {
 	name := a.User.GetName()
 	order := slices.Clone(ways)
@@ -125,7 +126,7 @@ func (i *Impersonator) by(ctx context.Context, w way, wanted *user.DefaultInfo, 
 	return &as, nil
 }
 
-// fixedGroups are the groups of a node or an account, which nobody has to ask for; anybody else's are those that were asked for.
+// fixedGroups are the groups of a node or an account, which nobody has to request; for other users they are the requested ones.
 func fixedGroups(u *user.DefaultInfo, constrained bool) []string {
 	if len(u.Groups) > 0 {
 		return u.Groups
@@ -146,8 +147,8 @@ func with(groups []string, group string) []string {
 	return append(slices.Clone(groups), group)
 }
 
-// withoutValues is an account whose extra fields are known by name only: which node it is on has been checked, and the permission is for
-// all nodes.
+// withoutValues is an account with the names of its extra fields only: its node has been checked, and the permission is for all
+// nodes.
 func withoutValues(u user.Info) user.Info {
 	var keys []string
 	for k := range u.GetExtra() {
@@ -184,7 +185,7 @@ func one(values []string) string {
 	return values[0]
 }
 
-// refuse is a refusal that no authorizer has spoken.
+// refuse is a refusal that no authorizer made.
 func refuse(a *authz.Attributes, format string, args ...any) error {
 	return authz.Forbidden(a, fmt.Sprintf(format, args...))
 }

@@ -15,10 +15,10 @@ import (
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
-// many is from how many groups or extra values on a permission for all of them is asked for first.
+// many is the number of groups or extra values from which a permission for all of them is asked for first.
 const many = 4
 
-// question asks for permission to be each part of a user.
+// question asks for the permission to be each part of a user.
 type question struct {
 	ctx         context.Context
 	authorizer  authz.Authorizer
@@ -26,7 +26,7 @@ type question struct {
 	verb        string
 	group       string // the API group of users and groups
 	constrained bool
-	anyNode     bool // which node makes no difference
+	anyNode     bool // the node does not matter
 }
 
 func (q *question) ask(a *authz.Attributes) error {

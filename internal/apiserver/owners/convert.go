@@ -18,7 +18,7 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// types are made of the published schemas at the first write, once for everybody in the process.
+// types are made from the published schemas at the first write, once for the process.
 var types = sync.OnceValues(makeTypes)
 
 func makeTypes() (map[schema.GroupVersionKind]typed.ParseableType, error) {
@@ -34,11 +34,11 @@ func makeTypes() (map[schema.GroupVersionKind]typed.ParseableType, error) {
 	return openapi.MergeTypes(kinds)
 }
 
-// converter gives the field managers one kind, in the version that clients of the endpoint write, and in the further ones that its
-// objects are served in: who wrote through those owns fields as they are called there.
+// converter gives the field managers one kind: in the version that clients of the endpoint write, and in the further versions
+// that its objects are served in, since fields that were written through those are owned under their names there.
 type converter struct {
 	kind  *registry.Kind
-	forms []*registry.Kind // all rows of the same objects, kind among them
+	forms []*registry.Kind // all rows of the same stored objects, kind included
 }
 
 // ObjectToTyped implements managedfields.TypeConverter.
@@ -72,7 +72,7 @@ func (c converter) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
 // ConvertToVersion implements runtime.ObjectConvertor: to the Go type of the form that is asked for.
 func (c converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
 	into := c.form(func(gvk schema.GroupVersionKind) bool {
-		// A group version takes each kind of its group, and answers as what it would have it.
+		// A group version accepts each kind of its group, and returns the one that it would convert to.
 		as, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{gvk})
 		return ok && as == gvk
 	})
@@ -116,7 +116,7 @@ func (c converter) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value s
 
 // Default implements runtime.ObjectDefaulter.
 func (c converter) Default(obj runtime.Object) {
-	if c.kind.Default != nil && c.kind.Served == nil { // the rules know the stored form: the verbs default that
+	if c.kind.Default != nil && c.kind.Served == nil { // rules know the stored form only, for which the verbs set defaults
 		c.kind.Default(obj)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// hidden are the fields of a kind's struct that a write through an endpoint does not change, whatever is sent: nobody comes to own or
-// loses anything of them, so that they need not be compared. Of a status that is most of the object.
+// hidden are the struct fields of a kind that a write through an endpoint cannot change, so that their ownership does not change
+// either and they need not be compared. For a status that is most of the object.
 type hidden []int
 
-// hiddenOf finds those that are whole fields of the object. metadata is read by the field manager itself.
+// hiddenOf finds those that are whole fields of the object. metadata is handled by the field manager itself.
 func hiddenOf(k *registry.Kind, sub string) (out hidden) {
 	if k.Served != nil || k.Parts[sub].Kind != nil {
-		return nil // written in another form than it is kept in
+		return nil // written in another form than it is stored in
 	}
 	t := reflect.TypeOf(k.New()).Elem()
 	if t.Kind() != reflect.Struct {
@@ -32,7 +32,7 @@ func hiddenOf(k *registry.Kind, sub string) (out hidden) {
 	return out
 }
 
-// of is obj without them: a copy of the outermost struct, which shares all the rest.
+// of is obj without them: a copy of the outermost struct that shares everything else.
 func (h hidden) of(obj runtime.Object) runtime.Object {
 	out := reflect.New(reflect.TypeOf(obj).Elem())
 	out.Elem().Set(reflect.ValueOf(obj).Elem())

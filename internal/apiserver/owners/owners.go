@@ -1,8 +1,8 @@
-// Package owners keeps metadata.managedFields: which writer set which field of an object, so that server-side apply can tell a
-// writer whose fields it is about to take, and take away what a writer no longer applies.
+// Package owners keeps metadata.managedFields, which writer set which field of an object, so that server-side apply can name a
+// writer whose fields it would take, and remove what a writer no longer applies.
 //
-// The rules are those of k8s.io/apimachinery's field managers; this package gives them our kinds. An object that is already of its
-// Go type is read as it is, unchecked: it has been decoded into that type. What a client applies is checked against the schema.
+// The rules are those of k8s.io/apimachinery's field managers; this package gives them our kinds. An object of its Go type is
+// used unchecked, since it has been decoded into that type. What a client applies is checked against the schema.
 package owners
 
 import (
@@ -138,7 +138,7 @@ func (o *Owners) Updated(k *registry.Kind, sub string, live, obj runtime.Object,
 	o.stamp(metaOf(live), metaOf(obj))
 }
 
-// ofItsType gives a new object its type: those that are published have it, and are shared.
+// ofItsType sets a new object's type; published objects have it, and are shared.
 func ofItsType(k *registry.Kind, live runtime.Object) {
 	if gvk := k.Stored().GVK; live.GetObjectKind().GroupVersionKind() != gvk {
 		live.GetObjectKind().SetGroupVersionKind(gvk)
@@ -154,7 +154,7 @@ func (o *Owners) Applied(k *registry.Kind, sub string, live runtime.Object, conf
 		return nil, err
 	}
 	entries := metaOf(out).GetManagedFields()
-	if out.GetObjectKind().GroupVersionKind() == k.GVK { // else live itself, in its stored form: nothing has changed
+	if out.GetObjectKind().GroupVersionKind() == k.GVK { // otherwise it is live itself, in its stored form: nothing has changed
 		out = k.In(out)
 	}
 	out.GetObjectKind().SetGroupVersionKind(k.Stored().GVK)
@@ -163,7 +163,7 @@ func (o *Owners) Applied(k *registry.Kind, sub string, live runtime.Object, conf
 	return out, nil
 }
 
-// stamp gives the entries that are new or have changed the server's own time, to the second as all times are.
+// stamp gives new or changed entries the server's time, to the second as all times are.
 func (o *Owners) stamp(old, obj metav1.Object) {
 	entries, had := obj.GetManagedFields(), old.GetManagedFields()
 	for i := range entries {
@@ -187,7 +187,7 @@ func sameWriter(a, b *metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource && a.APIVersion == b.APIVersion
 }
 
-// OnlyTimes says that the entries of a and b differ in their times, and in nothing else.
+// OnlyTimes tells whether the entries of a and b differ only in their times.
 func OnlyTimes(a, b []metav1.ManagedFieldsEntry) bool {
 	if len(a) != len(b) {
 		return false

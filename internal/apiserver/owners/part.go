@@ -12,15 +12,15 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// A Part is one field of an object, shown as an object of its own (a Scale): whoever owns the field owns it in both, under the name
-// that it has there.
+// A Part is one field of an object, shown as an object of its own (a Scale): the owner of the field owns it in both, under the
+// name that it has there.
 type Part struct {
 	owners  *Owners
 	at      keeper
 	handler *managedfields.ScaleHandler
 }
 
-// PartOf tells cur, the part that sub names of whole, who owns what of it. cur is the caller's own; whole is only read.
+// PartOf sets the owners in cur, the part of whole that sub names. cur is the caller's own; whole is only read.
 func (o *Owners) PartOf(k *registry.Kind, sub string, whole, cur runtime.Object) (*Part, error) {
 	gv := k.GroupVersion()
 	var path []any
@@ -52,7 +52,8 @@ func (p *Part) Applied(cur runtime.Object, config map[string]any, manager string
 	return p.owners.keepers[p.at].Apply(cur, &unstructured.Unstructured{Object: config}, manager, force)
 }
 
-// Whole are the owners of the whole, of which part is written. Who has taken a field by its part has no time there.
+// Whole are the owners of the whole object into which the part is written. An owner that took a field through the part has no
+// time there.
 func (p *Part) Whole(part runtime.Object) ([]metav1.ManagedFieldsEntry, error) {
 	return p.handler.ToParent(metaOf(part).GetManagedFields())
 }

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// shapes remember what the creator of an object owns, by the object's shape: which fields are set, which keys its maps have, and the
-// values by which list items are told apart. Objects of one shape have the same fields, so that who makes many alike pays for a
-// look instead of a comparison. A shape is finer than it must be: all scalars of list items count, not only their keys.
+// shapes caches what the creator of an object owns, by the object's shape: which fields are set, which keys its maps have, and
+// the values by which list items are told apart. Objects of one shape have the same fields, so creating many alike costs a
+// look-up instead of a comparison. A shape is finer than necessary: all scalars of list items count, not only their keys.
 type shapes struct {
 	mu   sync.Mutex
 	seen map[string]*metav1.FieldsV1 // by shape; nil owns nothing
@@ -26,7 +26,7 @@ const (
 	maxShape  = 4 << 10
 )
 
-// get returns fields that many objects have, and nobody may change.
+// get returns fields that many objects share, and nobody may change.
 func (s *shapes) get(shape []byte) (fields *metav1.FieldsV1, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ var leaves = map[reflect.Type]bool{
 	reflect.TypeFor[runtime.RawExtension](): true,
 }
 
-// appendShape appends v's shape. item says that v is a list's item, or a field of one, whose value may be what tells it apart.
+// appendShape appends v's shape. item says that v is a list's item, or a field of one, whose value may identify the item.
 func appendShape(b []byte, v reflect.Value, item bool) []byte {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -25,14 +25,14 @@ import (
 type AuthenticatorConfig struct {
 	Keys *Keys
 	View *view.View
-	// Issuers are those whose tokens are accepted; Audiences is who the API server is.
+	// Issuers are those whose tokens are accepted; Audiences are the API server's names.
 	Issuers, Audiences []string
-	// Used is told of a Secret whose token was used and that does not say so for today yet. It must not block.
+	// Used is called with a Secret whose token was used for the first time on that day. It must not block.
 	Used func(s *v1.Secret, day string)
 	Now  func() time.Time
 }
 
-// Authenticator says whose a ServiceAccount token is.
+// Authenticator authenticates ServiceAccount tokens.
 type Authenticator struct{ c AuthenticatorConfig }
 
 var _ authenticator.Token = (*Authenticator)(nil)
@@ -51,8 +51,8 @@ func NewAuthenticator(c AuthenticatorConfig) (*Authenticator, error) {
 	return &Authenticator{c}, nil
 }
 
-// AuthenticateToken implements authenticator.Token. A token of somebody else's is none of ours, without an error. No text of an error
-// holds a token.
+// AuthenticateToken implements authenticator.Token. A token of another issuer is not ours, without an error. No error contains a
+// token.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	issuer, ok := issuerOf(token)
 	legacy := issuer == LegacyIssuer
@@ -82,7 +82,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	return &authenticator.Response{User: u, Audiences: audiences}, true, nil
 }
 
-// audiences are those of the token that are asked for; a token without any is for the API server.
+// audiences are the requested ones that the token has; a token without any is for the API server.
 func (a *Authenticator) audiences(ctx context.Context, of []string) (authenticator.Audiences, error) {
 	have := authenticator.Audiences(of)
 	if len(have) == 0 {
@@ -154,7 +154,7 @@ func (a *Authenticator) bound(ctx context.Context, c *claims) (user.Info, error)
 		info.PodName, info.PodUID = k.Pod.Name, k.Pod.UID
 	}
 	if k.Node != nil {
-		// A pod's token only tells of the node: the pod is there or is not, wherever it is.
+		// A pod's token only mentions the node: what counts is whether the pod exists.
 		if k.Pod == nil {
 			if err := check("node", client.Nodes, "", *k.Node); err != nil {
 				return nil, err
@@ -171,12 +171,12 @@ func (a *Authenticator) bound(ctx context.Context, c *claims) (user.Info, error)
 	return info.UserInfo(), nil
 }
 
-// annotate tells the audit log, when there is one.
+// annotate adds to the audit record, if there is one.
 func annotate(ctx context.Context, key, value string) {
 	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/"+key, value)
 }
 
-// find reads from the view, and from the store's truth before it says that an object is not there or is another.
+// find reads from the view and, before it says that an object is gone or replaced, from the newest state.
 func (a *Authenticator) find(ctx context.Context, r client.Resource, namespace string, to ref) (metav1.Object, error) {
 	gr := schema.GroupResource(r)
 	e := a.c.View.Snapshot().Get(gr, namespace, to.Name)
@@ -193,12 +193,12 @@ func (a *Authenticator) find(ctx context.Context, r client.Resource, namespace s
 }
 
 const (
-	// InvalidSince marks a Secret whose token is not accepted any more; LastUsed has the day of the last use.
+	// InvalidSince marks a Secret whose token is no longer accepted; LastUsed has the day of its last use.
 	InvalidSince = "kubernetes.io/legacy-token-invalid-since"
 	LastUsed     = "kubernetes.io/legacy-token-last-used"
 )
 
-// legacy checks a Secret's token: it has no end but that of the Secret, which must still hold this very token.
+// legacy checks a Secret's token. It does not expire, but the Secret must still contain this very token.
 func (a *Authenticator) legacy(ctx context.Context, c *claims, token string) (user.Info, error) {
 	for _, claim := range []struct{ value, name string }{
 		{c.Subject, "sub"},
@@ -242,7 +242,7 @@ func (a *Authenticator) legacy(ctx context.Context, c *claims, token string) (us
 	return serviceaccount.UserInfo(namespace, name, c.LegacyAccountUID), nil
 }
 
-// lists says that an account names the Secret, as those did whose Secrets were made with them.
+// lists tells whether an account names the Secret, as accounts did whose Secrets were made together with them.
 func lists(account metav1.Object, secret string) bool {
 	s, ok := account.(*v1.ServiceAccount)
 	return ok && slices.ContainsFunc(s.Secrets, func(r v1.ObjectReference) bool { return r.Name == secret })
@@ -273,7 +273,7 @@ func (a *Authenticator) secret(ctx context.Context, namespace, name, token strin
 	return s, nil
 }
 
-// used tells of a use once a day; servers whose clocks are apart may disagree about which day it is.
+// used reports a use once a day. Servers with different clocks may disagree about the day.
 func (a *Authenticator) used(s *v1.Secret) {
 	now := a.c.Now().UTC()
 	today, tomorrow := now.Format(time.DateOnly), now.AddDate(0, 0, 1).Format(time.DateOnly)

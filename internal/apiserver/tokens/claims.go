@@ -1,9 +1,8 @@
-// Package tokens makes, reads and publishes the tokens of ServiceAccounts: JSON Web Tokens that say for whom (the account), bound to what
-// (a pod, a node, a Secret), for which audiences, and until when.
+// Package tokens makes, reads and publishes the tokens of ServiceAccounts: JSON Web Tokens with the account, the object that they
+// are bound to (a pod, a node, a Secret), their audiences, and their expiry.
 //
-// A token is good when one of our keys signed it and what it names is still there. The first never changes and is remembered; the
-// second is read from the view for every request, so that the deletion of a pod ends its tokens at once and nothing has to be
-// invalidated.
+// A token is valid when one of our keys signed it and what it names still exists. The former never changes and is cached; the
+// latter is read from the view at each request, so that deleting a pod ends its tokens at once and nothing has to be revoked.
 package tokens
 
 import (
@@ -16,19 +15,19 @@ import (
 )
 
 const (
-	// LegacyIssuer is in tokens that Secrets of type kubernetes.io/service-account-token hold.
+	// LegacyIssuer is the issuer in tokens of Secrets of type kubernetes.io/service-account-token.
 	LegacyIssuer = "kubernetes/serviceaccount"
-	// leeway is how far clocks may be apart, and how long a token outlives the start of its object's deletion.
+	// leeway is the tolerated difference of clocks, and how long a token stays valid after its object's deletion has begun.
 	leeway = time.Minute
-	// extended is how long a pod's token for the API server lives when it asks for extendable: programs that read their token once go on
-	// working, and are told of by warnafter.
+	// extended is the life of a pod's token for the API server that asks for an extendable life: programs that read their token
+	// only once go on working, and warnafter marks them.
 	extended   = 365 * 24 * time.Hour
 	extendable = int64(60*60 + 7)
 	// idPrefix makes a token's ID a credential's.
 	idPrefix = "JTI="
 )
 
-// claims are what a token says: those of a bound token, or those of a Secret's.
+// claims are the content of a token, either a bound token's or a Secret's.
 type claims struct {
 	jwt.RegisteredClaims
 	Kubernetes *bound `json:"kubernetes.io,omitempty"`
@@ -53,7 +52,7 @@ type ref struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// issuerOf is who a token says it is from, unverified; false when it is no JSON Web Token at all.
+// issuerOf is the issuer that a token claims, unverified; false when it is no JSON Web Token.
 func issuerOf(token string) (string, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

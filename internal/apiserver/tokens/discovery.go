@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// Where the documents are that let others verify our tokens.
+// The paths of the documents by which others can verify our tokens.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"
@@ -40,7 +40,7 @@ type webKey struct {
 	E     string `json:"e,omitempty"`
 }
 
-// Discovery are the handlers of ConfigurationPath and KeysPath. address is the host:port under which clients reach the API server.
+// Discovery are the handlers of ConfigurationPath and KeysPath. address is the host:port at which clients reach the API server.
 // An issuer that is no https URL cannot be discovered.
 func (k *Keys) Discovery(issuer, address string) (configurationHandler, keysHandler http.Handler, err error) {
 	u, err := url.Parse(issuer)
@@ -92,7 +92,7 @@ func (key *Key) web() webKey {
 	return w
 }
 
-// document answers with what content is at the time, which others may keep for an hour.
+// document answers with the present content, which clients may cache for an hour.
 func document(contentType string, content func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := json.Marshal(content())
@@ -102,6 +102,6 @@ func document(contentType string, content func() any) http.Handler {
 		}
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Cache-Control", "public, max-age=3600")
-		_, _ = w.Write(b) // the client has gone: nobody to tell
+		_, _ = w.Write(b) // the client may have gone
 	})
 }

@@ -28,7 +28,7 @@ import (
 type IssuerConfig struct {
 	Keys   *Keys
 	Issuer string
-	// Audiences is who the API server is: for whom a token is that says nothing else.
+	// Audiences are the API server's names, for tokens that are requested without an audience.
 	Audiences []string
 	Now       func() time.Time
 }
@@ -54,7 +54,7 @@ type Request struct {
 	Object *authenticationv1.TokenRequest
 	// Now is the cluster, as fresh as the request.
 	Now view.Snapshot
-	// Admit judges the request once it is complete and valid.
+	// Admit checks the request when it is complete and valid.
 	Admit func() error
 }
 
@@ -118,12 +118,12 @@ func (i *Issuer) Issue(ctx context.Context, r Request) (*authenticationv1.TokenR
 	return o, nil
 }
 
-// ours says that a token is for the API server and nobody else.
+// ours tells whether a token is for the API server only.
 func (i *Issuer) ours(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(i.c.Audiences, a) })
 }
 
-// matches: what a request says of its account must be what its URL says.
+// matches checks that a request names the same account as its URL.
 func matches(part, what, said, is, name string) error {
 	if said == "" || said == is {
 		return nil
@@ -177,7 +177,7 @@ func binding(r Request) (*bound, error) {
 	return k, nil
 }
 
-// gated tells of kinds that a gate which is off would allow.
+// gated mentions kinds that are behind a feature gate which is off.
 func gated(gvk schema.GroupVersionKind) string {
 	if gvk.GroupVersion().String() == "admissionregistration.k8s.io/v1" &&
 		(gvk.Kind == "ValidatingWebhookConfiguration" || gvk.Kind == "MutatingWebhookConfiguration") {
@@ -208,7 +208,7 @@ func get[T any](now view.Snapshot, r client.Resource, namespace, name string) (T
 	return e.Object.(T), nil
 }
 
-// ForSecret makes the token that a Secret of type kubernetes.io/service-account-token holds. It has no end of its own.
+// ForSecret makes the token of a Secret of type kubernetes.io/service-account-token. It does not expire by itself.
 func (i *Issuer) ForSecret(account *v1.ServiceAccount, secret *v1.Secret) (string, error) {
 	return i.c.Keys.sign(&claims{
 		RegisteredClaims: jwt.RegisteredClaims{Issuer: LegacyIssuer, Subject: serviceaccount.MakeUsername(account.Namespace, account.Name)},

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Keys sign tokens and verify them. A rotation replaces all of them at once; whoever is at work goes on with those that it has.
+// Keys sign tokens and verify them. A rotation replaces all of them at once; calls under way go on with the keys that they have.
 type Keys struct{ now atomic.Pointer[keySet] }
 
 // keySet never changes.
@@ -25,19 +25,19 @@ type keySet struct {
 	signs  Key
 	verify []Key // the newest first
 	parser *jwt.Parser
-	// good has the claims of tokens whose signature was good, by the token's hash: a signature never turns bad, and checking it costs
-	// more than the request. Whatever can change is looked at for every request (see Authenticator).
+	// good has the claims of tokens with a valid signature, by the token's hash: a signature stays valid, and checking it costs
+	// more than the request. Everything that can change is checked at each request (see Authenticator).
 	good *lru.Cache
 }
 
-// Key is a public key with the name that tokens call it by.
+// Key is a public key with its name in tokens.
 type Key struct {
 	ID     string
 	Public crypto.PublicKey
 	method jwt.SigningMethod
 }
 
-// remembered bounds the tokens whose signature need not be checked again: about 1 kB each.
+// remembered bounds the tokens whose signature is cached: about 1 kB each.
 const remembered = 4096
 
 // NewKeys makes Keys that sign with signer and verify with all of verify; signer's own key is among these or added in front.
@@ -46,7 +46,7 @@ func NewKeys(signer crypto.Signer, verify ...crypto.PublicKey) (*Keys, error) {
 	return k, k.Replace(signer, verify...)
 }
 
-// Replace makes k those keys from now on. Tokens of a key that is not among them are no good any more.
+// Replace makes k those keys from now on. Tokens of other keys become invalid.
 func (k *Keys) Replace(signer crypto.Signer, verify ...crypto.PublicKey) error {
 	set, err := newKeySet(signer, verify)
 	if err == nil {
@@ -91,7 +91,7 @@ func newKeySet(signer crypto.Signer, verify []crypto.PublicKey) (*keySet, error)
 	return k, nil
 }
 
-// newKey names a key by the hash of its standard form, as upstream does: whoever has the key finds the same name.
+// newKey names a key by the hash of its standard form, as upstream does, so that everybody who has the key finds the same name.
 func newKey(public crypto.PublicKey) (Key, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -155,7 +155,7 @@ func (k *keySet) read(token string) (*claims, error) {
 	case errors.Is(err, errNoKeys):
 		return nil, errNoKeys
 	case err != nil:
-		return nil, errors.New("invalid signature") // the library's text may tell of the token's content
+		return nil, errors.New("invalid signature") // the library's error may contain parts of the token
 	}
 	k.good.Add(hash, c)
 	return c, nil

@@ -16,7 +16,7 @@ type measures struct {
 	attempts  *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
 
-	// What is asked for all the time, so that a decision needs no look-up of labels.
+	// Kept ready for the most frequent questions, so that a decision needs no look-up of labels.
 	by              map[string]prometheus.Counter
 	allowed, denied outcome
 }
@@ -44,7 +44,7 @@ func newMeasures() *measures {
 	of := func(result string) outcome {
 		return outcome{m.attempts.WithLabelValues(result), m.duration.WithLabelValues(result)}
 	}
-	m.allowed, m.denied = of("allowed"), of("no-opinion") // none of the authorizers forbids: it allows, or leaves it to others
+	m.allowed, m.denied = of("allowed"), of("no-opinion") // an authorizer allows, or has no opinion; none forbids
 	return m
 }
 

@@ -16,8 +16,8 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// Authorizer is Node and RBAC over a view. Until Ensured is called, the default policy holds beside what the view has: the server's
-// own parts work while it is being written for the first time, and a test needs no roles in its store.
+// Authorizer is Node and RBAC over a view. Until Ensured is called, the default policy applies in addition to what the view has:
+// the server's own parts work while it is being written for the first time, and a test needs no roles in its store.
 type Authorizer struct {
 	authz.Union
 	RBAC      *rbac.Authorizer
@@ -40,7 +40,7 @@ func New(v *view.View) *Authorizer {
 	z.byDefault.rbac = rbac.New(func() rbac.Source { return fixed })
 	z.Union = authz.Union{
 		{Name: nodeName, Authorizer: &node.Authorizer{View: v, Rules: p.ClusterRole("system:node").Rules}},
-		// Asked before what the view has: once it holds no longer, the view that is looked at next has the policy.
+		// Asked before the view: once the default policy no longer applies here, the view that is read next has it.
 		{Name: defaultName, Authorizer: &z.byDefault},
 		{Name: rbacName, Authorizer: z.RBAC},
 	}
@@ -50,7 +50,7 @@ func New(v *view.View) *Authorizer {
 // Ensured says that the default policy is in the view.
 func (z *Authorizer) Ensured() { z.byDefault.ensured.Store(true) }
 
-// RulesFor are the rules of a user in a namespace. Those of a kubelet cannot be told in full, which is said by an error and incomplete.
+// RulesFor are the rules of a user in a namespace. A kubelet's cannot be listed completely, which incomplete and an error say.
 func (z *Authorizer) RulesFor(u user.Info, namespace string) (rules []rbacv1.PolicyRule, incomplete bool, err error) {
 	if _, is := authz.NodeName(u); is {
 		incomplete, err = true, errors.New("node authorizer does not support user rule resolution")

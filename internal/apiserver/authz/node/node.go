@@ -1,5 +1,5 @@
-// Package node answers kubelets: what concerns a node and the pods bound to it, and no more. What an object has to do with a node is
-// looked up in the view's newest snapshot by the pods on the node, so that nothing has to be kept beside it.
+// Package node authorizes kubelets for what concerns their node and the pods bound to it, and no more. What an object has to do
+// with a node is looked up in the view's newest snapshot by the pods on the node, so that no index of its own is needed.
 package node
 
 import (
@@ -141,7 +141,7 @@ func (q *question) account() (bool, string) {
 	return q.relatedTo(q.serviceAccount)
 }
 
-// lease: a creation has no name in its URL; admission sees the object.
+// lease: a creation has no name in its URL; admission checks the object.
 func (q *question) lease() (bool, string) {
 	switch q.Verb {
 	case "get", "create", "update", "patch", "delete":
@@ -176,7 +176,7 @@ func (q *question) csiNode() (bool, string) {
 	return true, ""
 }
 
-// nodes: which Node is written, admission sees. Reading is by name, so that a kubelet may look for its Node before there is one.
+// nodes: admission checks which Node is written. Reading is by name, so that a kubelet may look for its Node before it exists.
 func (q *question) nodes() (bool, string) {
 	switch q.Subresource {
 	case "":

@@ -38,7 +38,7 @@ func (r *related) pod(namespace, name string) bool {
 	return e != nil && e.Object.(*v1.Pod).Spec.NodeName == r.node
 }
 
-// onNode are the node's pods in a namespace ("" for all) that lead further.
+// onNode are the node's pods in a namespace ("" for all) that may refer to other objects.
 func (r *related) onNode(namespace string) iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
 		for e := range r.now.By(pods, "spec.nodeName", r.node) {
@@ -89,7 +89,7 @@ func (r *related) claim(namespace, name string) bool {
 	})
 }
 
-// volume: one that is bound to a claim of the node's pods.
+// volume: bound to a claim of the node's pods.
 func (r *related) volume(_, name string) bool {
 	e := r.now.Get(volumes, "", name)
 	if e == nil {
@@ -99,7 +99,7 @@ func (r *related) volume(_, name string) bool {
 	return ref != nil && r.claim(ref.Namespace, ref.Name)
 }
 
-// volumeSecret: one that a volume of the node's pods needs on the node.
+// volumeSecret: needed on the node by a volume of its pods.
 func (r *related) volumeSecret(namespace, name string) bool {
 	return r.any("", func(p *v1.Pod) bool {
 		for c := range claimsOf(p) {
@@ -120,7 +120,7 @@ func (r *related) volumeSecret(namespace, name string) bool {
 	})
 }
 
-// The kinds below are of groups that may not be served; nothing is then related.
+// The kinds below are in groups that may not be served; then nothing is related.
 
 func (r *related) attachment(_, name string) bool {
 	e := r.now.Get(attachments, "", name)

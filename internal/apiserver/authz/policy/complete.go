@@ -10,8 +10,8 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// Complete adds to has what it lacks of want, which is of the same kind, and tells whether it lacked anything. other says that has
-// is a binding to another role, which no change can mend. Objects whose annotation AutoUpdate is "false" are left alone.
+// Complete adds to has what it lacks of want, which is of the same kind, and tells whether anything was added. other says that
+// has is a binding to another role, which cannot be changed. Objects whose annotation AutoUpdate is "false" are left alone.
 func Complete(has, want runtime.Object) (changed, other bool) {
 	switch h := has.(type) {
 	case *rbacv1.ClusterRole:
@@ -39,7 +39,7 @@ func Complete(has, want runtime.Object) (changed, other bool) {
 	return false, false
 }
 
-// metadata adds labels and annotations; those that are there stay as they are.
+// metadata adds missing labels and annotations; existing ones stay.
 func metadata(has, want *metav1.ObjectMeta) (changed bool) {
 	add := func(into *map[string]string, from map[string]string) {
 		for k, v := range from {
@@ -66,7 +66,7 @@ func rules(has *[]rbacv1.PolicyRule, want []rbacv1.PolicyRule) bool {
 	return !covered
 }
 
-// selectors: a role that is to gather nothing stops doing so.
+// selectors: a role that want does not aggregate stops aggregating.
 func selectors(has, want *rbacv1.ClusterRole) (changed bool) {
 	if want.AggregationRule == nil {
 		changed = has.AggregationRule != nil

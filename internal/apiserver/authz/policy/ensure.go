@@ -18,7 +18,7 @@ import (
 	"podo.dev/podo/internal/view"
 )
 
-// atOnce is how many objects are written side by side: the store commits them in groups.
+// atOnce is how many objects are written in parallel: the store commits them in groups.
 const atOnce = 64
 
 var (
@@ -28,14 +28,14 @@ var (
 	clusterRoleBindings = client.Resource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"}
 )
 
-// Ensure brings what now has to what the policy wants: objects that are missing are created, and rules, subjects and labels that
-// are missing in them are added; nothing is taken away, but a binding to another role is made anew. c must be a superuser's.
+// Ensure brings the cluster to what the policy wants: missing objects are created, and missing rules, subjects and labels are
+// added. Nothing is removed, except that a binding to another role is replaced. c must be a superuser's.
 func (p *Policy) Ensure(ctx context.Context, c client.Client, now view.Snapshot, log *slog.Logger) error {
 	e := &ensurer{client: c, now: now, log: log}
 	if err := e.namespaces(ctx, p); err != nil {
 		return err
 	}
-	var g errgroup.Group // without a context: what can be written is, whatever else fails
+	var g errgroup.Group // no context: one failure does not stop the other writes
 	g.SetLimit(atOnce)
 	errs := make(chan error, len(p.ClusterRoles)+len(p.ClusterRoleBindings)+len(p.Roles)+len(p.RoleBindings))
 	add := func(r client.Resource, want runtime.Object) {
@@ -73,7 +73,7 @@ type ensurer struct {
 	log    *slog.Logger
 }
 
-// namespaces makes those that roles are to be in, should the policy be faster than the controller that makes them.
+// namespaces creates those of the policy's roles, in case the policy is faster than the controller that makes them.
 func (e *ensurer) namespaces(ctx context.Context, p *Policy) error {
 	need := map[string]bool{}
 	for _, r := range p.Roles {

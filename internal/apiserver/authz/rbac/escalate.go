@@ -12,7 +12,8 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// Holds says what of the rules a user does not have in a namespace, as an error in upstream's words; nil when nothing.
+// Holds returns nil when a user has all the rules in a namespace; otherwise an error, in upstream's words, names those that he
+// lacks.
 func (z *Authorizer) Holds(u user.Info, namespace string, rules []rbacv1.PolicyRule) error {
 	owned, resolution := z.RulesFor(u, namespace)
 	covered, missing := validation.Covers(owned, rules)
@@ -31,7 +32,7 @@ func (z *Authorizer) Holds(u user.Info, namespace string, rules []rbacv1.PolicyR
 	return errors.New(msg)
 }
 
-// compact gathers the verbs of rules that differ in nothing else: Covers has taken them apart.
+// compact joins rules that differ only in their verbs, which Covers has taken apart.
 func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	type on struct {
 		group, resource, name string

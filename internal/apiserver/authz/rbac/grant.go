@@ -12,7 +12,7 @@ import (
 	"podo.dev/podo/internal/registry"
 )
 
-// grant is a binding that reaches a user, one of the two, and the rules that it gives, or why it gives none.
+// grant is a binding that applies to a user, of either kind, with the rules that it gives, or why it gives none.
 type grant struct {
 	cluster *rbacv1.ClusterRoleBinding
 	binding *rbacv1.RoleBinding
@@ -21,7 +21,7 @@ type grant struct {
 	err     error
 }
 
-// find is what a user has been given, cluster-wide first, each binding once.
+// find are the bindings that apply to a user, cluster-wide ones first, each once.
 func find(s Source, u user.Info, namespace string) []grant {
 	var out []grant
 	subjects := make([]string, 0, 1+len(u.GetGroups()))
@@ -54,10 +54,10 @@ func find(s Source, u user.Info, namespace string) []grant {
 // Generation is a state of roles and bindings.
 type Generation [4]int64
 
-// remembered bounds how many users in how many namespaces are remembered.
+// remembered bounds the cached combinations of users and namespaces.
 const remembered = 4096
 
-// memory is what users have been given, since few ask and much is asked. It is forgotten as a whole when any role or binding changes.
+// memory caches what applies to users, since few users ask many questions. It is emptied when any role or binding changes.
 type memory struct {
 	mu         sync.RWMutex
 	generation Generation
@@ -88,7 +88,7 @@ func (m *memory) grants(s Source, u user.Info, namespace string) []grant {
 	return found
 }
 
-// part appends s in a way that no other parts can look like.
+// part appends s so that no other sequence of parts gives the same key.
 func part(key []byte, s string) []byte {
 	return append(binary.AppendUvarint(key, uint64(len(s))), s...)
 }
@@ -103,7 +103,7 @@ func (g *grant) String() string {
 
 func of(ref rbacv1.RoleRef) string { return " of " + ref.Kind + " " + strconv.Quote(ref.Name) }
 
-// to describes the first of the subjects that is the one by which the binding was found.
+// to describes the first of the subjects by which the binding was found.
 func (g *grant) to(list []rbacv1.Subject, namespace string) string {
 	for i := range list {
 		s := &list[i]

@@ -24,7 +24,7 @@ type Source interface {
 	Role(namespace, name string) *rbacv1.Role
 }
 
-// Authorizer decides by what its source, asked anew for each decision, has at that moment.
+// Authorizer decides by what its source has at the moment of each decision.
 type Authorizer struct {
 	source func() Source
 	memory memory
@@ -64,8 +64,8 @@ func (z *Authorizer) RulesFor(u user.Info, namespace string) ([]rbacv1.PolicyRul
 	return rules, utilerrors.NewAggregate(errs)
 }
 
-// RulesOf are the rules of the role that a binding refers to; namespace is the binding's, empty for the cluster's. That there is no such role is said,
-// as upstream says it, of the resource that is written.
+// RulesOf are the rules of the role that a binding refers to; namespace is the binding's, empty for the cluster's. The error for
+// a missing role names, as upstream's does, the resource that is written.
 func (z *Authorizer) RulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	rules, err := rulesOf(z.source(), ref, namespace)
 	if errors.Is(err, errNone) {
@@ -96,7 +96,7 @@ func rulesOf(s Source, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRul
 	return nil, errNone
 }
 
-// named says of a missing role which one it is, in the words of a lister.
+// named adds to the error which role is missing, in the words of a lister.
 func named(err error, ref rbacv1.RoleRef) error {
 	if !errors.Is(err, errNone) {
 		return err

@@ -10,8 +10,8 @@ import (
 	"podo.dev/podo/internal/apiserver/authz"
 )
 
-// attributes are the question, and what of its selectors cannot be read. To leave a requirement out asks for more than was meant,
-// never for less, so that the answer is safe.
+// attributes are the question, with the errors of selectors that cannot be parsed. A requirement that is left out makes the
+// question wider and never narrower, so the answer is safe.
 func attributes(u user.Info, r *authorizationv1.ResourceAttributes) (*authz.Attributes, []string) {
 	a := &authz.Attributes{
 		User: u, Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
@@ -65,7 +65,7 @@ func fieldSelector(s *authorizationv1.FieldSelectorAttributes) (sel fields.Selec
 	return fields.AndSelectors(terms...), ok
 }
 
-// labelSelector says only what can be read: no authorizer here looks at labels.
+// labelSelector only says what can be parsed: no authorizer here looks at labels.
 func labelSelector(s *authorizationv1.LabelSelectorAttributes) (some, ok bool) {
 	if len(s.Requirements) == 0 {
 		_, err := labels.Parse(s.RawSelector)
