@@ -91,3 +91,37 @@ func TestDeclaredFeaturesComeLast(t *testing.T) {
 		t.Errorf("%+v", d.Diagnosis)
 	}
 }
+
+// All plug-ins are asked with the pods that are nominated to a node, and only of a node that takes the pod then, once more without them: a pod
+// that finds the company it wants in one of those is told what is asked after company.
+func TestNominatedPodsAreCompanyUntilAllHaveBeenAsked(t *testing.T) {
+	c := framework.NewCluster()
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}}
+	n.Status.Allocatable = v1.ResourceList{v1.ResourcePods: resource.MustParse("10")}
+	c.SetNode(n)
+	pod := func(name string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}}}
+	}
+	c.Nominate(c.Shape(pod("host")), "n")
+	guest := pod("guest")
+	guest.Spec.HostNetwork, guest.Spec.HostUsers = true, new(false)
+	guest.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+		{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "host"}}},
+	}}}
+	p := plan.New(plugins.Default(nil), 1)
+	says := func(want string) {
+		t.Helper()
+		d := p.Schedule(c, c.Shape(guest))
+		if d.Diagnosis == nil {
+			t.Fatalf("on %s", d.Node.Name)
+		}
+		if got := d.Diagnosis.Message(""); !strings.HasPrefix(got, "0/1 nodes are available: 1 node(s) didn't match "+want+".") {
+			t.Error(got)
+		}
+	}
+	says("Pod's required features")
+	n = n.DeepCopy()
+	n.Status.DeclaredFeatures = []string{ownUsers}
+	c.SetNode(n)
+	says("pod affinity rules")
+}

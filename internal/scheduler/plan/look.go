@@ -121,32 +121,34 @@ func (p *Planner) occupied(pod *framework.Pod, n *framework.Node) *framework.Rej
 // more tells whether lookFurther has anybody to ask.
 func (p *Planner) more() bool { return p.bound || p.late }
 
-// lookFurther asks the relations, and the filters after them, about a node that passed all others.
-func (p *Planner) lookFurther(pod *framework.Pod, n *framework.Node) (r *framework.Rejection) {
-	if p.bound {
-		r = p.unrelated(pod, n)
-	}
-	if r != nil || !p.late {
-		return r
-	}
+// lookFurther asks the relations, and the filters after them, about a node that passed all others. With nominated pods there the
+// relations are asked once more without them: those pods may go elsewhere in the end, so no pod may depend on their presence. The
+// other plug-ins need no second question: without those pods only less is used.
+func (p *Planner) lookFurther(pod *framework.Pod, n *framework.Node) *framework.Rejection {
 	held := p.hold(pod, n)
-	for i := 0; i < len(p.last) && r == nil; i++ {
-		r = p.ask(&p.last[i], pod.Shape, n)
-	}
+	r := p.askRest(pod.Shape, n)
 	p.release(n, held)
-	return r
-}
-
-// unrelated asks the relations twice: with the nominated pods there and without. They may go elsewhere in the end, so no pod may
-// depend on their presence. The other plug-ins need no second question: without those pods only less is used.
-func (p *Planner) unrelated(pod *framework.Pod, n *framework.Node) *framework.Rejection {
-	held := p.hold(pod, n)
-	r := p.related(n)
-	p.release(n, held)
-	if r == nil && len(held) > 0 {
+	if r == nil && p.bound && len(held) > 0 {
 		r = p.related(n)
 	}
 	return r
+}
+
+// askRest asks the relations and the filters after them about a node as it is.
+func (p *Planner) askRest(shape *framework.Shape, n *framework.Node) *framework.Rejection {
+	if p.bound {
+		if r := p.related(n); r != nil {
+			return r
+		}
+	}
+	if p.late {
+		for i := range p.last {
+			if r := p.ask(&p.last[i], shape, n); r != nil {
+				return r
+			}
+		}
+	}
+	return nil
 }
 
 // related asks the relations of the current pod.
