@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/view"
 )
 
@@ -81,12 +83,25 @@ func (a API) Run(ctx context.Context, out chan<- Change) error {
 
 // take reports one pod as it is now. Two forms may have the same version, since a restored server counts anew.
 func (a API) take(have map[types.UID]*v1.Pod, p *v1.Pod, send func(Op, *v1.Pod) bool) bool {
+	p = ofAPI(p)
 	old := have[p.UID]
 	if old != nil && old.ResourceVersion == p.ResourceVersion && (old == p || equality.Semantic.DeepEqual(old, p)) {
 		return true
 	}
 	have[p.UID] = p
 	return send(classify(old, p), p)
+}
+
+// ofAPI is the pod without a claim to be of another source: a static pod is admitted before others, may take their room and is not evicted.
+// The annotation says so for those that stand in a file or at a URL of this node's; anybody may write it on a pod of the API.
+func ofAPI(p *v1.Pod) *v1.Pod {
+	if !podlife.Static(p) || podlife.IsMirror(p) {
+		return p
+	}
+	out := *p
+	out.Annotations = maps.Clone(p.Annotations)
+	out.Annotations[podlife.SourceAnnotation] = "api"
+	return &out
 }
 
 func (a API) follow(ctx context.Context, rev int64, have map[types.UID]*v1.Pod, send func(Op, *v1.Pod) bool) error {
@@ -101,8 +116,9 @@ func (a API) follow(ctx context.Context, rev int64, have map[types.UID]*v1.Pod, 
 			return err
 		}
 		for _, c := range changes {
-			if gone := replaced(c); gone != nil && have[gone.UID] != nil {
-				delete(have, gone.UID)
+			if uid, ok := replaced(c); ok && have[uid] != nil {
+				gone := have[uid]
+				delete(have, uid)
 				if !send(Remove, gone) {
 					return ctx.Err()
 				}
@@ -117,16 +133,13 @@ func (a API) follow(ctx context.Context, rev int64, have map[types.UID]*v1.Pod, 
 	}
 }
 
-// replaced is the pod that a change takes away: one that was deleted, or whose name another pod has now.
-func replaced(c view.Change) *v1.Pod {
+// replaced is the UID of the pod that a change takes away: one that was deleted, or whose name another pod has now.
+func replaced(c view.Change) (types.UID, bool) {
 	if c.Old == nil {
-		return nil
+		return "", false
 	}
-	old, ok := c.Old.Object.(*v1.Pod)
-	if !ok || (c.New != nil && c.New.Meta.GetUID() == old.UID) {
-		return nil
-	}
-	return old
+	uid := c.Old.Meta.GetUID()
+	return uid, c.New == nil || c.New.Meta.GetUID() != uid
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/kubelet/source"
+	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view"
 	"podo.dev/podo/internal/view/viewtest"
@@ -81,6 +82,40 @@ func TestAPI(t *testing.T) {
 
 		viewtest.Put(t, s, pod("old", "u4", "n1")) // another one of its name
 		expect("REMOVE old u1", "ADD old u4")
+	})
+}
+
+// A pod of the API that claims to stand in a file of this node's is one of the API all the same; a mirror is what it was written as.
+func TestAPIKnowsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claims := func(name string, annotations map[string]string) *v1.Pod {
+			p := pod(name, name, "n1")
+			p.Annotations = annotations
+			return p
+		}
+		liar := claims("liar", map[string]string{podlife.SourceAnnotation: "file", podlife.HashAnnotation: "h", "of": "mine"})
+		v, s := viewtest.New(t, liar, claims("mirror", map[string]string{podlife.SourceAnnotation: "file", v1.MirrorPodAnnotationKey: "h"}))
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		out := make(chan source.Change, 100)
+		go source.API{View: v, Node: "n1", Log: slog.New(slog.DiscardHandler)}.Run(ctx, out) //nolint:errcheck // it returns nil
+		time.Sleep(time.Second)
+		viewtest.Delete(t, s, liar)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, want := range []string{"ADD liar api mine", "ADD mirror file ", "SYNCED", "REMOVE liar api mine"} {
+			c := <-out
+			got := string(c.Op)
+			if c.Pod != nil {
+				got += " " + c.Pod.Name + " " + c.Pod.Annotations[podlife.SourceAnnotation] + " " + c.Pod.Annotations["of"]
+			}
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if liar.Annotations[podlife.SourceAnnotation] != "file" {
+			t.Error("the object that others share was changed")
+		}
 	})
 }
 
