@@ -90,50 +90,74 @@ func (e *Election) stand(ctx context.Context, ready func()) (lost string, err er
 	if conn.local != nil {
 		ttl = ownTTL
 	}
-	granted := time.Now()
-	session, err := concurrency.NewSession(conn.c, concurrency.WithTTL(ttl))
-	if err != nil {
+	r := &round{e: e, conn: conn, granted: time.Now(), cancel: cancel}
+	if r.session, err = concurrency.NewSession(conn.c, concurrency.WithTTL(ttl)); err != nil {
 		return "", err
 	}
-	defer resign(session)
+	defer resign(r.session)
 	if err := e.withdraw(ctx, conn.c); err != nil {
 		return "", err
 	}
-	round := concurrency.NewElection(session, electionPrefix)
-	renew := func(ctx context.Context) error { return conn.renew(ctx, session.Lease()) }
+	r.Election = concurrency.NewElection(r.session, electionPrefix)
+	renewed, won, err := r.standBy(ctx, ready)
+	if !won {
+		return "", err
+	}
+	return r.lead(ctx, renewed, ready)
+}
+
+// round is one candidacy of this server.
+type round struct {
+	*concurrency.Election
+	e       *Election
+	conn    *conn
+	session *concurrency.Session
+	granted time.Time // when the session's lease was asked for
+	cancel  context.CancelFunc
+}
+
+func (r *round) renew(ctx context.Context) error { return r.conn.renew(ctx, r.session.Lease()) }
+
+// standBy waits for the lead and watches the server that has it. It returns when the lease was last renewed; won is false when the
+// round is over.
+func (r *round) standBy(ctx context.Context, ready func()) (renewed time.Time, won bool, err error) {
 	standing, stands := context.WithCancel(ctx)
 	defer stands()
-	renewed := make(chan time.Time, 1)
-	go func() { renewed <- fresh(standing, granted, renew) }()
-	others := &watched{e: e, conn: conn, own: fmt.Sprintf("%s/%x", electionPrefix, session.Lease())}
+	last := make(chan time.Time, 1)
+	go func() { last <- fresh(standing, r.granted, r.renew) }()
+	others := &watched{e: r.e, conn: r.conn, own: fmt.Sprintf("%s/%x", electionPrefix, r.session.Lease())}
 	defer others.stop()
-	leaders, won := round.Observe(ctx), make(chan error, 1)
-	go func() { won <- round.Campaign(ctx, e.id) }()
-	for leading := false; !leading; {
+	leaders, elected := r.Observe(ctx), make(chan error, 1)
+	go func() { elected <- r.Campaign(ctx, r.e.id) }()
+	for {
 		select {
-		case err := <-won:
+		case err := <-elected:
 			if err != nil {
-				return "", err
+				return time.Time{}, false, err
 			}
-			leading = true
+			others.stop()
+			stands()
+			return <-last, true, nil
 		case now, ok := <-leaders:
 			switch {
 			case !ok:
 				leaders = nil
-			case len(now.Kvs) > 0 && string(now.Kvs[0].Value) != e.id:
+			case len(now.Kvs) > 0 && string(now.Kvs[0].Value) != r.e.id:
 				if others.look(ctx, clientv3.LeaseID(now.Kvs[0].Lease), string(now.Kvs[0].Value)) {
-					e.log.Info("another server leads: the scheduler and the controllers stand by", "leader", string(now.Kvs[0].Value))
+					r.e.log.Info("another server leads: the scheduler and the controllers stand by", "leader", string(now.Kvs[0].Value))
 				}
 				ready()
 			}
-		case <-session.Done():
-			return "", nil
+		case <-r.session.Done():
+			return time.Time{}, false, nil
 		}
 	}
-	others.stop()
-	stands()
-	before := <-renewed
-	company, err := conn.company(ctx, round.Key())
+}
+
+// lead leads until it must not any more: on a store of its own without renewals as long as nobody else stands (solitude.go), otherwise
+// by renewing its lease (pulse.go). renewed is when it was last renewed.
+func (r *round) lead(ctx context.Context, renewed time.Time, ready func()) (lost string, err error) {
+	company, err := r.conn.company(ctx, r.Key())
 	if err != nil {
 		return "", err
 	}
@@ -142,7 +166,7 @@ func (e *Election) stand(ctx context.Context, ready func()) (lost string, err er
 	select {
 	case <-company:
 		alone = false
-		if sent, err = first(ctx, before, renew); err != nil {
+		if sent, err = first(ctx, renewed, r.renew); err != nil {
 			return "", err
 		}
 		if sent.IsZero() {
@@ -150,10 +174,10 @@ func (e *Election) stand(ctx context.Context, ready func()) (lost string, err er
 		}
 	default:
 	}
-	e.set(ctx)
-	defer func() { cancel(); e.end() }() // before another one may lead
+	r.e.set(ctx)
+	defer func() { r.cancel(); r.e.end() }() // before another one may lead
 	ready()
-	release := context.AfterFunc(session.Ctx(), cancel)
+	release := context.AfterFunc(r.session.Ctx(), r.cancel)
 	defer release()
 	if alone {
 		select {
@@ -163,7 +187,7 @@ func (e *Election) stand(ctx context.Context, ready func()) (lost string, err er
 			return lostLease, nil
 		}
 	}
-	return hold(ctx, sent, renew), nil
+	return hold(ctx, sent, r.renew), nil
 }
 
 // withdraw removes the candidacy that an earlier process of this server left.
