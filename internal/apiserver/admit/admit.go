@@ -45,6 +45,8 @@ type Attributes struct {
 	undo  []func()
 
 	through func(ctx context.Context, txn Txn, conds []store.Cond, ops []store.Op) (store.TxnResult, error)
+
+	judged bool // the rules that edit are through
 }
 
 // Require makes the write conditional on what a rule has read: key must still be at revision when the write commits.
@@ -111,6 +113,7 @@ type Chain []any
 
 // Mutate runs the mutating rules.
 func (c Chain) Mutate(ctx context.Context, a *Attributes) error {
+	a.judged = false
 	for _, p := range c {
 		if m, ok := p.(Mutator); ok {
 			if err := m.Mutate(ctx, a); err != nil {
@@ -123,6 +126,7 @@ func (c Chain) Mutate(ctx context.Context, a *Attributes) error {
 
 // Validate runs the judging rules.
 func (c Chain) Validate(ctx context.Context, a *Attributes) error {
+	a.judged = true
 	for _, p := range c {
 		if v, ok := p.(Validator); ok {
 			if err := v.Validate(ctx, a); err != nil {
@@ -147,7 +151,7 @@ func (c Chain) Remove(ctx context.Context, a *Attributes) error {
 
 // forbidden is a refusal in the form that all rules use.
 func forbidden(a *Attributes, msg string) error {
-	name := a.SentName()
+	name := a.KnownName()
 	if m, ok := a.Object.(metav1.Object); ok && name == "" {
 		name = m.GetGenerateName()
 	}
@@ -157,9 +161,12 @@ func forbidden(a *Attributes, msg string) error {
 	return apierrors.NewForbidden(a.Ref.Resource, name, errors.New(msg))
 }
 
-// SentName is the object's name as the client sent it. Messages do not show a generated name, since upstream generates names
-// after its rules.
-func (a *Attributes) SentName() string {
+// KnownName is the object's name as messages show it: upstream generates a name between the rules that edit and those that judge, so that
+// the former know only the name that the client sent.
+func (a *Attributes) KnownName() string {
+	if a.judged {
+		return a.Ref.Name
+	}
 	m, ok := a.Object.(metav1.Object)
 	if !ok || a.Op != Create || m.GetGenerateName() == "" {
 		return a.Ref.Name

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -148,7 +149,11 @@ func (s *story) request(obj runtime.Object) string {
 		got, err = s.verbs.Create(s.t.Context(), admin, ref, obj, o)
 	}
 	if err != nil {
-		fmt.Fprintln(&out, "Error:", err)
+		text := err.Error()
+		if base := m.GetGenerateName(); base != "" { // what is generated is another each time
+			text = regexp.MustCompile(`"`+regexp.QuoteMeta(base)+`[a-z0-9]{5}"`).ReplaceAllString(text, `"`+base+`?????"`)
+		}
+		fmt.Fprintln(&out, "Error:", text)
 		return out.String()
 	}
 	if pod, ok := got.(*v1.Pod); ok {

@@ -70,7 +70,7 @@ func (r *Rule) Validate(ctx context.Context, a *admit.Attributes) error {
 		namespace = a.Ref.Name
 	}
 	answer := r.library.Validate(ctx, &api.AttributesRecord{
-		Name: a.SentName(), Namespace: namespace, Kind: a.Kind.GVK, Resource: a.Ref.Resource.WithVersion(a.Kind.GVK.Version),
+		Name: a.KnownName(), Namespace: namespace, Kind: a.Kind.GVK, Resource: a.Ref.Resource.WithVersion(a.Kind.GVK.Version),
 		Subresource: a.Ref.Subresource, Operation: admissionv1.Operation(a.Op), Object: a.Object, OldObject: a.Old, Username: a.User.GetName(),
 	})
 	for _, text := range answer.Warnings {
