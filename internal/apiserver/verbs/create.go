@@ -79,10 +79,6 @@ func placeIn(k *registry.Kind, ref *client.Ref, m metav1.Object) error {
 
 func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, generate bool, o Options) (runtime.Object, error) {
 	m := accessor(obj)
-	if generate {
-		m.SetName(generateName(m.GetGenerateName()))
-	}
-	ref.Name = m.GetName()
 	m.SetUID("")
 	m.SetCreationTimestamp(metav1.Time{})
 	m.SetDeletionTimestamp(nil)
@@ -92,6 +88,10 @@ func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref c
 	if err := complete(k, obj); err != nil {
 		return nil, err
 	}
+	if generate {
+		m.SetName(generateName(m.GetGenerateName()))
+	}
+	ref.Name = m.GetName()
 	v.owners.Created(k, obj, o.Manager)
 	return v.createOwned(ctx, u, k, ref, obj, changed, o)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,22 @@ func TestGenerateName(t *testing.T) {
 			t.Fatalf("generated %q", out.Name)
 		}
 		seen[out.Name] = true
+	}
+}
+
+// What is generated for a Job's template is in its own labels too, unless its name was generated: upstream's copy of it comes between.
+func TestLabelsOfAJobWithoutAny(t *testing.T) {
+	w := newWorld(t)
+	for name, want := range map[string]int{"a": 5, "": 1} {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, GenerateName: "g-"}}
+		j.Spec.Suspend = new(true)
+		j.Spec.Template = v1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}},
+			Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "c", Image: "i"}}},
+		}
+		if out := w.create(j).(*batchv1.Job); len(out.Labels) != want || len(out.Spec.Template.Labels) != 5 {
+			t.Errorf("%q: labels %v", name, out.Labels)
+		}
 	}
 }
 

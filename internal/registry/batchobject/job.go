@@ -25,7 +25,8 @@ const (
 )
 
 // DefaultJob fills what a Job's author left out. A Job without labels has its template's: the same map, so that those which are
-// generated for the template are the Job's too.
+// generated for the template are the Job's too. Upstream copies a Job whose name is to be generated before it generates any of this: such
+// a one has the labels that its author gave the template.
 func DefaultJob(j *batchv1.Job) {
 	s := &j.Spec
 	if s.Completions == nil && s.Parallelism == nil {
@@ -38,6 +39,9 @@ func DefaultJob(j *batchv1.Job) {
 	orElse(&s.BackoffLimit, 6)
 	if s.Template.Labels != nil && len(j.Labels) == 0 {
 		j.Labels = s.Template.Labels
+		if j.Name == "" {
+			j.Labels = maps.Clone(j.Labels)
+		}
 	}
 	orElse(&s.CompletionMode, batchv1.NonIndexedCompletion)
 	orElse(&s.Suspend, false)
