@@ -241,7 +241,7 @@ func TestReviews(t *testing.T) {
 	if s := review("word-ada"); !s.Authenticated || s.User.Username != "ada" || !slices.Equal(s.User.Groups, []string{user.AllAuthenticated}) || !slices.Equal(s.Audiences, []string{"api"}) || s.Error != "" {
 		t.Errorf("a good token: %+v", s)
 	}
-	if s := review("bad"); s.Authenticated || s.User.Username != "" || s.Error != "it has expired" {
+	if s := review("bad"); s.Authenticated || s.User.Username != "" || s.Error != "[invalid bearer token, it has expired]" {
 		t.Errorf("one that is no good: %+v", s)
 	}
 	if s := review("what"); s.Authenticated || s.User.Username != "" || s.Error != "invalid bearer token" {

@@ -11,9 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
+
+// errUnknownToken comes before whatever else is wrong with a token: upstream's server compares each with the one of its own parts first.
+var errUnknownToken = errors.New("invalid bearer token")
 
 // TokenReview answers whose a token is, for those audiences or for the API server's.
 func (a *Authenticator) TokenReview(ctx context.Context, _ user.Info, obj runtime.Object) (runtime.Object, error) {
@@ -30,7 +34,7 @@ func (a *Authenticator) TokenReview(ctx context.Context, _ user.Info, obj runtim
 	answer, ok, err := a.known.AuthenticateRequest(show)
 	r.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
 	if err != nil {
-		r.Status.Error = err.Error()
+		r.Status.Error = utilerrors.NewAggregate([]error{errUnknownToken, err}).Error()
 	}
 	if answer == nil || !ok {
 		return r, nil

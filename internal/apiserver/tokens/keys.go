@@ -155,7 +155,7 @@ func (k *keySet) read(token string) (*claims, error) {
 	case errors.Is(err, errNoKeys):
 		return nil, errNoKeys
 	case err != nil:
-		return nil, errors.New("invalid signature") // the library's error may contain parts of the token
+		return nil, errors.New("go-jose/go-jose: error in cryptographic primitive") // upstream's text; that of the library here may contain parts of the token
 	}
 	k.good.Add(hash, c)
 	return c, nil
