@@ -130,6 +130,17 @@ func TestWhatNobodyOwnsGoes(t *testing.T) {
 			t.Errorf("left: %s", got)
 		}
 
+		// An owner of this namespace under another name counts as absent too; no namespace is to blame.
+		w.owned("default", "e", false, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "y", UID: z.UID}})
+		if got := w.there("default", "e", "z"); got != "z" {
+			t.Errorf("left: %s", got)
+		}
+		select {
+		case e := <-told.Events:
+			t.Errorf("told %q", e)
+		default:
+		}
+
 		// Of a kind that nobody serves nothing is known: what it owns stays.
 		f := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "f", OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "example.com/v1", Kind: "Unknown", Name: "x", UID: "x",

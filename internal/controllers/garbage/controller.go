@@ -149,7 +149,7 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 	case kind == nil:
 		return Solid
 	case kind.Namespaced && !of.Namespaced: // whose namespace would be meant is not said
-		if k.elsewhere(s, kind, ref.UID) {
+		if k.elsewhere(s, kind, "", ref.UID) {
 			k.tellElsewhere(e, of, ref)
 		}
 		return Solid
@@ -160,7 +160,7 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 	}
 	o := s.Get(kind.GroupResource(), namespace, ref.Name)
 	if o == nil || o.Meta.GetUID() != ref.UID {
-		if kind.Namespaced && k.elsewhere(s, kind, ref.UID) {
+		if kind.Namespaced && k.elsewhere(s, kind, namespace, ref.UID) {
 			k.tellElsewhere(e, of, ref)
 		}
 		return Dangling
@@ -171,15 +171,15 @@ func (k *controller) state(s view.Snapshot, e *view.Entry, of *registry.Kind, re
 	return Solid
 }
 
-// elsewhere tells whether the owner is there, but not where the reference may point to. One that is nowhere never comes back: thousands of
-// dependents look for it once.
-func (k *controller) elsewhere(s view.Snapshot, kind *registry.Kind, uid types.UID) bool {
+// elsewhere tells whether the owner is in another namespace than the one that the reference may point to, where it could only have another
+// name. One that is nowhere never comes back: thousands of dependents look for it once.
+func (k *controller) elsewhere(s view.Snapshot, kind *registry.Kind, namespace string, uid types.UID) bool {
 	if k.nowhere.has(uid) {
 		return false
 	}
 	for o := range s.All(kind.GroupResource(), "", view.Key{}) {
 		if o.Meta.GetUID() == uid {
-			return true
+			return o.Key.Namespace != namespace
 		}
 	}
 	k.nowhere.add(uid)
