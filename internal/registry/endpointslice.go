@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -162,4 +163,4 @@ func sliceAddresses(s *discoveryv1.EndpointSlice) string {
 	return orUnset(firstFew(list))
 }
 
-func orUnset(s string) string { return firstOf(s, "<unset>") }
+func orUnset(s string) string { return cmp.Or(s, "<unset>") }

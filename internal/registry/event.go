@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -60,16 +61,9 @@ func eventFields(obj runtime.Object) fields.Set {
 		"involvedObject.fieldPath", o.FieldPath,
 		"reason", ev.Reason,
 		"reportingComponent", ev.ReportingController,
-		"source", firstOf(ev.Source.Component, ev.ReportingController),
+		"source", cmp.Or(ev.Source.Component, ev.ReportingController),
 		"type", ev.Type,
 	)
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // validateEvent checks an event by the rules of core/v1.
@@ -152,8 +146,8 @@ func eventRow(ev *v1.Event, now time.Time) []any {
 	if ev.InvolvedObject.Name != "" {
 		object += "/" + ev.InvolvedObject.Name
 	}
-	source := firstOf(ev.Source.Component, ev.ReportingController)
-	if host := firstOf(ev.Source.Host, ev.ReportingInstance); host != "" {
+	source := cmp.Or(ev.Source.Component, ev.ReportingController)
+	if host := cmp.Or(ev.Source.Host, ev.ReportingInstance); host != "" {
 		source += ", " + host
 	}
 	return []any{

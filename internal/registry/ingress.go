@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,13 +100,13 @@ func shownHosts(rules []networkingv1.IngressRule) string {
 			list = append(list, r.Host)
 		}
 	}
-	return firstOf(strings.Join(list, ","), "*")
+	return cmp.Or(strings.Join(list, ","), "*")
 }
 
 func ingressAddresses(s *networkingv1.IngressStatus) string {
 	var list []string
 	for _, in := range s.LoadBalancer.Ingress {
-		if a := firstOf(in.IP, in.Hostname); a != "" {
+		if a := cmp.Or(in.IP, in.Hostname); a != "" {
 			list = append(list, a)
 		}
 	}

@@ -64,7 +64,7 @@ func defaultLimitRange(l *v1.LimitRange) {
 			item.DefaultRequest = completed(item.DefaultRequest, item.Min)
 		}
 		for _, list := range []v1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
-			toThousandths(list)
+			check.RoundUp(list)
 		}
 	}
 }
@@ -80,14 +80,6 @@ func completed(list, from v1.ResourceList) v1.ResourceList {
 		}
 	}
 	return list
-}
-
-// toThousandths rounds up to the finest amount that the API keeps.
-func toThousandths(list v1.ResourceList) {
-	for name, q := range list {
-		q.RoundUp(resource.Milli)
-		list[name] = q
-	}
 }
 
 var limitTypes = []v1.LimitType{v1.LimitTypePod, v1.LimitTypeContainer, v1.LimitTypePersistentVolumeClaim}

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,7 +142,7 @@ func nodeColumns() []metav1.TableColumnDefinition {
 
 func nodeRow(n *v1.Node, now time.Time) []any {
 	info := &n.Status.NodeInfo
-	known := func(s string) string { return firstOf(s, "<unknown>") }
+	known := func(s string) string { return cmp.Or(s, "<unknown>") }
 	kernel := known(info.KernelVersion)
 	if info.Architecture != "" {
 		kernel += " (" + info.Architecture + ")"
@@ -181,7 +182,7 @@ func nodeRoles(n *v1.Node) string {
 		}
 	}
 	slices.Sort(roles)
-	return firstOf(strings.Join(slices.Compact(roles), ","), "<none>")
+	return cmp.Or(strings.Join(slices.Compact(roles), ","), "<none>")
 }
 
 func nodeAddress(n *v1.Node, t v1.NodeAddressType) string {

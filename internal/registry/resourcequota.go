@@ -34,7 +34,7 @@ func resourceQuotaKind() *Kind {
 		Default: func(obj runtime.Object) {
 			q := of(obj)
 			for _, list := range []v1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
-				toThousandths(list)
+				check.RoundUp(list)
 			}
 		},
 		PrepareForCreate: func(obj runtime.Object) { of(obj).Status = v1.ResourceQuotaStatus{} },

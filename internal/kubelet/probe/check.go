@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -64,7 +65,7 @@ func (k *checker) Check(ctx context.Context, p *v1.Probe, t Target) (Result, err
 		if err != nil {
 			return Result{}, err
 		}
-		return dial(ctx, net.JoinHostPort(or(p.TCPSocket.Host, t.IP), port), timeout), nil
+		return dial(ctx, net.JoinHostPort(cmp.Or(p.TCPSocket.Host, t.IP), port), timeout), nil
 	case p.GRPC != nil:
 		service := ""
 		if p.GRPC.Service != nil {
@@ -136,13 +137,6 @@ func Port(p intstr.IntOrString, c *v1.Container) (string, error) {
 		return "", fmt.Errorf("invalid port number: %d", n)
 	}
 	return strconv.Itoa(int(n)), nil
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // cut shortens s to what is kept, not inside of a character.

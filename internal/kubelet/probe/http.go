@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -69,7 +70,7 @@ func Request(ctx context.Context, h *v1.HTTPGetAction, c *v1.Container, ip, agen
 	if !strings.HasPrefix(u.Path, "/") {
 		u.Path = "/" + u.Path
 	}
-	u.Scheme, u.Host = strings.ToLower(or(string(h.Scheme), "http")), net.JoinHostPort(or(h.Host, ip), port)
+	u.Scheme, u.Host = strings.ToLower(cmp.Or(string(h.Scheme), "http")), net.JoinHostPort(cmp.Or(h.Host, ip), port)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err

@@ -103,3 +103,11 @@ func Divisible(name v1.ResourceName, q resource.Quantity) bool {
 	}
 	return q.Value()%size.Value() == 0
 }
+
+// RoundUp brings amounts to thousandths, the finest that the API keeps.
+func RoundUp(list v1.ResourceList) {
+	for name, q := range list {
+		q.RoundUp(resource.Milli)
+		list[name] = q
+	}
+}

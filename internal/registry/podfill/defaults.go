@@ -6,8 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podo.dev/podo/internal/registry/check"
 	"podo.dev/podo/internal/registry/podspec"
 )
 
@@ -31,13 +31,13 @@ func DefaultPod(pod *v1.Pod) {
 	}
 	Default(&pod.Spec)
 	syncPodIPs(&pod.Status)
-	roundResources(pod.Status.AllocatedResources)
+	check.RoundUp(pod.Status.AllocatedResources)
 	roundRequirements(pod.Status.Resources)
 	for _, statuses := range [][]v1.ContainerStatus{
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
 	} {
 		for i := range statuses {
-			roundResources(statuses[i].AllocatedResources)
+			check.RoundUp(statuses[i].AllocatedResources)
 			roundRequirements(statuses[i].Resources)
 		}
 	}
@@ -74,7 +74,7 @@ func Default(spec *v1.PodSpec) {
 	for c := range podspec.Containers(spec) {
 		defaultContainer(c)
 	}
-	roundResources(spec.Overhead)
+	check.RoundUp(spec.Overhead)
 	roundRequirements(spec.Resources)
 }
 
@@ -158,8 +158,8 @@ func defaultVolume(v *v1.Volume) {
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 		claim := &v.Ephemeral.VolumeClaimTemplate.Spec
 		setIfNil(&claim.VolumeMode, v1.PersistentVolumeFilesystem)
-		roundResources(claim.Resources.Limits)
-		roundResources(claim.Resources.Requests)
+		check.RoundUp(claim.Resources.Limits)
+		check.RoundUp(claim.Resources.Requests)
 	}
 	if v.Image != nil {
 		setIfZero(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
@@ -211,18 +211,10 @@ func hostPorts(ports []v1.ContainerPort) {
 	}
 }
 
-// roundResources rounds up to thousandths, the finest amount that the API keeps.
-func roundResources(list v1.ResourceList) {
-	for name, q := range list {
-		q.RoundUp(resource.Milli)
-		list[name] = q
-	}
-}
-
 func roundRequirements(r *v1.ResourceRequirements) {
 	if r != nil {
-		roundResources(r.Limits)
-		roundResources(r.Requests)
+		check.RoundUp(r.Limits)
+		check.RoundUp(r.Requests)
 	}
 }
 

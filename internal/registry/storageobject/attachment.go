@@ -18,7 +18,7 @@ import (
 // DefaultAttachment fills what is left out of a volume that an attachment describes itself.
 func DefaultAttachment(a *storagev1.VolumeAttachment) {
 	if s := a.Spec.Source.InlineVolumeSpec; s != nil {
-		round(s.Capacity)
+		check.RoundUp(s.Capacity)
 		podfill.DefaultPersistent(&s.PersistentVolumeSource)
 	}
 }

@@ -26,7 +26,7 @@ func DefaultClaim(c *v1.PersistentVolumeClaim) {
 		c.Spec.VolumeMode = new(v1.PersistentVolumeFilesystem)
 	}
 	for _, list := range []v1.ResourceList{c.Spec.Resources.Limits, c.Spec.Resources.Requests, c.Status.Capacity, c.Status.AllocatedResources} {
-		round(list)
+		check.RoundUp(list)
 	}
 }
 

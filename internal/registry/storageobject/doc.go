@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -18,13 +17,6 @@ var (
 
 // classAnnotation named the storage class before there was a field; where it is given it counts.
 const classAnnotation = v1.BetaStorageClassAnnotation
-
-func round(list v1.ResourceList) {
-	for name, q := range list {
-		q.RoundUp(resource.Milli)
-		list[name] = q
-	}
-}
 
 // modes are access modes as columns show them.
 func modes(list []v1.PersistentVolumeAccessMode) string {

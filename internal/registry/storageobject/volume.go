@@ -31,7 +31,7 @@ func DefaultVolume(pv *v1.PersistentVolume) {
 	if pv.Spec.VolumeMode == nil {
 		pv.Spec.VolumeMode = new(v1.PersistentVolumeFilesystem)
 	}
-	round(pv.Spec.Capacity)
+	check.RoundUp(pv.Spec.Capacity)
 	podfill.DefaultPersistent(&pv.Spec.PersistentVolumeSource)
 }
 
