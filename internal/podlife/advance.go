@@ -47,10 +47,9 @@ func (m *mover) look() { m.observeAfter = m.now }
 
 // keep is the work on a pod that should run.
 func (m *mover) keep() {
-	if d := m.deadline(); !d.IsZero() && !m.now.Before(d) {
-		const text = "Pod was active on the node longer than the specified deadline"
-		m.tell("", v1.EventTypeNormal, "DeadlineExceeded", text)
-		m.beginStop(Stop{Why: Deadline, Reason: "DeadlineExceeded", Message: text}, m.ownGrace())
+	if m.overDeadline() {
+		m.tell("", v1.EventTypeNormal, reasonDeadline, messageDeadline)
+		m.beginStop(Stop{Why: Deadline, Reason: reasonDeadline, Message: messageDeadline}, m.ownGrace())
 		return
 	}
 	if m.restartingAll() {
@@ -104,6 +103,16 @@ func (s *State) deadline() time.Time {
 		return time.Time{}
 	}
 	return s.Start.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
+const (
+	reasonDeadline  = "DeadlineExceeded"
+	messageDeadline = "Pod was active on the node longer than the specified deadline"
+)
+
+func (m *mover) overDeadline() bool {
+	d := m.deadline()
+	return !d.IsZero() && !m.now.Before(d)
 }
 
 func (m *mover) tellLost() {
@@ -407,7 +416,7 @@ func (m *mover) wait(c *Container) {
 	if !c.notice.IsZero() && !m.now.Before(c.notice) {
 		c.notice = time.Time{}
 		back := `Back-off pulling image "` + either(c.mounts != "", c.mounts, c.spec.Image) + `"`
-		m.tell(c.Name, v1.EventTypeNormal, "BackOff", back)
+		m.tell(either(c.mounts != "", "", c.Name), v1.EventTypeNormal, "BackOff", back) // a mounted image is the pod's
 		m.tell(c.Name, v1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 		c.Message = back + ": " + c.Reason + ": " + c.Message
 		c.Reason = "ImagePullBackOff"

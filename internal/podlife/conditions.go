@@ -119,7 +119,7 @@ func (s *State) incomplete() []string {
 func (s *State) containersReady(phase v1.PodPhase) v1.PodCondition {
 	out := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionFalse}
 	switch {
-	case phase == v1.PodFailed, s.Stop.Why == Deadline: // whatever its containers report while they end
+	case phase == v1.PodFailed, s.Stop.Reason == reasonDeadline: // whatever its containers report while they end
 		out.Reason = reasonPodFailed
 		return out
 	case phase == v1.PodSucceeded:

@@ -36,7 +36,7 @@ func (s *State) finalPhase() v1.PodPhase {
 	case Deadline, Evicted, OverLimit, Preempting, NodeShutdown:
 		return v1.PodFailed
 	}
-	if s.count(true) == v1.PodSucceeded {
+	if s.Stop.Reason == "" && s.count(true) == v1.PodSucceeded {
 		return v1.PodSucceeded
 	}
 	return v1.PodFailed

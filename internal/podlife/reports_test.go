@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Further cases of public bug reports, by their numbers in kubernetes/kubernetes.
@@ -702,5 +703,76 @@ func TestAnEndBeforeAllRanAgain(t *testing.T) {
 	w.step(Tick{})
 	if st := w.cstatus("m"); w.state.Stage != Finished || st.RestartCount != 1 || st.State.Running != nil {
 		t.Errorf("%s: %+v\n%s", w.state.Stage, st, w.tail())
+	}
+}
+
+// A pod may have an ephemeral container added after it has ended. It is never made: the last status stays, which upstream's kubelet does not
+// touch any more either. Somebody who waited for the container would wait for ever otherwise, and see why nowhere.
+func TestWhatIsAddedToAPodThatHasEnded(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, "m")
+	w := newWorld(t, p)
+	w.run = func(string, uint32) behaviour { return behaviour{d: time.Second} }
+	w.step(Tick{})
+	w.until(time.Minute)
+	before := w.status()
+	p = p.DeepCopy()
+	p.Generation++
+	p.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e", Image: "img"}}}
+	w.step(Desired{Pod: p})
+	w.until(2 * time.Minute)
+	if st := w.status(); st.Phase != v1.PodSucceeded || w.state.Stage != Finished || !equality.Semantic.DeepEqual(st, before) {
+		t.Fatalf("%s %+v", w.state.Stage, st)
+	}
+}
+
+// The deadline of a pod may pass while it is being deleted, or while its sidecars end. Then it has failed for that, as upstream tells it
+// (Jobs look at such a pod, which their finalizer keeps). A cause that the status names is not replaced.
+func TestADeadlineThatPassesDuringTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end    func(w *world, p *v1.Pod)
+		reason string
+	}{
+		"deleted": {func(w *world, p *v1.Pod) {
+			p = p.DeepCopy()
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: w.now}, new(int64(30))
+			w.step(Desired{Pod: p})
+		}, "DeadlineExceeded"},
+		"completed": {func(w *world, _ *v1.Pod) { w.exit("m-0", 0, "Completed"); w.step(Observation{Observed: w.observe()}) }, "DeadlineExceeded"},
+		"evicted": {func(w *world, _ *v1.Pod) {
+			w.step(StopAsked{Why: Evicted, Reason: "Evicted", Message: "no room"})
+		}, "Evicted"},
+		"ended by somebody else": {func(w *world, p *v1.Pod) {
+			p = p.DeepCopy()
+			p.Status.Phase, p.Status.Reason = v1.PodFailed, "Others"
+			w.step(Desired{Pod: p})
+		}, "Others"},
+	} {
+		p := newPod(v1.RestartPolicyNever, "s", "m")
+		p.Spec.ActiveDeadlineSeconds = new(int64(60))
+		w := newWorld(t, p)
+		w.run = func(string, uint32) behaviour { return behaviour{deaf: true} }
+		w.step(Tick{})
+		w.until(50 * time.Second)
+		tc.end(w, p)
+		w.until(55 * time.Second)
+		failed := tc.reason == "Others"
+		if c := condition(w.status(), v1.PodReady); w.state.Stage != Stopping || (c.Reason == "PodFailed") != failed {
+			t.Fatalf("%s: %s %+v", name, w.state.Stage, c)
+		}
+		w.until(61 * time.Second)
+		failed = failed || tc.reason == "DeadlineExceeded"
+		if c := condition(w.status(), v1.PodReady); w.state.Stage != Stopping || (c.Reason == "PodFailed") != failed {
+			t.Errorf("%s: when it has passed: %+v", name, c)
+		}
+		w.until(3 * time.Minute)
+		told := 0
+		for _, e := range w.events {
+			if e.Reason == "DeadlineExceeded" {
+				told++
+			}
+		}
+		if st := w.status(); st.Phase != v1.PodFailed || st.Reason != tc.reason || (told == 1) != (tc.reason == "DeadlineExceeded") || told > 1 {
+			t.Errorf("%s: %s %q, told %d times", name, st.Phase, st.Reason, told)
+		}
 	}
 }

@@ -43,6 +43,9 @@ func (s *State) Given() *v1.Pod { return s.given }
 // takePod takes the pod as it is wanted now.
 func (s *State) takePod(p *v1.Pod) {
 	s.Pod = p
+	if s.Stage >= Finished { // its last status was told: nothing of what is added now will be made
+		return
+	}
 	if s.given = s.Granted.Over(p); s.given == p || p.DeletionTimestamp != nil { // nobody judges any more what a pod that ends asks for
 		s.observed = p.Generation
 	}

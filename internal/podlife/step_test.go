@@ -304,6 +304,11 @@ func TestBackOffOfAMountedImage(t *testing.T) {
 	if !told(w, "BackOff", `Back-off pulling image "files"`) {
 		t.Error("no event")
 	}
+	for _, e := range w.events { // the volume is the pod's, what it prevents the container's
+		if (e.Container == "") != (e.Reason == "BackOff") {
+			t.Errorf("told of the wrong one: %+v", e)
+		}
+	}
 	w.until(40 * time.Second)
 	bad = false
 	w.until(71 * time.Second)

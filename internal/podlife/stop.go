@@ -95,6 +95,10 @@ func (s *State) overdue() time.Time {
 
 // stopAll ends a pod's containers within the pod's one deadline. The hooks of all begin at once; TERM comes in turn.
 func (m *mover) stopAll() {
+	if m.mayExceed() && m.overDeadline() {
+		m.tell("", v1.EventTypeNormal, reasonDeadline, messageDeadline)
+		m.Stop.Reason, m.Stop.Message = reasonDeadline, messageDeadline
+	}
 	quiet := true
 	for i := range slices.Backward(m.Containers) { // backwards, so that one that ends here lets those before it go on
 		c := &m.Containers[i]
@@ -119,6 +123,12 @@ func (m *mover) stopAll() {
 		m.overdueTold = true
 		m.tell("", v1.EventTypeWarning, "ExceededGracePeriod", "Container runtime did not kill the pod within specified grace period.")
 	}
+}
+
+// mayExceed tells whether the pod's deadline can still pass before its end: it ends for a reason that its status does not name, so that the
+// status will name this one, as upstream's does.
+func (s *State) mayExceed() bool {
+	return s.Stage == Stopping && (s.Stop.Why == Deleted || s.Stop.Why == Completed) && s.Stop.Reason == ""
 }
 
 // release gives back what the pod holds: network and volumes at once, the cgroup when nothing is in it any more.
@@ -199,7 +209,7 @@ func (m *mover) wakeUp() {
 	}
 	keeping := m.Stage == Starting || m.Stage == Running
 	releasing := m.Stage == Releasing
-	at(keeping, m.deadline())
+	at(keeping || m.mayExceed(), m.deadline())
 	at(m.Stage == Stopping, m.overdue())
 	at(keeping && m.Cgroup.wanted() || releasing && m.Cgroup.owed(), m.cgroupRetry.at)
 	at(keeping && m.Volumes.wanted() || releasing && m.Volumes.owed(), m.volumesRetry.at)

@@ -228,8 +228,8 @@ func imageVolume(pod *v1.Pod, name string) *v1.ImageVolumeSource {
 	return nil
 }
 
-// imageMount has the runtime mount an image, or a folder of it, read-only. The image is pulled as a container's is; what prevents
-// that is reported for the container that mounts it.
+// imageMount has the runtime mount an image, or a folder of it, read-only. The image is pulled as a container's is, but events of the pull
+// concern the pod, whose volume it is. What prevents it keeps the container that mounts it from its start.
 func (b *Builder) imageMount(ctx context.Context, in worker.ContainerInput, vm *v1.VolumeMount, v *v1.ImageVolumeSource, env *environment) (*runtimev1.Mount, error) {
 	if b.c.Volume == nil {
 		return nil, errors.New("volumes of type image are not supported")
@@ -238,7 +238,7 @@ func (b *Builder) imageMount(ctx context.Context, in worker.ContainerInput, vm *
 	if err != nil {
 		return nil, err
 	}
-	as := &v1.Container{Name: in.Container.Name, Image: v.Reference, ImagePullPolicy: v.PullPolicy}
+	as := &v1.Container{Image: v.Reference, ImagePullPolicy: v.PullPolicy}
 	ref, err := b.c.Volume(ctx, in.Pod, as, in.Sandbox)
 	if err != nil {
 		return nil, err

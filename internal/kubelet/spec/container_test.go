@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strings"
@@ -153,5 +154,26 @@ func TestNestedMounts(t *testing.T) {
 	}
 	if !slices.Equal(n.places, want) {
 		t.Errorf("got %q\nwant %q", n.places, want)
+	}
+}
+
+// The image of a volume is had for the pod, and not as the image of the container that mounts it: its events are the pod's.
+func TestAMountedImageIsThePods(t *testing.T) {
+	var as []*v1.Container
+	n := newTest(t, func(c *Config) {
+		c.Volume = func(_ context.Context, _ *v1.Pod, c *v1.Container, _ *runtimev1.PodSandboxConfig) (string, error) {
+			as = append(as, c)
+			return "whole/" + c.Image, nil
+		}
+	})
+	c := n.must(t, testPod(func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "i", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "img", PullPolicy: v1.PullNever}}}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "i", MountPath: "/i"}}
+	}))
+	if len(as) != 1 || as[0].Name != "" || as[0].Image != "img" || as[0].ImagePullPolicy != v1.PullNever {
+		t.Fatalf("it was had as %+v", as)
+	}
+	if m := c.Mounts[0]; m.Image.GetImage() != "whole/img" || m.ContainerPath != "/i" {
+		t.Errorf("%+v", m)
 	}
 }
