@@ -104,9 +104,12 @@ func (m *Manager) refreshAll(ctx context.Context) {
 // refreshAgain is the wait after a failed write of a volume: the objects that it shows may not change again.
 const refreshAgain = time.Minute
 
-func (m *Manager) tryLater(uid types.UID) {
+// refreshLater is the wait after such a try failed too, upstream's longest between two tries of a mount: each one is reported.
+const refreshLater = 2*time.Minute + 2*time.Second
+
+func (m *Manager) tryLater(uid types.UID, wait time.Duration) {
 	m.mu.Lock()
-	m.again[uid] = m.c.Now().Add(refreshAgain)
+	m.again[uid] = m.c.Now().Add(wait)
 	m.mu.Unlock()
 	m.timer.Ring()
 }
@@ -152,6 +155,10 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID, still bool) {
 		return
 	}
 	m.mu.Unlock()
+	wait := refreshAgain
+	if still {
+		wait = refreshLater
+	}
 	for {
 		pod, again := m.podOf(e), ctx.Err() != nil
 		for _, v := range m.shown(e, pod) {
@@ -165,7 +172,7 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID, still bool) {
 		}
 		if m.finish(e, false, ctx.Err() != nil) {
 			if again || ctx.Err() != nil {
-				m.tryLater(uid)
+				m.tryLater(uid, wait)
 			}
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func (m *Manager) setUp(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case claimSource(pod, v) != nil:
 		return m.setUpClaim(pod, v)
 	case !ok:
-		return fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
+		return unsupported(v)
 	case v.HostPath != nil:
 		return checkHostPath(v.HostPath)
 	case v.EmptyDir != nil:
@@ -238,13 +239,28 @@ func fsGroup(pod *v1.Pod) *int64 {
 	return pod.Spec.SecurityContext.FSGroup
 }
 
-// kindOf names the type of a volume that is not supported, by its field.
-func kindOf(v *v1.Volume) string {
+// unsupported is why a volume cannot be had whose type this node does not mount. Upstream's words are used where upstream does not mount it
+// either: without the CSI driver, without the plug-in of a FlexVolume, and of types that upstream has given up.
+func unsupported(v *v1.Volume) error {
 	switch {
+	case v.GitRepo != nil:
+		return errors.New("git-repo volume plugin has been disabled; if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
 	case v.CSI != nil:
-		return "csi"
-	case v.NFS != nil:
-		return "nfs"
+		return fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name %s not found in the list of registered CSI drivers", v.CSI.Driver)
+	case v.FlexVolume != nil, v.Glusterfs != nil, v.RBD != nil, v.CephFS != nil, v.Flocker != nil, v.Quobyte != nil, v.ScaleIO != nil, v.StorageOS != nil:
+		return &unprocessed{fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=no volume plugin matched", v.Name)}
+	}
+	return fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
+}
+
+// kindOf names the type of a volume by its field.
+func kindOf(v *v1.Volume) string {
+	source := reflect.ValueOf(v.VolumeSource)
+	for i := range source.NumField() {
+		if !source.Field(i).IsNil() {
+			name, _, _ := strings.Cut(source.Type().Field(i).Tag.Get("json"), ",")
+			return name
+		}
 	}
 	return "this"
 }

@@ -189,7 +189,7 @@ func TestAVolumeThatCouldNotBeWritten(t *testing.T) {
 		if err := os.Remove(obstacle); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(refreshAgain)
+		time.Sleep(refreshLater)
 		synctest.Wait()
 		if got := n.read(t, p, "v", "k"); got != "v2" || len(n.again) != 0 {
 			t.Errorf("it shows %q, %d to come", got, len(n.again))
@@ -197,7 +197,7 @@ func TestAVolumeThatCouldNotBeWritten(t *testing.T) {
 		// What has gone is told as long as it is missed, but not of a pod that goes too.
 		told := func() []string {
 			before := len(n.told())
-			time.Sleep(2 * refreshAgain)
+			time.Sleep(refreshAgain + refreshLater)
 			synctest.Wait()
 			return n.told()[before:]
 		}

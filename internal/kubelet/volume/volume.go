@@ -147,7 +147,7 @@ func (m *Manager) Path(pod *v1.Pod, volume string) (path string, readOnly bool, 
 	}
 	path, readOnly, ok := m.layout.where(pod.UID, v)
 	if !ok {
-		return "", false, fmt.Errorf("volumes of type %s are not supported yet", kindOf(v))
+		return "", false, unsupported(v)
 	}
 	return path, readOnly, nil
 }
@@ -269,7 +269,7 @@ func (m *Manager) mountAll(ctx context.Context, e *entry, pod *v1.Pod, whole boo
 			if kept {
 				m.c.Logger.Info("a volume keeps its old content", "pod", pod.Namespace+"/"+pod.Name, "volume", v.Name, "err", errs[i])
 				errs[i] = nil
-				m.tryLater(pod.UID)
+				m.tryLater(pod.UID, refreshAgain)
 			}
 			return nil
 		})

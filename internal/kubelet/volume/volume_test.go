@@ -312,6 +312,25 @@ func TestFailures(t *testing.T) {
 			[]v1.Volume{vol("x", v1.VolumeSource{NFS: &v1.NFSVolumeSource{}})},
 			`MountVolume.SetUp failed for volume "x" : volumes of type nfs are not supported yet`,
 		},
+		{
+			[]v1.Volume{vol("x", v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}})},
+			`MountVolume.SetUp failed for volume "x" : volumes of type iscsi are not supported yet`,
+		},
+		{
+			[]v1.Volume{vol("x", v1.VolumeSource{GitRepo: &v1.GitRepoVolumeSource{}})},
+			`MountVolume.SetUp failed for volume "x" : git-repo volume plugin has been disabled; if necessary, it may be re-enabled by enabling the ` +
+				"feature-gate `GitRepoVolumeDriver`",
+		},
+		{
+			[]v1.Volume{vol("x", v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d.example.com"}})},
+			`MountVolume.SetUp failed for volume "x" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d.example.com ` +
+				`not found in the list of registered CSI drivers`,
+		},
+		{
+			[]v1.Volume{vol("x", v1.VolumeSource{FlexVolume: &v1.FlexVolumeSource{}})},
+			`Unable to attach or mount volumes: unmounted volumes=[x], unattached volumes=[], failed to process volumes=[x]: ` +
+				`failed to get Plugin from volumeSpec for volume "x" err=no volume plugin matched`,
+		},
 	} {
 		err := n.Mount(context.Background(), pod("u", tc.volumes...))
 		var f *podlife.Failure
