@@ -1,7 +1,9 @@
 package routes
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
@@ -281,54 +284,71 @@ func hostChanges() (changed chan struct{}, stop func(), err error) {
 	return changed, func() { close(done) }, nil
 }
 
-// listen calls note for each change of the host, until done or lost is closed.
+// listen calls note for each change of the host that matters, until done or lost is closed.
 func listen(note func(), done <-chan struct{}) (lost <-chan struct{}, err error) {
-	links, addrs, routes := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
-	end := make(chan struct{})
-	for what, subscribe := range map[string]func() error{
-		"network devices": func() error { return netlink.LinkSubscribe(links, end) },
-		"addresses":       func() error { return netlink.AddrSubscribe(addrs, end) },
-		"routes":          func() error { return netlink.RouteSubscribe(routes, end) },
-	} {
-		if err := subscribe(); err != nil {
-			close(end)
-			return nil, fmt.Errorf("listening to changes of %s: %w", what, err)
-		}
+	socket, err := subscribe()
+	if err != nil {
+		return nil, fmt.Errorf("listening to changes of network devices, addresses and routes: %w", err)
 	}
 	ended := make(chan struct{})
 	go func() {
-		defer func() {
-			close(end)
-			close(ended)
-			for range links { // drained until it is closed, so that the sender is not blocked
-			}
-			for range addrs {
-			}
-			for range routes {
-			}
-		}()
+		select {
+		case <-done:
+		case <-ended:
+		}
+		socket.Close() // ends Receive
+	}()
+	go func() {
+		defer close(ended)
 		for {
-			ok := true
-			select {
-			case <-done:
-				return
-			case u, open := <-links:
-				if ok = open; open && strings.HasPrefix(u.Attrs().Name, "veth") {
-					continue // a pod's
-				}
-			case _, ok = <-addrs:
-			case u, open := <-routes:
-				if ok = open; open && (u.Type != unix.RTM_DELROUTE || u.Protocol != protocol) {
-					continue
-				}
-			}
-			if !ok {
+			messages, _, err := socket.Receive()
+			if err != nil {
 				return
 			}
-			note()
+			for i := range messages {
+				if matters(messages[i].Header.Type, messages[i].Data) {
+					note()
+				}
+			}
 		}
 	}()
 	return ended, nil
+}
+
+func subscribe() (*nl.NetlinkSocket, error) {
+	return nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+}
+
+// matters tells whether the routes depend on what the kernel tells of. Devices of pods do not count: each pod has the kernel tell
+// some twenty times of its own, with all that is known of it.
+func matters(kind uint16, data []byte) bool {
+	switch kind {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return !strings.HasPrefix(deviceName(data), "veth")
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return true
+	case unix.RTM_DELROUTE:
+		return len(data) >= unix.SizeofRtMsg && netlink.RouteProtocol(nl.DeserializeRtMsg(data).Protocol) == protocol
+	}
+	return false
+}
+
+// deviceName finds the name in what the kernel tells of a device: a struct ifinfomsg, and attributes of which each begins with its
+// length and kind (rtnetlink(7)).
+func deviceName(data []byte) string {
+	const header = unix.SizeofRtAttr
+	for at := unix.SizeofIfInfomsg; at+header <= len(data); {
+		length := int(binary.NativeEndian.Uint16(data[at:]))
+		if length < header || at+length > len(data) {
+			break
+		}
+		if binary.NativeEndian.Uint16(data[at+2:]) == unix.IFLA_IFNAME {
+			return string(bytes.TrimRight(data[at+header:at+length], "\x00"))
+		}
+		at += (length + unix.RTA_ALIGNTO - 1) &^ (unix.RTA_ALIGNTO - 1)
+	}
+	return ""
 }
 
 // hostLinks are the devices that are up, with their networks. The kernel is asked twice in all, not once for each device: it answers

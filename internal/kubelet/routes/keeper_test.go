@@ -3,9 +3,12 @@
 package routes
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -172,6 +175,83 @@ func TestListedWhileTheyChange(t *testing.T) {
 		close(stop)
 		wg.Wait()
 	})
+}
+
+// What the kernel tells of devices, addresses and removed routes of ours matters; what it tells of pods' devices and others' routes does not.
+func TestWhatMatters(t *testing.T) {
+	inNamespace(t, func(netns.NsHandle) {
+		socket, err := subscribe()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer socket.Close()
+		device := func(name string) *netlink.Veth {
+			return &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "p"}
+		}
+		route := func(to string, by netlink.RouteProtocol) *netlink.Route {
+			return &netlink.Route{Dst: ipNet(netip.MustParsePrefix(to)), Gw: net.ParseIP("198.18.9.2"), Protocol: by}
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		ours, theirs := "\x0a\x07\x02\x00", "\x0a\x07\x03\x00"
+		for i, step := range []struct {
+			do    func() error
+			kind  uint16
+			about string // in the message: others come by themselves
+			want  bool
+		}{
+			{func() error { return netlink.LinkAdd(device("veth9")) }, unix.RTM_NEWLINK, "veth9\x00", false},
+			{func() error { return netlink.LinkDel(device("veth9")) }, unix.RTM_DELLINK, "veth9\x00", false},
+			{func() error { return netlink.LinkAdd(device("wire9")) }, unix.RTM_NEWLINK, "wire9\x00", true},
+			{func() error { return addAddress("wire9", "198.18.9.1/24") }, unix.RTM_NEWADDR, "\xc6\x12\x09\x01", true},
+			{func() error { return netlink.LinkSetUp(device("wire9")) }, unix.RTM_NEWLINK, "wire9\x00", true},
+			{func() error { return netlink.RouteAdd(route("10.7.2.0/24", protocol)) }, unix.RTM_NEWROUTE, ours, false},
+			{func() error { return netlink.RouteAdd(route("10.7.3.0/24", unix.RTPROT_STATIC)) }, unix.RTM_NEWROUTE, theirs, false},
+			{func() error { return netlink.RouteDel(route("10.7.3.0/24", unix.RTPROT_STATIC)) }, unix.RTM_DELROUTE, theirs, false},
+			{func() error { return netlink.RouteDel(route("10.7.2.0/24", protocol)) }, unix.RTM_DELROUTE, ours, true},
+			{func() error { return netlink.LinkDel(device("wire9")) }, unix.RTM_DELLINK, "wire9\x00", true},
+		} {
+			// An address of a number of its own tells that all that came of the step has been read.
+			end := netip.AddrFrom4([4]byte{127, 9, 9, byte(i)})
+			if err := errors.Join(step.do(), addAddress(lo.Attrs().Name, end.String()+"/32")); err != nil {
+				t.Errorf("%d: %v", i, err)
+				return
+			}
+			told, matter := false, false
+			for ended := false; !ended; {
+				messages, _, err := socket.Receive()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, m := range messages {
+					if m.Header.Type == step.kind && bytes.Contains(m.Data, []byte(step.about)) {
+						told, matter = true, matter || matters(m.Header.Type, m.Data)
+					}
+					ended = ended || m.Header.Type == unix.RTM_NEWADDR && bytes.Contains(m.Data, end.AsSlice())
+				}
+			}
+			if !told || matter != step.want {
+				t.Errorf("%d (%q): told %v, matters %v", i, step.about, told, matter)
+			}
+		}
+	})
+}
+
+func addAddress(device, address string) error {
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		return err
+	}
+	a, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	return netlink.AddrAdd(link, a)
 }
 
 type fixed []Node
