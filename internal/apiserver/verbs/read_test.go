@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -327,7 +328,7 @@ func TestWatchGone(t *testing.T) {
 	if err == nil {
 		_, err = s.Next(w.ctx)
 	}
-	if !apierrors.IsResourceExpired(err) {
+	if text := fmt.Sprintf("too old resource version: %s (", accessor(first).GetResourceVersion()); !apierrors.IsResourceExpired(err) || !strings.HasPrefix(err.Error(), text) {
 		t.Errorf("a watch from a version that has gone: %v", err)
 	}
 }

@@ -39,6 +39,7 @@ type Stream struct {
 	Kind      *registry.Kind
 	selector  selector
 	w         *view.Watcher
+	view      *view.View
 	initial   []Event // the state that the watch starts with
 	bookmarks bool
 }
@@ -57,7 +58,7 @@ func (v *Verbs) Watch(ctx context.Context, u user.Info, ref client.Ref, o *inter
 	if errs := listvalidation.ValidateListOptions(o, true); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
-	s := &Stream{Kind: k, bookmarks: o.AllowWatchBookmarks}
+	s := &Stream{Kind: k, view: v.c.View, bookmarks: o.AllowWatchBookmarks}
 	if s.selector, err = newSelector(k, ref.Namespace, o); err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	changes, _, err := s.w.Next(ctx)
 	if err != nil {
 		if errors.Is(err, view.ErrGone) {
-			return nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", s.w.Progress()))
+			err = watchError(err, s.w.Progress(), s.view.Snapshot().Rev())
 		}
 		return nil, err
 	}
