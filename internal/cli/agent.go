@@ -26,11 +26,11 @@ func newAgent() *cobra.Command {
 		Short: "Run a further node of a cluster whose server is on another machine",
 		Long: `Run a further node of a cluster whose server is on another machine, in the foreground until interrupted, or with --background.
 
-` + "`podo token create`" + ` on the server prints the command for a new node: it says where the server is, and its token proves to each
-of the two who the other one is. The token is needed once: from then on the node has a certificate of its own.
+` + "`podo token create`" + ` on the server prints the command for a new node. It has the server's address, and a token by which node and
+server authenticate each other. The token is needed once: after that the node has a certificate of its own.
 
-Stopping an agent never stops containers, nor does a server that cannot be reached: the next start takes them over. ` + "`podo down`" + ` stops
-them too, ` + "`podo reset`" + ` forgets the cluster. Every flag can stand in a YAML file under its name (--config).`,
+Stopping an agent never stops containers, and neither does losing the server: the next start takes the containers over. ` + "`podo down`" + `
+stops them too, ` + "`podo reset`" + ` forgets the cluster. Every flag can be set in a YAML file under its name (--config).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.DataDir = dataDir(cmd)
@@ -63,7 +63,7 @@ them too, ` + "`podo reset`" + ` forgets the cluster. Every flag can stand in a 
 
 func agentFlags(f *pflag.FlagSet, c *config.Agent) {
 	f.StringVar(&c.Server, "server", c.Server, "address of the server, https://HOST:6443")
-	f.StringVar(&c.Token, "token", c.Token, "what `podo token create` printed on the server, or $"+tokenEnv+"; needed for the first start")
+	f.StringVar(&c.Token, "token", c.Token, "token that 'podo token create' printed on the server, or $"+tokenEnv+"; needed for the first start")
 	f.StringVar(&c.TokenFile, "token-file", c.TokenFile, "file that holds the token")
 	f.StringVar(&c.CAFile, "ca-file", c.CAFile, "certificate of the cluster's authority, for a token without its hash")
 	nodeFlags(f, &c.Node)

@@ -12,9 +12,9 @@ import (
 func newKeys() *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "Keys that sign ServiceAccounts' tokens", Long: `Keys that sign ServiceAccounts' tokens.
 
-One key signs, all verify. A rotation makes a new one that signs from then on; tokens of the earlier ones stay valid, and the server's
-/openid/v1/jwks shows all. It ends when nothing uses the earlier key any more and it is forgotten: pods get new tokens by themselves within
-an hour, other tokens have the end that they were made with, and those in Secrets have none, so that such Secrets must be made anew.
+One key signs, all keys verify. A rotation makes a new key that signs from then on; tokens of earlier keys stay valid, and the server's
+/openid/v1/jwks lists all keys. The rotation is complete when nothing uses the earlier key any more and it is forgotten: pods get new tokens
+within an hour by themselves, other tokens expire when they were set to, and tokens in Secrets never do, so such Secrets must be recreated.
 
 Run it on the server, with its data directory. Servers that share an etcd need the same keys: copy pki/service-account.pem to the others.`}
 	show := func(cmd *cobra.Command, all []upkeep.TokenKey) error {

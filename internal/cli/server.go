@@ -57,7 +57,8 @@ func serverFlags(f *pflag.FlagSet, c *config.Server) {
 	f.IntVar(&c.HTTPSPort, "https-port", c.HTTPSPort, "port of the API server, on loopback and the node's address")
 	f.StringSliceVar(&c.TLSSANs, "tls-san", c.TLSSANs, "further names or addresses for the API server's certificate")
 	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR, "addresses of the pods of the server's own node")
-	f.StringVar(&c.ClusterCIDR, "cluster-cidr", c.ClusterCIDR, "addresses of all nodes' pods, of which each node gets a range as wide as --pod-cidr (default: the /16 around that)")
+	f.StringVar(&c.ClusterCIDR, "cluster-cidr", c.ClusterCIDR,
+		"addresses of all nodes' pods; each node gets a range as wide as --pod-cidr (default: the /16 around that)")
 	f.DurationVar(&c.NodeMonitorGrace, "node-monitor-grace-period", c.NodeMonitorGrace, "how long a node may be silent before it counts as lost")
 	f.StringVar(&c.ServiceCIDR, "service-cidr", c.ServiceCIDR, "addresses of services")
 	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", c.ServiceNodePortRange, "ports of the node that services of type NodePort get")
@@ -65,15 +66,17 @@ func serverFlags(f *pflag.FlagSet, c *config.Server) {
 	f.StringVar(&c.EtcdCAFile, "etcd-cafile", c.EtcdCAFile, "CA certificate of the external etcd")
 	f.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the external etcd")
 	f.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
-	f.StringVar(&c.AdmissionControlConfigFile, "admission-control-config-file", c.AdmissionControlConfigFile, "AdmissionConfiguration v1 file: what PodSecurity holds pods to where a namespace does not say, and what needs a ResourceQuota")
+	f.StringVar(&c.AdmissionControlConfigFile, "admission-control-config-file", c.AdmissionControlConfigFile,
+		"AdmissionConfiguration v1 file: the default pod security levels, and which resources need a ResourceQuota")
 	f.StringVar(&c.SchedulerConfig, "scheduler-config", c.SchedulerConfig, "KubeSchedulerConfiguration v1 file: profiles, plug-ins, weights")
 	f.BoolVar(&c.DisableScheduler, "disable-scheduler", c.DisableScheduler, "run no scheduler: pods wait for one of your own to bind them")
 	f.StringVar(&c.TokenAuthFile, "token-auth-file", c.TokenAuthFile, "CSV file of static bearer tokens: token,user,uid,\"group1,group2\"")
 	f.StringSliceVar(&c.ServiceAccountIssuers, "service-account-issuer", c.ServiceAccountIssuers, "issuer of ServiceAccount tokens; further ones are accepted, not used")
-	f.StringSliceVar(&c.APIAudiences, "api-audiences", c.APIAudiences, "who the API server is in tokens (default: the issuer)")
-	f.StringVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth, "what requests without credentials may be for: health (/livez, /readyz, /healthz), true (what roles allow) or false")
-	f.StringVar(&c.Audit.PolicyFile, "audit-policy-file", c.Audit.PolicyFile, "audit Policy v1 file: what of the API's requests is written down (default: nothing is)")
-	f.StringVar(&c.Audit.LogPath, "audit-log-path", c.Audit.LogPath, "file that the audit events go to, a JSON line each; - is standard output")
+	f.StringSliceVar(&c.APIAudiences, "api-audiences", c.APIAudiences, "audiences by which tokens name the API server (default: the issuer)")
+	f.StringVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth,
+		"what requests without credentials may ask for: health (/livez, /readyz, /healthz), true (what roles allow) or false (nothing)")
+	f.StringVar(&c.Audit.PolicyFile, "audit-policy-file", c.Audit.PolicyFile, "audit Policy v1 file: which requests are recorded (default: none)")
+	f.StringVar(&c.Audit.LogPath, "audit-log-path", c.Audit.LogPath, "file for the audit events, one JSON line each; - is standard output")
 	f.IntVar(&c.Audit.LogMaxAge, "audit-log-maxage", c.Audit.LogMaxAge, "days that rotated audit files are kept (0: for ever)")
 	f.IntVar(&c.Audit.LogMaxBackups, "audit-log-maxbackup", c.Audit.LogMaxBackups, "how many rotated audit files are kept (0: all)")
 	f.IntVar(&c.Audit.LogMaxSize, "audit-log-maxsize", c.Audit.LogMaxSize, "megabytes at which the audit file is rotated (0: never)")
@@ -89,9 +92,11 @@ func nodeFlags(f *pflag.FlagSet, c *config.Node) {
 	f.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of the node (default: that of the default route)")
 	f.StringVar(&c.KubeletConfig, "kubelet-config", c.KubeletConfig, "KubeletConfiguration v1beta1 file")
 	f.StringVar(&c.KubeletConfigDir, "kubelet-config-dir", c.KubeletConfigDir, "folder of further such files, *.conf, merged over it in the order of their names")
-	f.StringVar(&c.CredentialProviderConfig, "image-credential-provider-config", c.CredentialProviderConfig, "CredentialProviderConfig file, or a folder of such: which plug-ins know who to be at a registry")
+	f.StringVar(&c.CredentialProviderConfig, "image-credential-provider-config", c.CredentialProviderConfig,
+		"CredentialProviderConfig file, or a folder of such: the plug-ins that provide credentials for registries")
 	f.StringVar(&c.CredentialProviderBinDir, "image-credential-provider-bin-dir", c.CredentialProviderBinDir, "folder of the credential provider plug-ins")
-	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "another CRI runtime instead of the embedded containerd (unix:///run/...)")
+	f.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint,
+		"another CRI runtime instead of the embedded containerd (unix:///run/...)")
 	f.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity: 0 normal, 2 more, 4 one line for every stage of every pod")
 	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 }

@@ -42,8 +42,8 @@ func newTokenCreate() *cobra.Command {
 		Short: "Make a token, and print the command that another machine joins with",
 		Long: `Make a token, and print the command that another machine joins with.
 
-The token says who may join, and names the cluster's authority by its hash: the machine trusts no other server. It is needed until the
-node has its certificate, and then no more. Whoever has it can become any node of the cluster until it expires: keep it as a password.`,
+The token permits joining, and contains the hash of the cluster's authority: the machine trusts no other server. It is needed only until
+the node has its certificate. Whoever has it can become any node of the cluster until it expires: treat it like a password.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Validate(); err != nil {

@@ -32,19 +32,19 @@ func newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why [KIND[/NAME]]",
 		Short: "Say why a pod, or what has pods made, is where it is, how it got there, and what to do",
-		Long: `Says why a pod is where it is, since when, what to do about it, and how it got there: also of a pod that is gone.
+		Long: `Explains why a pod is in the state that it is in, since when, what to do about it, and how it got there; also for a pod that is gone.
 
-Of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController it tells how that stands, and below it what
-holds its pods up: those that are in the same state for the same reason together. Of a node, service, ingress, pvc, pv, quota, hpa,
-pdb, csr or namespace it tells what keeps it, and of any object why it does not go. A kind without a name means all of them, what is in
-trouble first. Without anything it tells of the namespace's pods, and of what else is in trouble there.
+For a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob or ReplicationController it shows the state of the object and what
+holds its pods up; pods in the same state for the same reason are shown together. For a node, service, ingress, pvc, pv, quota, hpa,
+pdb, csr or namespace it says what is wrong, and for any object why its deletion does not end. A kind without a name means all objects
+of that kind, those in trouble first. Without arguments it explains the namespace's pods, and whatever else is in trouble there.
 
-What a container said last is shown with its diagnosis where you may read its log.`,
-		Example: `  podo why                             # what is the matter in the namespace
+The end of a container's log is shown with its diagnosis if you may read that log.`,
+		Example: `  podo why                             # what is wrong in the namespace
   podo why pod/web
   podo why deployment/web -n shop
-  podo why pods -l app=web             # all pods with a label, by what is the matter with them
-  podo why pods -A --since 1h          # all pods, and those that were deleted within the hour
+  podo why pods -l app=web             # all pods with a label, grouped by what is wrong
+  podo why pods -A --since 1h          # all pods, and those deleted within the last hour
   podo why node/n1 -o json             # for programs`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
