@@ -42,7 +42,7 @@ func Status(s State) v1.PodStatus {
 	}
 	byName := func(a, b v1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) }
 	if s.Stage >= Releasing {
-		unlocated(out.InitContainerStatuses, out.ContainerStatuses, s.Pod.Spec.InitContainers)
+		unlocated(out.InitContainerStatuses, out.ContainerStatuses, s.Initialized)
 	}
 	slices.SortFunc(out.ContainerStatuses, byName)
 	slices.SortFunc(out.EphemeralContainerStatuses, byName)
@@ -206,7 +206,7 @@ func (s *State) lasts(c *Container, in *Instance) bool {
 
 // unlocated shows containers of an ended pod as ended that have not ended, or still waited to run again: all main ones if the pod
 // was initialized, and the init ones up to the last that has begun, at least the first.
-func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
+func unlocated(init, main []v1.ContainerStatus, initialized bool) {
 	end := func(list []v1.ContainerStatus) {
 		for i := range list {
 			if list[i].State.Terminated == nil {
@@ -218,16 +218,6 @@ func unlocated(init, main []v1.ContainerStatus, initSpecs []v1.Container) {
 	}
 	begun := func(c v1.ContainerStatus) bool {
 		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
-	}
-	well := func(t *v1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == 0 && t.Reason != reasonOOM }
-	initialized := len(init) == 0 || slices.ContainsFunc(main, begun)
-	if n := len(init); n > 0 {
-		last := init[n-1]
-		if p := initSpecs[n-1].RestartPolicy; p != nil && *p == v1.ContainerRestartPolicyAlways {
-			initialized = initialized || last.State.Running != nil && *last.Started
-		} else {
-			initialized = initialized || well(last.State.Terminated) || well(last.LastTerminationState.Terminated)
-		}
 	}
 	if initialized {
 		end(main)

@@ -230,3 +230,31 @@ func TestASidecarThatWaitedAtItsPodsEnd(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose last init container is a sidecar is initialized once that has started, also for what is told at its end: its main containers,
+// which had not begun, could have. Without a sidecar that has started they could not.
+func TestMainContainersBesideASidecarAtTheEnd(t *testing.T) {
+	for _, started := range []bool{true, false} {
+		p := newPod(v1.RestartPolicyNever, "s", "m")
+		p.Spec.ActiveDeadlineSeconds = new(int64(60))
+		if !started {
+			p.Spec.InitContainers[0].StartupProbe = &v1.Probe{}
+		}
+		w := newWorld(t, p)
+		w.fail = func(e Effect) *Failure {
+			if x, ok := e.(PullImage); ok && x.Container == "m" {
+				return &Failure{Reason: "ErrImagePull", Message: "not found"}
+			}
+			return nil
+		}
+		w.step(Tick{})
+		w.until(2 * time.Minute)
+		st, side := w.cstatus("m").State, w.cstatus("s").State
+		if w.state.Stage != Finished || side.Terminated == nil || (st.Terminated != nil) != started || (st.Waiting != nil) == started {
+			t.Errorf("started %v: %s, the sidecar is %+v, the main container %+v", started, w.state.Stage, side, st)
+		}
+		if started && st.Terminated != nil && st.Terminated.Reason != "ContainerStatusUnknown" {
+			t.Errorf("%+v", st.Terminated)
+		}
+	}
+}
