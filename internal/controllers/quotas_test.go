@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -102,7 +103,11 @@ func TestQuota(t *testing.T) {
 		w.refused(w.createPod(pod("c", "")), `pods "c" is forbidden: failed quota: q: must specify requests.cpu for: c`)
 		generated := sized("", "1")
 		generated.GenerateName = "g-"
-		w.refused(w.createPod(generated), `pods "g-" is forbidden: exceeded quota: q`)
+		err := w.createPod(generated)
+		w.refused(err, `" is forbidden: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=2500m, limited: requests.cpu=3`)
+		if named := regexp.MustCompile(`^pods "g-[a-z0-9]{5}" `); err != nil && !named.MatchString(err.Error()) {
+			t.Errorf("%v: want the generated name", err)
+		}
 		w.usedIs("q", "count/configmaps 1/2, pods 2/3, requests.cpu 2500m/3")
 
 		w.must(w.admin.Mutate(ctx, client.Pods.At("default", "a").Sub("status"), func(o runtime.Object) (bool, error) {
