@@ -776,3 +776,22 @@ func TestADeadlineThatPassesDuringTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// An ephemeral container never runs again (#124176), also not on a node that has lost all of its pod when nothing else of it had run: that it ran
+// is known by its status.
+func TestAnEphemeralContainerAloneHasRun(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m", "e")
+	ended := v1.ContainerStatus{Name: "e", ContainerID: "containerd://e-0"}
+	ended.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", ContainerID: ended.ContainerID}
+	if Ran(p) {
+		t.Error("a new pod has run")
+	}
+	p.Status.EphemeralContainerStatuses = []v1.ContainerStatus{ended}
+	if !Ran(p) {
+		t.Error("its ephemeral container is not known to have run")
+	}
+	s := Restore(Defaults(), p, nil, Observed{At: epoch}, epoch)
+	if c := s.Container("e"); c.Stage != Exited || c.Cur == nil || c.Cur.ExitCode != 3 {
+		t.Errorf("restored as %v %+v", c.Stage, c.Cur)
+	}
+}

@@ -157,7 +157,7 @@ func Ran(p *v1.Pod) bool {
 	has := func(c v1.ContainerStatus) bool { return c.ContainerID != "" || c.RestartCount > 0 }
 	st := &p.Status
 	return st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed || slices.ContainsFunc(st.ContainerStatuses, has) ||
-		slices.ContainsFunc(st.InitContainerStatuses, has)
+		slices.ContainsFunc(st.InitContainerStatuses, has) || slices.ContainsFunc(st.EphemeralContainerStatuses, has)
 }
 
 func (s *State) restoreSaved(saved *Saved, now time.Time) {
