@@ -102,9 +102,11 @@ up: build images ## start a cluster, import the images and run examples/hello.ya
 down: ## stop the cluster and its pods; data stays
 	bin/podo down --data-dir $(DATA_DIR)
 
+# -cpu 1 with -race: timers of a synctest bubble share one context of the race detector, which crashes when two threads run some of
+# them at once (https://go.dev/issue/78156). It finds races by what is ordered, not by what meets, so that one thread at a time will do.
 .PHONY: unit
 unit: ## unit and property tests and lifecycle scripts, with the race detector but for pure packages (RUN=regexp for some)
-	go test -race $(VETTED) -timeout 20m $(if $(RUN),-run '$(RUN)') $(UNIT)
+	go test -race -cpu 1 $(VETTED) -timeout 20m $(if $(RUN),-run '$(RUN)') $(UNIT)
 	CGO_ENABLED=0 go test $(VETTED) -trimpath $(if $(RUN),-run '$(RUN)') $(PLAIN)
 	@# What podo adds to carried programs, alone: of these modules nothing else is compiled but what the programs need anyway.
 	cd tools/containerd && CGO_ENABLED=0 go test -trimpath $(if $(RUN),-run '$(RUN)') rest.go rest_test.go
@@ -112,7 +114,7 @@ unit: ## unit and property tests and lifecycle scripts, with the race detector b
 
 .PHONY: sim
 sim: ## simulate a cluster with faults; SEED=n replays one
-	go test -race $(VETTED) -count=1 -timeout 20m ./internal/sim -seed=$(SEED) -steps=$(STEPS)
+	go test -race -cpu 1 $(VETTED) -count=1 -timeout 20m ./internal/sim -seed=$(SEED) -steps=$(STEPS)
 
 .PHONY: long
 long: ## a quarter of an hour of podlife's properties, 100,000 sequences each, and simulations of twenty nodes (SEED=n)
@@ -136,7 +138,11 @@ fuzz: ## feed every decoder with what nobody would write, each target for FUZZTI
 	tools/fuzz $(FUZZTIME)
 
 .PHONY: test
-test: unit sim e2e clients ## everything that must pass: unit, a short simulation, e2e, and clients as programs use them
+test: ## everything that must pass: unit, a short simulation, e2e, and clients as programs use them
+	@# The simulation is one thread: the other core has the unit tests meanwhile.
+	$(MAKE) -j2 unit sim
+	$(MAKE) e2e
+	$(MAKE) clients
 
 .PHONY: check
 check: ## vet, staticcheck, gofumpt and the project's own analyzers

@@ -3,13 +3,17 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podo.dev/podo/internal/view"
@@ -35,11 +39,17 @@ type group struct {
 
 // workOf is what ran for a Job.
 type workOf struct {
-	made, succeeded map[types.UID]bool
-	late            map[types.UID]bool // that succeeded while they were ended already: they may count as either
+	made      map[types.UID]bool
+	succeeded map[types.UID]time.Time // and when that was heard of
+	// late are those that succeeded while they were ended already: they may count as either.
+	late map[types.UID]bool
+	// given are those that a Job counted as failed while it failed itself: it ends what runs then, and may not have heard yet that one of
+	// them had succeeded.
+	given map[types.UID]time.Time
 }
 
-// hearsay is how long a budget may take to hear that a pod serves no more: faults of the store last ten seconds.
+// hearsay is how long a budget may take to hear that a pod serves no more, and a Job that one has succeeded: faults of the store last
+// ten seconds.
 const hearsay = time.Minute
 
 func newLedger(w *World) *ledger {
@@ -55,29 +65,66 @@ func (l *ledger) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return quiet(ctx, err)
 	}
-	w, err := l.w.View.Watch(podKind, s.Rev())
-	if err != nil {
-		return err
+	g, ctx := errgroup.WithContext(ctx)
+	for kind, take := range map[schema.GroupResource]func(view.Change){podKind: l.pod, schema.GroupResource(jobs): l.job} {
+		w, err := l.w.View.Watch(kind, s.Rev())
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		g.Go(func() error { return l.read(ctx, w, kind, take) })
 	}
-	defer w.Close()
 	ready()
+	return g.Wait()
+}
+
+func (l *ledger) read(ctx context.Context, w *view.Watcher, kind schema.GroupResource, take func(view.Change)) error {
 	for {
 		changes, _, err := w.Next(ctx)
 		if errors.Is(err, view.ErrGone) {
-			l.w.t.Error("the ledger missed changes of pods: what it says is worth nothing")
+			l.w.t.Errorf("the ledger missed changes of %s: what it says is worth nothing", kind)
 		}
 		if err != nil {
 			return quiet(ctx, err)
 		}
+		l.mu.Lock()
 		for _, c := range changes {
-			l.take(c)
+			take(c)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// job notes what a Job that fails gives up.
+func (l *ledger) job(c view.Change) {
+	if c.New == nil {
+		return
+	}
+	j := c.New.Object.(*batchv1.Job)
+	fails := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobFailureTarget && c.Status == v1.ConditionTrue
+	})
+	if u := j.Status.UncountedTerminatedPods; fails && u != nil {
+		given := l.of(j.UID).given
+		for _, uid := range u.Failed {
+			if given[uid].IsZero() {
+				given[uid] = time.Now()
+			}
 		}
 	}
 }
 
-func (l *ledger) take(c view.Change) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// of is what ran for a Job.
+func (l *ledger) of(job types.UID) *workOf {
+	r := l.jobs[job]
+	if r == nil {
+		r = &workOf{made: map[types.UID]bool{}, succeeded: map[types.UID]time.Time{}, late: map[types.UID]bool{}, given: map[types.UID]time.Time{}}
+		l.jobs[job] = r
+	}
+	return r
+}
+
+func (l *ledger) pod(c view.Change) {
 	var old, now *v1.Pod
 	if c.Old != nil {
 		old = c.Old.Object.(*v1.Pod)
@@ -160,19 +207,25 @@ func evicted(p *v1.Pod) bool {
 
 // worked notes what became of a Job's pod.
 func (l *ledger) worked(job types.UID, p *v1.Pod) {
-	r := l.jobs[job]
-	if r == nil {
-		r = &workOf{made: map[types.UID]bool{}, succeeded: map[types.UID]bool{}, late: map[types.UID]bool{}}
-		l.jobs[job] = r
-	}
+	r := l.of(job)
 	r.made[p.UID] = true
 	switch {
-	case p.Status.Phase != v1.PodSucceeded || r.succeeded[p.UID] || r.late[p.UID]:
+	case p.Status.Phase != v1.PodSucceeded || !r.succeeded[p.UID].IsZero() || r.late[p.UID]:
 	case p.DeletionTimestamp != nil:
 		r.late[p.UID] = true
 	default:
-		r.succeeded[p.UID] = true
+		r.succeeded[p.UID] = time.Now()
 	}
+}
+
+// either says how many pods of a Job may count as succeeded or as failed.
+func (r *workOf) either() (n int) {
+	for uid, at := range r.given {
+		if done := r.succeeded[uid]; !done.IsZero() && at.Sub(done) < hearsay {
+			n++
+		}
+	}
+	return n + len(r.late)
 }
 
 // shown tells how much there was to judge.
@@ -192,14 +245,10 @@ func (l *ledger) shown() (evictions, worked int) {
 func (l *ledger) counted(j *batchv1.Job) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.jobs[j.UID]
-	if r == nil {
-		r = &workOf{}
-	}
-	s := j.Status
-	if n := int(s.Succeeded); n < len(r.succeeded) || n > len(r.succeeded)+len(r.late) || int(s.Succeeded+s.Failed) != len(r.made) {
-		return strconv.Itoa(len(r.made)) + " pods ran, of which " + strconv.Itoa(len(r.succeeded)) + " succeeded, and " +
-			strconv.Itoa(len(r.late)) + " when they were to end"
+	r, s := l.of(j.UID), j.Status
+	most, either := len(r.succeeded)+len(r.late), r.either()
+	if n := int(s.Succeeded); n < most-either || n > most || int(s.Succeeded+s.Failed) != len(r.made) {
+		return fmt.Sprintf("%d pods ran, of which %d succeeded, %d more or less as they were to end", len(r.made), most, either)
 	}
 	return ""
 }
