@@ -8,9 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/apiserver/pkg/authentication/user"
 
-	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/registry/check"
 )
@@ -18,13 +16,14 @@ import (
 // apply is server-side apply: the patch is what its manager wants of the object. It is merged into the present object. Fields
 // that the manager applied before and no longer does are removed unless others own them too. If the name is free, the object is
 // created.
-func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, rules registry.Update, p Patch, o Options) (out runtime.Object, created bool, err error) {
+func (v *Verbs) apply(ctx context.Context, r request, rules registry.Update, p Patch) (out runtime.Object, created bool, err error) {
+	k, ref := r.kind, r.ref
 	if err := p.isYAML(); err != nil {
 		return nil, false, err
 	}
 	for range writeTries {
-		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, owns: settled, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-			obj, err := v.applied(k, ref, cur, p, &o)
+		out, err = v.guarded(ctx, r, guard{rules: rules, owns: settled}, func(cur runtime.Object) (runtime.Object, error) {
+			obj, err := v.applied(r, cur, p)
 			if err != nil {
 				return nil, err
 			}
@@ -40,7 +39,7 @@ func (v *Verbs) apply(ctx context.Context, u user.Info, k *registry.Kind, ref cl
 		if !apierrors.IsNotFound(err) || ref.Subresource != "" {
 			return out, false, err
 		}
-		if out, err = v.applyNew(ctx, u, k, ref, p, o); !apierrors.IsAlreadyExists(err) {
+		if out, err = v.applyNew(ctx, r, p); !apierrors.IsAlreadyExists(err) {
 			return out, err == nil, err
 		}
 		// Somebody else has created it meanwhile: apply to that object.
@@ -56,9 +55,9 @@ func (p *Patch) isYAML() error {
 }
 
 // applied is cur with the patch applied.
-func (v *Verbs) applied(k *registry.Kind, ref client.Ref, cur runtime.Object, p Patch, o *Options) (runtime.Object, error) {
-	return p.merge(o, func(config map[string]any) (runtime.Object, error) {
-		return v.owners.Applied(k, ref.Subresource, cur, config, o.Manager, p.Force)
+func (v *Verbs) applied(r request, cur runtime.Object, p Patch) (runtime.Object, error) {
+	return p.merge(&r.Options, func(config map[string]any) (runtime.Object, error) {
+		return v.owners.Applied(r.kind, r.ref.Subresource, cur, config, r.Manager, p.Force)
 	})
 }
 
@@ -93,8 +92,9 @@ func mergeData(data []byte, apply func(config map[string]any) (runtime.Object, e
 }
 
 // applyNew creates what the patch describes.
-func (v *Verbs) applyNew(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, p Patch, o Options) (runtime.Object, error) {
-	obj, err := v.applied(k, ref, k.New(), p, &o)
+func (v *Verbs) applyNew(ctx context.Context, r request, p Patch) (runtime.Object, error) {
+	k, ref := r.kind, r.ref
+	obj, err := v.applied(r, k.New(), p)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +105,11 @@ func (v *Verbs) applyNew(ctx context.Context, u user.Info, k *registry.Kind, ref
 	if err := samePlace(k, m, ref.Namespace, ref.Name); err != nil {
 		return nil, err
 	}
-	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+	if err := v.authorize(ctx, r.user, "create", ref, nil); err != nil {
 		return nil, err
 	}
 	m.SetResourceVersion("")
 	m.SetDeletionTimestamp(nil)
 	m.SetDeletionGracePeriodSeconds(nil)
-	return v.createOwned(ctx, u, k, ref, obj, settled, o)
+	return v.createOwned(ctx, r, obj, settled)
 }

@@ -107,14 +107,14 @@ func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.B
 	if err != nil {
 		return nil, err
 	}
-	conds, err := v.admitNew(ctx, u, k, at, b, o)
+	conds, err := v.admitNew(ctx, request{u, k, at, o}, b)
 	if err != nil {
 		return nil, err
 	}
 	admitted := true
 	again := func(ctx context.Context, _ runtime.Object) ([]store.Cond, []store.Op, error) {
 		if !admitted { // what the rules have read may have changed
-			conds, err = v.admitNew(ctx, u, k, at, b, o)
+			conds, err = v.admitNew(ctx, request{u, k, at, o}, b)
 		}
 		admitted = false
 		return conds, nil, err
@@ -123,7 +123,7 @@ func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.B
 		return nil, errs.ToAggregate() // as upstream, no Invalid
 	}
 	ref.Subresource = "binding"
-	return &write{guard: guard{rules: bindRules, owns: kept, beside: again, Options: o}, user: u, kind: k, ref: ref, change: func(cur runtime.Object) (runtime.Object, error) {
+	return &write{request: request{u, k, ref, o}, guard: guard{rules: bindRules, owns: kept, beside: again}, change: func(cur runtime.Object) (runtime.Object, error) {
 		pod := cur.(*v1.Pod)
 		if err := sameObject(pod, b); err != nil {
 			return nil, unmet(k, ref, err)

@@ -31,18 +31,15 @@ const (
 
 // Create stores a new object. obj becomes the verbs' own and is the answer.
 func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (runtime.Object, error) {
-	k, err := v.kind(ref)
+	r, err := v.request(ctx, u, "create", ref, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
-		return nil, err
-	}
-	if k.Unstored {
-		return v.review(ctx, u, k, ref, obj)
+	if r.kind.Unstored {
+		return v.review(ctx, r, obj)
 	}
 	m := accessor(obj)
-	if err := placeIn(k, &ref, m); err != nil {
+	if err := r.placeIn(m); err != nil {
 		return nil, err
 	}
 	generate := m.GetName() == "" && m.GetGenerateName() != ""
@@ -51,7 +48,7 @@ func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj run
 		if generate && try < nameTries {
 			draft = obj.DeepCopyObject() // the next try starts from what the client sent
 		}
-		out, err := v.create(ctx, u, k, ref, draft, generate, o)
+		out, err := v.create(ctx, r, draft, generate)
 		if !generate || try == nameTries || !apierrors.IsAlreadyExists(err) {
 			return out, err
 		}
@@ -59,41 +56,41 @@ func (v *Verbs) Create(ctx context.Context, u user.Info, ref client.Ref, obj run
 }
 
 // placeIn reconciles the object's namespace with the request's.
-func placeIn(k *registry.Kind, ref *client.Ref, m metav1.Object) error {
-	if !k.Namespaced {
+func (r *request) placeIn(m metav1.Object) error {
+	if !r.kind.Namespaced {
 		m.SetNamespace("")
-		ref.Namespace = ""
+		r.ref.Namespace = ""
 		return nil
 	}
 	if m.GetNamespace() == "" {
-		m.SetNamespace(ref.Namespace)
+		m.SetNamespace(r.ref.Namespace)
 	}
-	if ref.Namespace == "" && ref.Name == "" {
-		ref.Namespace = m.GetNamespace()
+	if r.ref.Namespace == "" && r.ref.Name == "" {
+		r.ref.Namespace = m.GetNamespace()
 	}
-	if m.GetNamespace() != ref.Namespace {
+	if m.GetNamespace() != r.ref.Namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return nil
 }
 
-func (v *Verbs) create(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, generate bool, o Options) (runtime.Object, error) {
+func (v *Verbs) create(ctx context.Context, r request, obj runtime.Object, generate bool) (runtime.Object, error) {
 	m := accessor(obj)
 	m.SetUID("")
 	m.SetCreationTimestamp(metav1.Time{})
 	m.SetDeletionTimestamp(nil)
 	m.SetDeletionGracePeriodSeconds(nil)
 	m.SetSelfLink("")
-	dedupOwners(m, o.warning, false)
-	if err := complete(k, obj); err != nil {
+	dedupOwners(m, r.warning, false)
+	if err := complete(r.kind, obj); err != nil {
 		return nil, err
 	}
 	if generate {
 		m.SetName(generateName(m.GetGenerateName()))
 	}
-	ref.Name = m.GetName()
-	v.owners.Created(k, obj, o.Manager)
-	return v.createOwned(ctx, u, k, ref, obj, changed, o)
+	r.ref.Name = m.GetName()
+	v.owners.Created(r.kind, obj, r.Manager)
+	return v.createOwned(ctx, r, obj, changed)
 }
 
 // complete fills in what an object leaves out, and refuses one that does not decode as its kind.
@@ -111,13 +108,13 @@ func complete(k *registry.Kind, obj runtime.Object) error {
 
 // createOwned is create after managedFields are in place. An object that is too large with them is stored without, except after
 // an apply, which has to know next time what it applied.
-func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, owns ownership, o Options) (runtime.Object, error) {
-	m := accessor(obj)
-	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
+func (v *Verbs) createOwned(ctx context.Context, r request, obj runtime.Object, owns ownership) (runtime.Object, error) {
+	k, m := r.kind, accessor(obj)
+	a := r.attributes(admit.Create, obj, nil)
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
-	dedupOwners(m, o.warning, true)
+	dedupOwners(m, r.warning, true)
 	m.SetUID(v.c.NewUID())
 	m.SetCreationTimestamp(metav1.NewTime(v.c.Now()).Rfc3339Copy())
 	if err := complete(k, obj); err != nil {
@@ -127,7 +124,7 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 		k.PrepareForCreate(obj)
 	}
 	if k.NoteCreator != nil {
-		k.NoteCreator(obj, authn.UserInfo(u))
+		k.NoteCreator(obj, authn.UserInfo(r.user))
 	}
 	if errs := k.CheckCreate(obj); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.Stored().GVK.GroupKind(), m.GetName(), errs)
@@ -136,23 +133,23 @@ func (v *Verbs) createOwned(ctx context.Context, u user.Info, k *registry.Kind, 
 		return nil, err
 	}
 	if k.Warnings != nil {
-		o.warn(k.Warnings(obj))
+		r.warn(k.Warnings(obj))
 	}
-	v.recordNew(obj, who(u, o))
-	out, err := v.storeNew(ctx, k, a, o)
+	v.recordNew(obj, r.who())
+	out, err := v.storeNew(ctx, a)
 	if isTooLarge(err) && owns == changed && m.GetManagedFields() != nil {
 		m.SetManagedFields(nil)
-		return v.storeNew(ctx, k, a, o)
+		return v.storeNew(ctx, a)
 	}
 	return out, err
 }
 
 // storeNew commits a new object, on the condition that its name is free and that what admission has read still holds.
-func (v *Verbs) storeNew(ctx context.Context, k *registry.Kind, a *admit.Attributes, o Options) (runtime.Object, error) {
-	obj := a.Object
+func (v *Verbs) storeNew(ctx context.Context, a *admit.Attributes) (runtime.Object, error) {
+	k, obj := a.Kind, a.Object
 	m := accessor(obj)
 	key := k.Key(m.GetNamespace(), m.GetName())
-	if o.DryRun {
+	if a.DryRun {
 		switch kv, err := v.store.Get(ctx, key); {
 		case err == nil:
 			return nil, exists(k, m, kv)

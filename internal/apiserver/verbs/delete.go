@@ -38,23 +38,20 @@ const collectionWorkers = 64
 // A terminating object's grace can only get shorter. deleted says that the object is gone; out is its last state, or the state
 // in which it now waits; nil for one that could not be read.
 func (v *Verbs) Delete(ctx context.Context, u user.Info, ref client.Ref, d *metav1.DeleteOptions, o Options) (out runtime.Object, deleted bool, err error) {
-	k, err := v.kind(ref)
+	r, err := v.request(ctx, u, "delete", ref, o)
 	if err != nil {
-		return nil, false, err
-	}
-	if err := v.authorize(ctx, u, "delete", ref, nil); err != nil {
 		return nil, false, err
 	}
 	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
 		return nil, false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	o.DryRun = o.DryRun || len(d.DryRun) > 0
+	r.DryRun = r.DryRun || len(d.DryRun) > 0
 	if toUnread(d) {
-		err := v.deleteUnreadable(ctx, u, k, ref, o)
+		err := v.deleteUnreadable(ctx, r)
 		return nil, err == nil, err
 	}
-	o.warnOfOrphans(k, d)
-	return v.delete(ctx, u, k, ref, nil, d, o)
+	r.warnOfOrphans(r.kind, d)
+	return v.delete(ctx, r, nil, d)
 }
 
 // warnOfOrphans warns that dependents may stay, unless the client asked for that.
@@ -66,7 +63,8 @@ func (o *Options) warnOfOrphans(k *registry.Kind, d *metav1.DeleteOptions) {
 }
 
 // delete is Delete after its checks; known, if set, is the object as the caller has just read it.
-func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, known *view.Entry, d *metav1.DeleteOptions, o Options) (runtime.Object, bool, error) {
+func (v *Verbs) delete(ctx context.Context, r request, known *view.Entry, d *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	k, ref := r.kind, r.ref
 	cur, fresh := known, false
 	var err error
 	if cur == nil {
@@ -75,7 +73,7 @@ func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref c
 		}
 	}
 	for range writeTries {
-		w, err := v.plan(ctx, u, k, ref, cur, d, o)
+		w, err := v.plan(ctx, r, cur, d)
 		if (err != nil || w.same) && !fresh {
 			next, readErr := v.freshly(ctx, k, ref)
 			if readErr != nil {
@@ -87,10 +85,10 @@ func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref c
 				continue
 			}
 		}
-		if err != nil || w.same || o.DryRun {
+		if err != nil || w.same || r.DryRun {
 			return w.obj, w.remove, err
 		}
-		out, found, err := v.commit(ctx, k, cur, w, who(u, o))
+		out, found, err := v.commit(ctx, k, cur, w, r.who())
 		if err != nil || out != nil {
 			return out, w.remove, err
 		}
@@ -106,11 +104,12 @@ func (v *Verbs) delete(ctx context.Context, u user.Info, k *registry.Kind, ref c
 }
 
 // plan decides what a deletion does to the present object.
-func (v *Verbs) plan(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, cur *view.Entry, d *metav1.DeleteOptions, o Options) (wanted, error) {
+func (v *Verbs) plan(ctx context.Context, r request, cur *view.Entry, d *metav1.DeleteOptions) (wanted, error) {
+	k := r.kind
 	if err := preconditions(k, cur.Meta, d.Preconditions); err != nil {
 		return wanted{}, err
 	}
-	a := &admit.Attributes{Op: admit.Delete, User: u, Kind: k, Ref: ref, Old: cur.Object, DryRun: o.DryRun, Warn: o.warning}
+	a := r.attributes(admit.Delete, nil, cur.Object)
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return wanted{}, err
 	}
@@ -348,8 +347,8 @@ func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Re
 	g.SetLimit(collectionWorkers)
 	for _, e := range list.Items {
 		g.Go(func() error {
-			one := client.Ref{Resource: ref.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name}
-			if _, _, err := v.delete(gctx, u, k, one, e, d, o); err != nil && !apierrors.IsNotFound(err) {
+			one := request{u, k, client.Ref{Resource: ref.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name}, o}
+			if _, _, err := v.delete(gctx, one, e, d); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 			return nil

@@ -16,7 +16,6 @@ import (
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/budget"
 	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
 )
@@ -40,13 +39,14 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 	if err := v.authorize(ctx, u, "create", ref.Sub("eviction"), nil); err != nil {
 		return err
 	}
-	o.DryRun = o.DryRun || len(d.DryRun) > 0
-	if err := v.admitEviction(ctx, u, k, ref, d, o); err != nil {
+	r := request{u, k, ref, o}
+	r.DryRun = r.DryRun || len(d.DryRun) > 0
+	if err := v.admitEviction(ctx, r, d); err != nil {
 		return err
 	}
 	for range writeTries {
 		var judged bool
-		if judged, err = v.evict(ctx, u, k, ref, d, o); !judged || !apierrors.IsConflict(err) {
+		if judged, err = v.evict(ctx, r, d); !judged || !apierrors.IsConflict(err) {
 			return err
 		}
 	}
@@ -54,11 +54,11 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 }
 
 // admitEviction runs the rules for the eviction itself, which is created below the pod. For its consequences the rules run later.
-func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) error {
+func (v *Verbs) admitEviction(ctx context.Context, r request, d *metav1.DeleteOptions) error {
 	kind := schema.GroupKind{Group: policyv1.GroupName, Kind: "Eviction"}
 	if toUnread(d) {
 		at := field.NewPath("deleteOptions").Child(unreadField.String())
-		return apierrors.NewInvalid(kind, ref.Name, field.ErrorList{field.Invalid(at, true, "can not be set for pod eviction, try after removing the option")})
+		return apierrors.NewInvalid(kind, r.ref.Name, field.ErrorList{field.Invalid(at, true, "can not be set for pod eviction, try after removing the option")})
 	}
 	if errs := metavalidation.ValidateDeleteOptions(d); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
@@ -67,15 +67,15 @@ func (v *Verbs) admitEviction(ctx context.Context, u user.Info, k *registry.Kind
 	if _, err := v.c.View.Fresh(ctx); err != nil {
 		return viewError(err)
 	}
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}, DeleteOptions: d}
-	_, err := v.admitNew(ctx, u, k, ref.Sub("eviction"), eviction, o)
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.ref.Name}, DeleteOptions: d}
+	_, err := v.admitNew(ctx, r.sub("eviction"), eviction)
 	return err
 }
 
 // admitNew runs the rules for an object that is created but not stored. What follows from it is written separately, under these
 // conditions.
-func (v *Verbs) admitNew(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object, o Options) ([]store.Cond, error) {
-	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: obj, DryRun: o.DryRun, Warn: o.warning}
+func (v *Verbs) admitNew(ctx context.Context, r request, obj runtime.Object) ([]store.Cond, error) {
+	a := r.attributes(admit.Create, obj, nil)
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (v *Verbs) admitNew(ctx context.Context, u user.Info, k *registry.Kind, ref
 
 // evict tries once. judged says that the pod may only go in the version that was judged, although the client did not ask for a
 // version: a conflict then means judging again.
-func (v *Verbs) evict(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, d *metav1.DeleteOptions, o Options) (judged bool, err error) {
-	pod, verdict, err := v.give(ctx, u, k, ref, d.Preconditions, o)
+func (v *Verbs) evict(ctx context.Context, r request, d *metav1.DeleteOptions) (judged bool, err error) {
+	pod, verdict, err := v.give(ctx, r, d.Preconditions)
 	if err != nil {
 		return false, err
 	}
@@ -97,14 +97,14 @@ func (v *Verbs) evict(ctx context.Context, u user.Info, k *registry.Kind, ref cl
 		}
 		d.Preconditions.ResourceVersion = new(pod.ResourceVersion)
 	}
-	_, _, err = v.delete(ctx, u, k, ref, nil, d, o)
+	_, _, err = v.delete(ctx, r, nil, d)
 	return verdict.AsJudged && !exact, err
 }
 
 // give writes into a pod's status that it is being evicted, together with what its budget gives for it.
-func (v *Verbs) give(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, p *metav1.Preconditions, o Options) (pod *v1.Pod, verdict budget.Verdict, err error) {
+func (v *Verbs) give(ctx context.Context, r request, p *metav1.Preconditions) (pod *v1.Pod, verdict budget.Verdict, err error) {
 	now := metav1.NewTime(v.c.Now()).Rfc3339Copy()
-	g := guard{rules: bindRules, owns: kept, Options: o, beside: func(ctx context.Context, cur runtime.Object) (conds []store.Cond, ops []store.Op, err error) {
+	g := guard{rules: bindRules, owns: kept, beside: func(ctx context.Context, cur runtime.Object) (conds []store.Cond, ops []store.Op, err error) {
 		verdict, conds, ops, err = v.charge(ctx, cur.(*v1.Pod), now)
 		return conds, ops, err
 	}}
@@ -113,8 +113,8 @@ func (v *Verbs) give(ctx context.Context, u user.Info, k *registry.Kind, ref cli
 		return nil, verdict, err
 	}
 	defer release()
-	obj, err := v.guarded(ctx, u, k, ref.Sub("status"), g, func(cur runtime.Object) (runtime.Object, error) {
-		if err := preconditions(k, accessor(cur), p); err != nil {
+	obj, err := v.guarded(ctx, r.sub("status"), g, func(cur runtime.Object) (runtime.Object, error) {
+		if err := preconditions(r.kind, accessor(cur), p); err != nil {
 			return nil, err
 		}
 		return evicting(cur.(*v1.Pod), now), nil

@@ -57,7 +57,7 @@ func FuzzPatch(f *testing.F) {
 		var obj runtime.Object
 		var err error
 		if patch.Type == types.ApplyYAMLPatchType {
-			obj, err = w.applied(k, client.Pods.At("default", "p"), cur, patch, &Options{Manager: "m"})
+			obj, err = w.applied(request{kind: k, ref: client.Pods.At("default", "p"), Options: Options{Manager: "m"}}, cur, patch)
 		} else {
 			obj, _, err = patch.Apply(k, cur)
 		}

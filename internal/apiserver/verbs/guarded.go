@@ -7,9 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/user"
 
-	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/timeline"
@@ -18,7 +16,6 @@ import (
 
 // guard is how a guarded write is bounded.
 type guard struct {
-	Options
 	rules    registry.Update
 	revision int64     // > 0: the object must be at this revision
 	uid      types.UID // not "": it must be this one
@@ -46,8 +43,8 @@ const (
 //
 // change gets the current object, read-only, and returns the wanted one, which is the write's own. A verdict (an error, or
 // that nothing changes) counts only on a fresh read.
-func (v *Verbs) guarded(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, g guard, change func(cur runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
-	w := write{guard: g, user: u, kind: k, ref: ref, change: change}
+func (v *Verbs) guarded(ctx context.Context, r request, g guard, change func(cur runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	w := write{request: r, guard: g, change: change}
 	err := v.carryOut(ctx, &w)
 	return w.obj, err
 }
@@ -67,10 +64,8 @@ func (v *Verbs) carryOut(ctx context.Context, w *write) error {
 
 // write is a guarded write under way. Writes that are committed together go round the loop in parallel.
 type write struct {
+	request
 	guard
-	user   user.Info
-	kind   *registry.Kind
-	ref    client.Ref
 	change func(cur runtime.Object) (runtime.Object, error)
 
 	cur    *view.Entry // nil: not read yet
@@ -94,7 +89,7 @@ func (v *Verbs) next(ctx context.Context, w *write) (txn *store.Request, err err
 			}
 			break
 		}
-		w.wanted, err = v.prepare(ctx, w.user, w.kind, w.ref, w.cur, w.guard, w.change)
+		w.wanted, err = v.prepare(ctx, w.request, w.cur, w.guard, w.change)
 		if (err != nil || w.wanted.same) && !w.fresh {
 			now, readErr := v.freshly(ctx, w.kind, w.ref)
 			if readErr != nil {
@@ -121,7 +116,7 @@ func (v *Verbs) next(ctx context.Context, w *write) (txn *store.Request, err err
 
 // settle handles the end of next's transaction. It returns done false when the write has to be decided again.
 func (v *Verbs) settle(ctx context.Context, w *write, res store.TxnResult, err error) (done bool, _ error) {
-	out, found, err := v.committed(ctx, w.cur, w.wanted, who(w.user, w.Options), res, err)
+	out, found, err := v.committed(ctx, w.cur, w.wanted, w.who(), res, err)
 	switch {
 	case isTooLarge(err) && w.owns == changed:
 		w.owns = dropped

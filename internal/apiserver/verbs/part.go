@@ -6,7 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/owners"
 	"podo.dev/podo/internal/client"
@@ -23,9 +22,10 @@ func partOf(part registry.Part, e *view.Entry) *view.Entry {
 // changePart writes a part (a Scale): change gets the part of the present object, with the owners of its fields, and returns the
 // wanted part, in which the owners are settled. The object is then changed by its own rules. The part's resourceVersion is the
 // object's.
-func (v *Verbs) changePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, o Options, change partChange) (runtime.Object, error) {
+func (v *Verbs) changePart(ctx context.Context, r request, change partChange) (runtime.Object, error) {
+	k, ref := r.kind, r.ref
 	part := k.Parts[ref.Subresource]
-	out, err := v.guarded(ctx, u, k, ref, guard{rules: k.Updates[""], owns: settled, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
+	out, err := v.guarded(ctx, r, guard{rules: k.Updates[""], owns: settled}, func(cur runtime.Object) (runtime.Object, error) {
 		was := part.Of(cur)
 		owns, err := v.owners.PartOf(k, ref.Subresource, cur, was)
 		if err != nil {
@@ -72,55 +72,55 @@ func checkPart(k *registry.Kind, ref client.Ref, part registry.Part, wanted, cur
 	return nil
 }
 
-func (v *Verbs) updatePart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, part registry.Part, obj runtime.Object, o Options) (runtime.Object, error) {
+func (v *Verbs) updatePart(ctx context.Context, r request, part registry.Part, obj runtime.Object) (runtime.Object, error) {
 	m := accessor(obj)
-	if err := placeIn(k, &ref, m); err != nil {
+	if err := r.placeIn(m); err != nil {
 		return nil, err
 	}
-	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
+	if err := sameName(r.ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, err
 	}
-	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
-		if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
+	return v.changePart(ctx, r, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		if err := sameUID(r.kind, r.ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
 			return nil, err
 		}
 		if _, err := revisionOf(m.GetResourceVersion()); err != nil {
 			return nil, err
 		}
 		obj := obj.DeepCopyObject()
-		owns.Updated(cur, obj, o.Manager)
+		owns.Updated(cur, obj, r.Manager)
 		return obj, nil
 	})
 }
 
-func (v *Verbs) patchPart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, part registry.Part, p Patch, o Options) (runtime.Object, error) {
+func (v *Verbs) patchPart(ctx context.Context, r request, part registry.Part, p Patch) (runtime.Object, error) {
 	if p.Type == types.ApplyYAMLPatchType {
-		return v.applyPart(ctx, u, k, ref, p, o)
+		return v.applyPart(ctx, r, p)
 	}
 	apply, err := p.compile()
 	if err != nil {
 		return nil, err
 	}
-	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
-		obj, err := p.evaluate(apply, part.Kind, cur, &o)
+	return v.changePart(ctx, r, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		obj, err := p.evaluate(apply, part.Kind, cur, &r.Options)
 		if err == nil {
-			owns.Updated(cur, obj, o.Manager)
+			owns.Updated(cur, obj, r.Manager)
 		}
 		return obj, err
 	})
 }
 
-func (v *Verbs) applyPart(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, p Patch, o Options) (runtime.Object, error) {
+func (v *Verbs) applyPart(ctx context.Context, r request, p Patch) (runtime.Object, error) {
 	if err := p.isYAML(); err != nil {
 		return nil, err
 	}
-	return v.changePart(ctx, u, k, ref, o, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
-		obj, err := p.merge(&o, func(config map[string]any) (runtime.Object, error) {
-			return owns.Applied(cur, config, o.Manager, p.Force)
+	return v.changePart(ctx, r, func(owns *owners.Part, cur runtime.Object) (runtime.Object, error) {
+		obj, err := p.merge(&r.Options, func(config map[string]any) (runtime.Object, error) {
+			return owns.Applied(cur, config, r.Manager, p.Force)
 		})
 		if err != nil {
 			return nil, err
 		}
-		return obj, samePlace(k, accessor(obj), ref.Namespace, ref.Name)
+		return obj, samePlace(r.kind, accessor(obj), r.ref.Namespace, r.ref.Name)
 	})
 }

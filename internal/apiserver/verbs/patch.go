@@ -46,15 +46,13 @@ type Patch struct {
 // Patch applies p to the object and writes the result. It is evaluated again when someone else wrote in between, unless the patch
 // names a resourceVersion. created says that the name was free, and apply created the object.
 func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch, o Options) (out runtime.Object, created bool, err error) {
-	k, err := v.kind(ref)
+	r, err := v.request(ctx, u, "patch", ref, o)
 	if err != nil {
 		return nil, false, err
 	}
-	if err := v.authorize(ctx, u, "patch", ref, nil); err != nil {
-		return nil, false, err
-	}
+	k := r.kind
 	if part, ok := k.Parts[ref.Subresource]; ok {
-		out, err = v.patchPart(ctx, u, k, ref, part, p, o)
+		out, err = v.patchPart(ctx, r, part, p)
 		return out, false, err
 	}
 	rules, ok := k.Updates[ref.Subresource]
@@ -62,14 +60,14 @@ func (v *Verbs) Patch(ctx context.Context, u user.Info, ref client.Ref, p Patch,
 		return nil, false, apierrors.NewMethodNotSupported(ref.Resource, "patch")
 	}
 	if p.Type == types.ApplyYAMLPatchType {
-		return v.apply(ctx, u, k, ref, rules, p, o)
+		return v.apply(ctx, r, rules, p)
 	}
 	apply, err := p.compile()
 	if err != nil {
 		return nil, false, err
 	}
-	out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-		obj, err := p.evaluate(apply, k, cur, &o)
+	out, err = v.guarded(ctx, r, guard{rules: rules}, func(cur runtime.Object) (runtime.Object, error) {
+		obj, err := p.evaluate(apply, k, cur, &r.Options)
 		if err != nil {
 			return nil, err
 		}

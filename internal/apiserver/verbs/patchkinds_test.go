@@ -108,7 +108,7 @@ func FuzzPatchOfAnyKind(f *testing.F) {
 		var err error
 		if patch.Type == types.ApplyYAMLPatchType {
 			ref := client.Ref{Resource: k.GroupResource(), Namespace: accessor(cur).GetNamespace(), Name: accessor(cur).GetName()}
-			obj, err = w.applied(k, ref, cur, patch, &Options{Manager: "m", Warn: func(string) {}})
+			obj, err = w.applied(request{kind: k, ref: ref, Options: Options{Manager: "m", Warn: func(string) {}}}, cur, patch)
 		} else {
 			obj, _, err = patch.Apply(k, cur)
 		}

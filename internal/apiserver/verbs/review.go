@@ -8,9 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-
-	"podo.dev/podo/internal/client"
-	"podo.dev/podo/internal/registry"
 )
 
 // Review answers the creation of an object of an unstored kind. It fills in obj, which has been defaulted and validated; u may
@@ -18,12 +15,13 @@ import (
 type Review func(ctx context.Context, u user.Info, obj runtime.Object) (runtime.Object, error)
 
 // review serves the creation of a kind that is not stored. A dry run is no different, since nothing is changed.
-func (v *Verbs) review(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, obj runtime.Object) (runtime.Object, error) {
+func (v *Verbs) review(ctx context.Context, r request, obj runtime.Object) (runtime.Object, error) {
+	k := r.kind
 	answer := v.c.Reviews[k.GroupResource()]
 	if answer == nil {
 		return nil, apierrors.NewInternalError(errors.New("nobody answers " + k.Resource + " here"))
 	}
-	if err := placeIn(k, &ref, accessor(obj)); err != nil {
+	if err := r.placeIn(accessor(obj)); err != nil {
 		return nil, err
 	}
 	if k.Default != nil {
@@ -34,7 +32,7 @@ func (v *Verbs) review(ctx context.Context, u user.Info, k *registry.Kind, ref c
 			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group}, "", errs) // upstream's error has no kind either
 		}
 	}
-	out, err := answer(ctx, u, obj)
+	out, err := answer(ctx, r.user, obj)
 	if err != nil {
 		return nil, err
 	}

@@ -17,17 +17,14 @@ import (
 // so a dry run is no different.
 func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r *authenticationv1.TokenRequest, o Options) (*authenticationv1.TokenRequest, error) {
 	ref = client.ServiceAccounts.At(ref.Namespace, ref.Name).Sub("token")
-	k, err := v.kind(ref)
+	asked, err := v.request(ctx, u, "create", ref, o)
 	if err != nil {
-		return nil, err
-	}
-	if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
 		return nil, err
 	}
 	if v.c.Tokens == nil {
 		return nil, apierrors.NewGenericServerResponse(404, "", ref.Resource, "", "404 page not found", 0, false)
 	}
-	a := &admit.Attributes{Op: admit.Create, User: u, Kind: k, Ref: ref, Object: r, DryRun: o.DryRun, Warn: o.warning}
+	a := asked.attributes(admit.Create, r, nil)
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}

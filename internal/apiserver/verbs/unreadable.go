@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/authz"
-	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/view"
@@ -95,9 +93,10 @@ func toUnread(d *metav1.DeleteOptions) bool {
 
 // deleteUnreadable deletes an object that cannot be read. Its finalizers and dependents are unknown, so this needs a right of its
 // own. Readable objects are not deleted this way.
-func (v *Verbs) deleteUnreadable(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, o Options) error {
+func (v *Verbs) deleteUnreadable(ctx context.Context, r request) error {
+	k, ref := r.kind, r.ref
 	audit.AddAuditAnnotation(ctx, "apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
-	ask := &authz.Attributes{User: u, Verb: unsafely, Group: ref.Resource.Group, Resource: ref.Resource.Resource, Namespace: ref.Namespace, Name: ref.Name}
+	ask := &authz.Attributes{User: r.user, Verb: unsafely, Group: ref.Resource.Group, Resource: ref.Resource.Resource, Namespace: ref.Namespace, Name: ref.Name}
 	if ref.Resource == namespaces {
 		ask.Namespace = ref.Name
 	}
@@ -116,7 +115,7 @@ func (v *Verbs) deleteUnreadable(ctx context.Context, u user.Info, k *registry.K
 		if _, err := decode(k, kv); err == nil {
 			return unmet(k, ref, errors.New("unsafe deletion is not allowed because the object is decodable from storage"))
 		}
-		if o.DryRun {
+		if r.DryRun {
 			return nil
 		}
 		res, err := v.store.Txn(ctx, []store.Cond{{Key: key, Revision: kv.ModRevision}}, []store.Op{{Key: key, Delete: true}})

@@ -28,15 +28,13 @@ import (
 // Update replaces an object, or the part of it that ref.Subresource names. obj becomes the verbs' own. created says that the name
 // was free and the kind lets a PUT create.
 func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj runtime.Object, o Options) (out runtime.Object, created bool, err error) {
-	k, err := v.kind(ref)
+	r, err := v.request(ctx, u, "update", ref, o)
 	if err != nil {
 		return nil, false, err
 	}
-	if err := v.authorize(ctx, u, "update", ref, nil); err != nil {
-		return nil, false, err
-	}
+	k := r.kind
 	if part, ok := k.Parts[ref.Subresource]; ok {
-		out, err = v.updatePart(ctx, u, k, ref, part, obj, o)
+		out, err = v.updatePart(ctx, r, part, obj)
 		return out, false, err
 	}
 	rules, err := endpoint(k, ref)
@@ -44,17 +42,17 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		return nil, false, err
 	}
 	m := accessor(obj)
-	if err := placeIn(k, &ref, m); err != nil {
+	if err := r.placeIn(m); err != nil {
 		return nil, false, err
 	}
-	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
+	if err := sameName(r.ref, m.GetName(), m.GetNamespace()); err != nil {
 		return nil, false, err
 	}
 	want, misread := revisionOf(m.GetResourceVersion()) // misread matters only if the object exists
 	dedupOwners(m, o.warning, false)
 	for range writeTries {
-		out, err = v.guarded(ctx, u, k, ref, guard{rules: rules, revision: want, uid: m.GetUID(), Options: o}, func(cur runtime.Object) (runtime.Object, error) {
-			if err := sameUID(k, ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
+		out, err = v.guarded(ctx, r, guard{rules: rules, revision: want, uid: m.GetUID()}, func(cur runtime.Object) (runtime.Object, error) {
+			if err := sameUID(k, r.ref, m.GetUID(), accessor(cur).GetUID()); err != nil {
 				return nil, err
 			}
 			if misread != nil {
@@ -68,18 +66,18 @@ func (v *Verbs) Update(ctx context.Context, u user.Info, ref client.Ref, obj run
 		if !rules.AllowCreate || ref.Subresource != "" || !apierrors.IsNotFound(err) {
 			return out, false, err
 		}
-		if err := sameUID(k, ref, m.GetUID(), ""); err != nil { // a client that has seen an object there does not create another
+		if err := sameUID(k, r.ref, m.GetUID(), ""); err != nil { // a client that has seen an object there does not create another
 			return nil, false, err
 		}
 		if misread != nil {
 			return nil, false, misread
 		}
-		if err := v.authorize(ctx, u, "create", ref, nil); err != nil {
+		if err := v.authorize(ctx, u, "create", r.ref, nil); err != nil {
 			return nil, false, err
 		}
 		draft := obj.DeepCopyObject()
 		accessor(draft).SetResourceVersion("")
-		if out, err = v.create(ctx, u, k, ref, draft, false, o); !apierrors.IsAlreadyExists(err) {
+		if out, err = v.create(ctx, r, draft, false); !apierrors.IsAlreadyExists(err) {
 			return out, err == nil, err
 		}
 		// Somebody else has created it meanwhile: that object is replaced.
@@ -130,10 +128,10 @@ func noRevision(k *registry.Kind, name string) error {
 }
 
 // own settles the managedFields of obj, which is to replace live.
-func (v *Verbs) own(k *registry.Kind, sub string, g guard, live, obj runtime.Object) {
-	switch g.owns {
+func (v *Verbs) own(r request, how ownership, live, obj runtime.Object) {
+	switch how {
 	case changed:
-		v.owners.Updated(k, sub, live, obj, g.Manager)
+		v.owners.Updated(r.kind, r.ref.Subresource, live, obj, r.Manager)
 	case kept:
 		accessor(obj).SetManagedFields(accessor(live).GetManagedFields())
 	case dropped:
@@ -182,7 +180,7 @@ type wanted struct {
 }
 
 // prepare turns a change into what is to be written, by the endpoint's rules.
-func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref client.Ref, cur *view.Entry, g guard, change func(runtime.Object) (runtime.Object, error)) (wanted, error) {
+func (v *Verbs) prepare(ctx context.Context, r request, cur *view.Entry, g guard, change func(runtime.Object) (runtime.Object, error)) (wanted, error) {
 	obj, err := change(cur.Object)
 	if err != nil {
 		return wanted{}, err
@@ -190,19 +188,19 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 	if obj == nil {
 		return wanted{obj: cur.Object, same: true}, nil
 	}
-	m, old := accessor(obj), cur.Meta
-	if err := sameName(ref, m.GetName(), m.GetNamespace()); err != nil {
+	k, m, old := r.kind, accessor(obj), cur.Meta
+	if err := sameName(r.ref, m.GetName(), m.GetNamespace()); err != nil {
 		return wanted{}, err
 	}
 	if err := complete(k, obj); err != nil {
 		return wanted{}, err
 	}
-	v.own(k, ref.Subresource, g, cur.Object, obj)
-	a := &admit.Attributes{Op: admit.Update, User: u, Kind: k, Ref: ref, Object: obj, Old: cur.Object, DryRun: g.DryRun, Warn: g.warning}
+	v.own(r, g.owns, cur.Object, obj)
+	a := r.attributes(admit.Update, obj, cur.Object)
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return wanted{}, err
 	}
-	dedupOwners(m, g.warning, true)
+	dedupOwners(m, r.warning, true)
 	if err := complete(k, obj); err != nil {
 		return wanted{}, err
 	}
@@ -233,7 +231,7 @@ func (v *Verbs) prepare(ctx context.Context, u user.Info, k *registry.Kind, ref 
 		return wanted{}, err
 	}
 	if g.rules.Warnings != nil {
-		g.warn(g.rules.Warnings(obj, cur.Object))
+		r.warn(g.rules.Warnings(obj, cur.Object))
 	}
 	w := wanted{obj: obj, remove: old.GetDeletionTimestamp() != nil && zeroGrace(old) && !held(obj)}
 	if w.remove {

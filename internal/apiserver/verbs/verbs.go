@@ -199,6 +199,34 @@ func (v *Verbs) Authorize(ctx context.Context, u user.Info, verb string, ref cli
 	return v.authorize(ctx, u, verb, ref, nil)
 }
 
+// request is what a user, or a part of the server itself, asks of an object.
+type request struct {
+	user user.Info
+	kind *registry.Kind
+	ref  client.Ref
+	Options
+}
+
+// request begins what u asks for: it knows the kind, and that u may do verb.
+func (v *Verbs) request(ctx context.Context, u user.Info, verb string, ref client.Ref, o Options) (request, error) {
+	k, err := v.kind(ref)
+	if err != nil {
+		return request{}, err
+	}
+	return request{u, k, ref, o}, v.authorize(ctx, u, verb, ref, nil)
+}
+
+// sub is the same request about a part of the object.
+func (r request) sub(part string) request {
+	r.ref = r.ref.Sub(part)
+	return r
+}
+
+// attributes are what admission is told of the request; obj is nil for a deletion, old for a creation.
+func (r *request) attributes(op admit.Operation, obj, old runtime.Object) *admit.Attributes {
+	return &admit.Attributes{Op: op, User: r.user, Kind: r.kind, Ref: r.ref, Object: obj, Old: old, DryRun: r.DryRun, Warn: r.warning}
+}
+
 // kind finds a row of the table, or returns the error for an unknown URL.
 func (v *Verbs) kind(ref client.Ref) (*registry.Kind, error) {
 	if k := v.kinds[ref.Resource.WithVersion(ref.Version)]; k != nil {
@@ -261,11 +289,11 @@ func accessor(obj runtime.Object) metav1.Object {
 func formatRev(rev int64) string { return strconv.FormatInt(rev, 10) }
 
 // who asks, as the timeline tells it.
-func who(u user.Info, o Options) string {
-	if o.Part != "" {
-		return o.Part
+func (r *request) who() string {
+	if r.Part != "" {
+		return r.Part
 	}
-	return u.GetName()
+	return r.user.GetName()
 }
 
 // record appends a timeline record when obj is a pod.
