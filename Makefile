@@ -16,12 +16,19 @@ PEER     ?=
 ONLY     ?=
 RUNS     ?=
 BENCH    ?=
-# Packages of the unit lane without the race detector, which costs their tests ten times as much and has nothing to look for: the pure ones
-# (tools/analyzers/pure), and openapi, which turns documents over and over. What several may ask of them at once is asked through their users.
-PLAIN     = $(addprefix ./internal/,openapi podlife registry/... timeline budget explain quota \
-            scheduler/framework scheduler/plan scheduler/plugins/... scheduler/queue)
-# And with it: all others of this module but those with a lane of their own.
-UNIT      = $(shell go list $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | \
+# Packages of the unit lane without the race detector, which costs their tests ten times as much, a second or two to link each, and has
+# nothing to look for: the pure ones (tools/analyzers/pure), and those that start nothing and whose tests run one thing after another. What
+# several may ask of them at once is asked through their users, and controllers run in a loop that has tests of its own.
+PLAIN     = $(addprefix ./internal/,podlife registry/... timeline budget explain quota jointoken view/codec \
+            scheduler/framework scheduler/plan scheduler/plugins/... scheduler/profile scheduler/queue \
+            kubelet/admit kubelet/downward kubelet/expand \
+            openapi apiserver/admit/settings apiserver/authz/review apiserver/impersonate daemon/config daemon/datadir daemon/moved \
+            daemon/preflight host/dump host/tree kubelet/config kubelet/disk kubelet/images/keyring kubelet/resize kubelet/state \
+            $(addprefix controllers/,certificateapproval certificatecleaning certificatesigning clusterroles cronjob deployment history \
+            owning rootca serviceaccounts servicecidr servicecidrs ttlafterfinished)) ./tools/analyzers/... ./tools/images/...
+# And with it: all others of this module but those with a lane of their own. Those that take longest begin first, since go keeps the order.
+UNIT      = $(shell go list $(addprefix ./internal/,apiserver/wire store/etcd controllers) \
+            $(addsuffix /...,$(addprefix ./,$(wildcard cmd internal tools test/scripts))) | \
             grep -v -e /internal/sim$$ -e /internal/warm$$ | grep -vxF "$$(go list $(PLAIN))")
 # How long each fuzz target runs.
 FUZZTIME ?= 30s

@@ -23,11 +23,18 @@ var Packages = []string{
 	"internal/timeline",
 	"internal/budget",
 	"internal/explain",
+	"internal/jointoken",
+	"internal/kubelet/admit",
+	"internal/kubelet/downward",
+	"internal/kubelet/expand",
+	"internal/localclass",
 	"internal/quota",
 	"internal/scheduler/framework",
 	"internal/scheduler/plan",
 	"internal/scheduler/plugins/...",
+	"internal/scheduler/profile",
 	"internal/scheduler/queue",
+	"internal/view/codec",
 }
 
 // PlanFile is the pure file of a controller's folder; the folder's other files are its shell.
