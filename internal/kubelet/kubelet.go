@@ -311,13 +311,14 @@ func (k *Kubelet) Mirror(name types.NamespacedName) *v1.Pod {
 // Mirrors is how many mirror pods there are.
 func (k *Kubelet) Mirrors() int { return k.pods.Mirrors() }
 
-// mirror wakes the keeper of mirrors when p is a static pod, a mirror, or has the name of a mirror that outlived its static pod
-// while no kubelet ran.
+// mirror wakes the keeper of mirrors when p is a static pod, a mirror, or what is left of one whose manifest changed or went while no
+// kubelet ran: its mirror outlived it, or the pod that the manifest describes now has waited for its name.
 func (k *Kubelet) mirror(p *v1.Pod) {
 	if k.cfg.Mirror == nil {
 		return
 	}
-	if podlife.IsMirror(p) || podlife.Static(p) || k.pods.MirrorNamed(p.Namespace, p.Name) != nil {
+	next := k.pods.Named(p.Namespace, p.Name)
+	if podlife.IsMirror(p) || podlife.Static(p) || next != nil && podlife.Static(next) || k.pods.MirrorNamed(p.Namespace, p.Name) != nil {
 		k.cfg.Mirror(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	}
 }

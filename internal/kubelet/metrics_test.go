@@ -183,3 +183,37 @@ func TestAStaticPodsFormsAreHeardOf(t *testing.T) {
 		}
 	})
 }
+
+// A manifest that changed while no kubelet ran: the pod of the old one ends first, and is not known for a static one any more. Its mirror may
+// have gone by then; whoever keeps mirrors hears when the new pod can have one.
+func TestTheNextStaticPodHasItsMirror(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod("p", "sleep inf")
+		p.Namespace, p.UID = "default", "one"
+		p.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "one"}
+		manifests := pods{p}
+		var heard atomic.Int64 // when last
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) {
+			c.Sources = append(c.Sources, &manifests)
+			c.Mirror = func(types.NamespacedName) { heard.Store(time.Now().UnixNano()) }
+		})
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		time.Sleep(time.Minute)
+		next := p.DeepCopy()
+		next.UID, next.Annotations["kubernetes.io/config.hash"] = "two", "two"
+		manifests = pods{next}
+		r.Restart()
+		time.Sleep(time.Minute)
+		var gone time.Time
+		for _, rec := range r.Records("p") {
+			if rec.Pod.UID == "one" {
+				gone = rec.At
+			}
+		}
+		now, _ := r.Kubelet.Static(types.NamespacedName{Namespace: "default", Name: "p"})
+		if at := time.Unix(0, heard.Load()); at.Before(gone) || now == nil || now.UID != "two" {
+			t.Errorf("heard of %v at %s; the one before it went at %s", now, at, gone)
+		}
+	})
+}
