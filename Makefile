@@ -16,9 +16,9 @@ PEER     ?=
 ONLY     ?=
 RUNS     ?=
 BENCH    ?=
-# Packages of the unit lane without the race detector, which costs their tests ten times as much, a second or two to link each, and has
-# nothing to look for: the pure ones (tools/analyzers/pure), and those that start nothing and whose tests run one thing after another. What
-# several may ask of them at once is asked through their users, and controllers run in a loop that has tests of its own.
+# Packages of the unit lane without the race detector, which costs their tests ten times as much and has nothing to look for: the pure ones
+# (tools/analyzers/pure), and those that start nothing and whose tests run one thing after another. What several may ask of them at once is
+# asked through their users, and controllers run in a loop that has tests of its own.
 PLAIN     = $(addprefix ./internal/,podlife registry/... timeline budget explain quota jointoken view/codec \
             scheduler/framework scheduler/plan scheduler/plugins/... scheduler/profile scheduler/queue \
             kubelet/admit kubelet/downward kubelet/expand \

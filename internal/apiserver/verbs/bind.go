@@ -107,14 +107,15 @@ func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.B
 	if err != nil {
 		return nil, err
 	}
-	conds, err := v.admitNew(ctx, request{u, k, at, o}, b)
+	asked := request{u, k, at, o}
+	conds, err := v.admitNew(ctx, asked, b)
 	if err != nil {
 		return nil, err
 	}
 	admitted := true
 	again := func(ctx context.Context, _ runtime.Object) ([]store.Cond, []store.Op, error) {
 		if !admitted { // what the rules have read may have changed
-			conds, err = v.admitNew(ctx, request{u, k, at, o}, b)
+			conds, err = v.admitNew(ctx, asked, b)
 		}
 		admitted = false
 		return conds, nil, err
