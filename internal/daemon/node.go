@@ -67,6 +67,9 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	if n.runtime, err = containerd.New(endpoint); err != nil {
 		return fmt.Errorf("--container-runtime-endpoint: %w", err)
 	}
+	if n.embedded != nil {
+		n.runtime.SweepShims(n.embedded.Layout().Shims)
+	}
 	n.endpoint = endpoint
 	return p.noteRun()
 }

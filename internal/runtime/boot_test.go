@@ -60,6 +60,7 @@ func newNode(t *testing.T, cidr string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.cri.SweepShims(runtime.LayoutFor(dir).Shims)
 	t.Cleanup(func() {
 		n.cri.Close()
 		if n.stop != nil {

@@ -132,6 +132,52 @@ func TestContainerOutlivesEverythingAroundIt(t *testing.T) {
 	}
 }
 
+// A shim that ends after its bundle has gone does not find its socket, and one that is killed does not look for it: neither leaves it.
+func TestARemovedSandboxHasNoSocket(t *testing.T) {
+	n := newNode(t, "10.213.85.0/24")
+	n.up()
+	l := n.current.Layout()
+	sockets := func() int {
+		entries, err := os.ReadDir(l.Shims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	for name, harm := range map[string]func(sandbox string) error{
+		"late": func(sandbox string) error {
+			return os.Remove(filepath.Join(l.State, "io.containerd.runtime.v2.task", "k8s.io", sandbox, "s"))
+		},
+		"killed": func(sandbox string) error {
+			return exec.Command("pkill", "-KILL", "-f", "containerd-shim.* -id "+sandbox).Run()
+		},
+	} {
+		sandbox, _ := n.sandbox(n.pod(name))
+		if got := sockets(); got != 1 {
+			t.Fatalf("%s: %d sockets, want the shim's", name, got)
+		}
+		if err := harm(sandbox); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := n.cri.StopPodSandbox(t.Context(), sandbox); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		// containerd may be cleaning up after a dead shim itself, and refuses meanwhile.
+		for end := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
+			err := n.cri.RemovePodSandbox(t.Context(), sandbox)
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if got := sockets(); got != 0 {
+			t.Errorf("%s: %d sockets left", name, got)
+		}
+	}
+}
+
 // Cleanup takes away what pods that nobody stopped left.
 func TestCleanupLeavesNothing(t *testing.T) {
 	n := newNode(t, "10.213.78.0/24")

@@ -30,6 +30,8 @@ type Client struct {
 	runtime  runtimev1.RuntimeServiceClient
 	images   runtimev1.ImageServiceClient
 	endpoint string
+	socket   string
+	shims    string // see SweepShims
 	observer atomic.Pointer[Observer]
 }
 
@@ -54,7 +56,7 @@ func New(endpoint string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: endpoint}
+	c := &Client{endpoint: endpoint, socket: socket}
 	c.conn, err = grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a Unix socket in a folder of root's
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -71,6 +73,11 @@ func New(endpoint string) (*Client, error) {
 	c.runtime, c.images = runtimev1.NewRuntimeServiceClient(c.conn), runtimev1.NewImageServiceClient(c.conn)
 	return c, nil
 }
+
+// SweepShims has RemovePodSandbox take away the socket of the sandbox's shim too, in dir, which is containerd's socket_dir. It is called before
+// the client is used. A shim does that itself when it ends, but not when it is killed, nor when containerd is sooner: in which folder its socket
+// is, it reads in the bundle, which containerd deletes as soon as the shim has said that it will end.
+func (c *Client) SweepShims(dir string) { c.shims = dir }
 
 // Observe has o told of calls from now on, and nobody else.
 func (c *Client) Observe(o Observer) { c.observer.Store(&o) }

@@ -2,6 +2,13 @@ package containerd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -27,7 +34,19 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, sandboxLimit)
 	defer cancel()
 	_, err := c.runtime.RemovePodSandbox(ctx, &runtimev1.RemovePodSandboxRequest{PodSandboxId: id})
-	return gone(err)
+	if err = gone(err); err != nil || c.shims == "" {
+		return err
+	}
+	if err := os.Remove(c.shimSocket(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the socket of sandbox %s's shim: %w", id, err)
+	}
+	return nil
+}
+
+// shimSocket is where a sandbox's shim listens. containerd names it by a digest, so that the path is short enough for a socket's.
+func (c *Client) shimSocket(sandbox string) string {
+	digest := sha256.Sum256([]byte(filepath.Join(c.socket, criNamespace, sandbox)))
+	return filepath.Join(c.shims, hex.EncodeToString(digest[:]))
 }
 
 // PodSandboxStatus implements the port.
