@@ -149,7 +149,15 @@ func TestARemovedSandboxHasNoSocket(t *testing.T) {
 			return os.Remove(filepath.Join(l.State, "io.containerd.runtime.v2.task", "k8s.io", sandbox, "s"))
 		},
 		"killed": func(sandbox string) error {
-			return exec.Command("pkill", "-KILL", "-f", "containerd-shim.* -id "+sandbox).Run()
+			shims := processesNaming(t, "-id\x00"+sandbox)
+			if len(shims) != 1 {
+				return fmt.Errorf("shims: %v", shims)
+			}
+			var pid int
+			if _, err := fmt.Sscan(shims[0], &pid); err != nil {
+				return err
+			}
+			return unix.Kill(pid, unix.SIGKILL)
 		},
 	} {
 		sandbox, _ := n.sandbox(n.pod(name))
