@@ -1,6 +1,7 @@
 package podlife
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -333,6 +334,30 @@ func TestTheNewestInstanceIsGone(t *testing.T) {
 		if st = w.cstatus("m"); st.RestartCount != 3 {
 			t.Fatalf("ran: %v: %+v\n%s", runs, st, w.tail())
 		}
+	}
+}
+
+// What containers wrote last is removed with an ended pod's folder: what users were told of it stays.
+func TestLastWordsOutliveTheirFiles(t *testing.T) {
+	p := newPod(v1.RestartPolicyOnFailure, "i", "m")
+	w := newWorld(t, p)
+	w.run = func(_ string, attempt uint32) behaviour { return behaviour{d: time.Second, code: 1 - int32(attempt)} }
+	w.step(Tick{})
+	w.until(time.Minute)
+	if w.state.Stage != Finished {
+		t.Fatalf("%s\n%s", w.state.Stage, w.tail())
+	}
+	p = p.DeepCopy()
+	p.Status = w.status()
+	i, m := &p.Status.InitContainerStatuses[0], &p.Status.ContainerStatuses[0]
+	for _, end := range []*v1.ContainerStateTerminated{
+		i.State.Terminated, i.LastTerminationState.Terminated, m.State.Terminated, m.LastTerminationState.Terminated,
+	} {
+		end.Message = "last words of " + end.ContainerID
+	}
+	after := Status(Restore(w.cfg, p, w.saved, w.observe(), w.now))
+	if !reflect.DeepEqual(after.InitContainerStatuses, p.Status.InitContainerStatuses) || !reflect.DeepEqual(after.ContainerStatuses, p.Status.ContainerStatuses) {
+		t.Errorf("told was %+v, now %+v", p.Status, after)
 	}
 }
 

@@ -267,6 +267,9 @@ func (s *State) instances(c *Container, o Observed) (mine []Instance) {
 	var told *Instance
 	if st := s.toldStatus(c); st != nil {
 		told, c.Attempt = c.told(st), max(c.Attempt, uint32(st.RestartCount)) // an instance that never ran is counted too
+		for i := range mine {
+			mine[i].Message = s.lastWords(&mine[i], st)
+		}
 	}
 	if told.isReset() && c.Prev == nil {
 		c.Prev, c.Attempt = told, max(c.Attempt, told.Attempt+1)
@@ -287,6 +290,16 @@ func (s *State) instances(c *Container, o Observed) (mine []Instance) {
 		mine = append(mine, *before)
 	}
 	return mine
+}
+
+// lastWords is the message of an instance, as users were told it: what the instance wrote is removed with its pod's folder when the pod has ended.
+func (s *State) lastWords(in *Instance, st *v1.ContainerStatus) string {
+	for _, t := range []*v1.ContainerStateTerminated{st.State.Terminated, st.LastTerminationState.Terminated} {
+		if t != nil && t.Message != "" && bareID(t.ContainerID) == in.ID && in.State == InstanceExited && t.Reason == s.terminated(in).Reason {
+			return t.Message
+		}
+	}
+	return in.Message
 }
 
 // withTold adds the newest instance that the API was told of to those of the runtime, when the runtime no longer has it.

@@ -108,13 +108,11 @@ func deliver(ctx context.Context, log *slog.Logger, e *v1.Event, write func() er
 	}
 }
 
-// write stores an event, new or with its new count. One whose object was deleted meanwhile, or whose time was over, is made anew.
+// write stores an event, new or over the earlier one with its new count. The earlier one is not read, since nodes may not read events: its
+// version does not matter, and if it was deleted meanwhile, or its time was over, it is made anew.
 func (w *Writer) write(e *v1.Event) (*v1.Event, error) {
 	if e.Count > 1 {
-		out, err := w.count(e)
-		if !apierrors.IsNotFound(err) {
-			return out, err
-		}
+		return written(w.c.Update(w.ctx, client.Events.At(e.Namespace, e.Name), e))
 	}
 	return w.create(e)
 }
@@ -135,15 +133,6 @@ func (w *Writer) create(e *v1.Event) (*v1.Event, error) {
 		c.Name = name + "." + strconv.Itoa(try)
 		e = &c
 	}
-}
-
-// count writes what follows from an event's count, and nothing else of it.
-func (w *Writer) count(e *v1.Event) (*v1.Event, error) {
-	return written(w.c.Mutate(w.ctx, client.Events.At(e.Namespace, e.Name), func(obj runtime.Object) (bool, error) {
-		old := obj.(*v1.Event)
-		old.Count, old.LastTimestamp, old.Message = e.Count, e.LastTimestamp, e.Message
-		return true, nil
-	}))
 }
 
 func written(obj runtime.Object, err error) (*v1.Event, error) {
