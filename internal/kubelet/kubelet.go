@@ -5,7 +5,6 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"podo.dev/podo/internal/cri"
 	"podo.dev/podo/internal/kubelet/observe"
 	"podo.dev/podo/internal/kubelet/pleg"
 	"podo.dev/podo/internal/kubelet/podmanager"
@@ -22,7 +20,6 @@ import (
 	"podo.dev/podo/internal/kubelet/syncloop"
 	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
-	"podo.dev/podo/internal/timeline"
 )
 
 // Source tells which pods are wanted, until ctx ends (package source).
@@ -45,48 +42,28 @@ type Checkpoints interface {
 	Load() (map[types.UID]*podlife.Saved, []state.Damaged, error)
 }
 
-// Config is what a Kubelet needs. Hooks, Probes, NodeEvent, Gone and Mirror may be nil.
+// Config is what a Kubelet needs: what its workers do, and what is the node's. Hooks, Probes, NodeEvent, Gone and Mirror may be nil.
 type Config struct {
+	worker.Config // without Observer; Reporter and Checkpoints are those below
+
 	Node        string
-	Life        *podlife.Config
-	Runtime     cri.Runtime
 	Sources     []Source
 	Checkpoints Checkpoints
 	Reporter    Reporter
-	Admission   worker.Admission
-	Volumes     worker.Volumes
-	Images      worker.Images
-	Cgroups     worker.Cgroups
-	Resizer     worker.Resizer
-	Specs       worker.Specs
-	Hooks       worker.Hooks
-	Probes      worker.Probes
-	// Event tells users about a container of a pod; container "" is the pod itself. It must not block.
-	Event func(pod *v1.Pod, container, eventType, reason, message string)
-	// NodeEvent tells users about the node. May be nil.
+	// NodeEvent tells users about the node.
 	NodeEvent func(eventType, reason, message string)
-	// NetworkProblem is why pods have no network (worker.Config). May be nil.
-	NetworkProblem func() string
-	// Reached is told of each boundary of an effect of a pod (worker.Config). May be nil.
-	Reached func(pod *v1.Pod, point string)
-	// Gone is called for each pod of which nothing but logs is left. It must not block.
-	Gone func(pod *v1.Pod)
 	// Logged are the newest attempts, by container, that have a log in the pod's folder (logs.Attempts). May be nil.
 	Logged func(pod *v1.Pod) map[string]uint32
 	// Mirror is called when something happened to the static pod of a name, or to its mirror (package mirror). It must not block.
 	Mirror func(name types.NamespacedName)
-	// Metrics may be nil, and Relisted and Inspected (pleg.Config) too.
-	Metrics   worker.Metrics
+	// Relisted and Inspected (pleg.Config) may be nil.
 	Relisted  func(began time.Time, took, since time.Duration)
 	Inspected func(took time.Duration)
 	// Swept is called after each sweep of volumes with the number of unknown pods whose volumes were removed, or could not be.
 	// May be nil.
-	Swept  func(removed, failed int)
-	Append timeline.Append
-	Log    *slog.Logger
-	// PLEG times and the worker's bounds; zero values take the modules' defaults.
-	MinRelist, MaxRelist, Housekeeping, CallTimeout time.Duration
-	Parallel                                        int
+	Swept func(removed, failed int)
+	// PLEG times; zero values take the modules' defaults.
+	MinRelist, MaxRelist, Housekeeping time.Duration
 }
 
 // Validate says what is missing.
@@ -185,21 +162,17 @@ func (k *Kubelet) start(ctx context.Context) (*running, error) {
 	obs := observe.New(k.cfg.Runtime)
 	r := &running{saved: saved, ctx: ctx}
 	c := &k.cfg
-	r.workers, err = worker.New(ctx, worker.Config{
-		Life: c.Life, Runtime: c.Runtime, Observer: obs, Admission: c.Admission, Volumes: c.Volumes, Images: c.Images, Cgroups: c.Cgroups,
-		Resizer: c.Resizer,
-		Specs:   c.Specs, Reporter: c.Reporter, Checkpoints: c.Checkpoints, Hooks: c.Hooks, Probes: c.Probes, Event: c.Event, Append: c.Append,
-		NetworkProblem: c.NetworkProblem,
-		Log:            c.Log, CallTimeout: c.CallTimeout, Parallel: c.Parallel, Reached: c.Reached, Metrics: c.Metrics,
-		Gone: func(p *v1.Pod) {
-			r.pleg.Forget(p.UID)
-			c.Reporter.Forget(p.UID)
-			k.mirror(p)
-			if c.Gone != nil {
-				c.Gone(p)
-			}
-		},
-	})
+	w := c.Config
+	w.Observer, w.Reporter, w.Checkpoints = obs, c.Reporter, c.Checkpoints
+	w.Gone = func(p *v1.Pod) {
+		r.pleg.Forget(p.UID)
+		c.Reporter.Forget(p.UID)
+		k.mirror(p)
+		if c.Gone != nil {
+			c.Gone(p)
+		}
+	}
+	r.workers, err = worker.New(ctx, w)
 	if err != nil {
 		return nil, err
 	}

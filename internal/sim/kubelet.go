@@ -20,6 +20,7 @@ import (
 	"podo.dev/podo/internal/kubelet/objects"
 	"podo.dev/podo/internal/kubelet/source"
 	"podo.dev/podo/internal/kubelet/status"
+	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -70,12 +71,14 @@ func newAgent(d KubeletDeps) (a *agent, err error) {
 		return nil, err
 	}
 	a.kubelet, err = kubelet.New(kubelet.Config{
-		Node: d.Node, Life: podlife.Defaults(), Runtime: d.Machine.Runtime,
-		Sources:     []kubelet.Source{source.API{View: d.World.View, Node: d.Node, Log: log}},
+		Node: d.Node, Sources: []kubelet.Source{source.API{View: d.World.View, Node: d.Node, Log: log}},
 		Checkpoints: &d.Machine.checkpoints, Reporter: a.status,
-		Admission: admit.Checker{Node: a.thisNode, Rules: admit.Rules{OS: "linux"}},
-		Volumes:   &d.Machine.volumes, Images: imgs, Cgroups: &d.Machine.cgroups, Specs: kubelettest.Specs{Node: d.Node},
-		Hooks: hook.New(d.Machine.Runtime, event), Event: event, Gone: func(*v1.Pod) { a.gc.Poke() }, Append: d.Append, Log: log,
+		Config: worker.Config{
+			Life: podlife.Defaults(), Runtime: d.Machine.Runtime,
+			Admission: admit.Checker{Node: a.thisNode, Rules: admit.Rules{OS: "linux"}},
+			Volumes:   &d.Machine.volumes, Images: imgs, Cgroups: &d.Machine.cgroups, Specs: kubelettest.Specs{Node: d.Node},
+			Hooks: hook.New(d.Machine.Runtime, event), Event: event, Gone: func(*v1.Pod) { a.gc.Poke() }, Append: d.Append, Log: log,
+		},
 	})
 	if err != nil {
 		return nil, err

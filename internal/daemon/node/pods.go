@@ -28,6 +28,7 @@ import (
 	"podo.dev/podo/internal/kubelet/state"
 	"podo.dev/podo/internal/kubelet/token"
 	"podo.dev/podo/internal/kubelet/volume"
+	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 )
 
@@ -124,26 +125,27 @@ func (k *run) buildKubelet() error {
 		life.BackoffMax = p.Duration
 	}
 	k.kubelet, err = kubelet.New(kubelet.Config{
-		Node: k.c.Name, Life: life, Runtime: k.linking(),
-		Sources:     k.sources(),
-		Mirror:      func(name types.NamespacedName) { k.mirrors.Wake(name) },
-		Checkpoints: checkpoints, Reporter: k.status,
-		Admission: admit.Checker{
-			Node: k.anyNode, Pressure: k.pressures, Down: k.goesOff,
-			Rules: admit.Rules{
-				OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(),
-				Swap: c.MemorySwap.SwapBehavior == config.LimitedSwap && k.cgroups.SwapLimited() && k.cgroups.Layout().V2,
-			},
-		},
-		Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
-		Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
-		Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
-		Event: k.event, NodeEvent: k.nodeEvent, NetworkProblem: k.node.NetworkProblem, Gone: k.gone, Metrics: k.counts, Relisted: k.counts.Relisted, Inspected: k.counts.Inspected,
-		Swept: k.counts.Swept,
+		Node: k.c.Name, Sources: k.sources(), Checkpoints: checkpoints, Reporter: k.status,
+		Mirror:    func(name types.NamespacedName) { k.mirrors.Wake(name) },
+		NodeEvent: k.nodeEvent, Relisted: k.counts.Relisted, Inspected: k.counts.Inspected, Swept: k.counts.Swept,
 		Logged: func(p *v1.Pod) map[string]uint32 {
 			return logs.Attempts(k.logsOf(p.Namespace, p.Name, p.UID))
 		},
-		Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
+		Config: worker.Config{
+			Life: life, Runtime: k.linking(),
+			Admission: admit.Checker{
+				Node: k.anyNode, Pressure: k.pressures, Down: k.goesOff,
+				Rules: admit.Rules{
+					OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(),
+					Swap: c.MemorySwap.SwapBehavior == config.LimitedSwap && k.cgroups.SwapLimited() && k.cgroups.Layout().V2,
+				},
+			},
+			Volumes: k.volumes, Images: k.images, Cgroups: k.cgroups, Specs: k.specs,
+			Resizer: resize.Resizer{Cgroups: k.cgroups, Runtime: k.c.Runtime, Specs: k.specs},
+			Hooks:   hook.New(k.c.Runtime, k.event).Counted(k.counts), Probes: k.probes,
+			Event: k.event, NetworkProblem: k.node.NetworkProblem, Gone: k.gone, Metrics: k.counts,
+			Append: k.append, Log: k.log().of("kubelet"), CallTimeout: c.RuntimeRequestTimeout.Duration, Reached: failpoint(),
+		},
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"podo.dev/podo/internal/cri/fake"
 	"podo.dev/podo/internal/kubelet"
+	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
 	"podo.dev/podo/internal/timeline"
 )
@@ -51,9 +52,11 @@ func NewRig(t testing.TB, adjust func(*kubelet.Config)) *Rig {
 	life := podlife.Defaults()
 	life.RuntimeName, life.HostIPs = "fake", []string{"192.0.2.1"}
 	r.Config = kubelet.Config{
-		Node: "node", Life: life, Runtime: r.Runtime, Sources: []kubelet.Source{r.API}, Checkpoints: r.Checkpoints, Reporter: r.API,
-		Admission: Admission{}, Volumes: r.Volumes, Images: Images{r.Runtime}, Cgroups: r.Cgroups, Specs: Specs{Node: "node"},
-		Event: r.event, Append: r.append, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Node: "node", Sources: []kubelet.Source{r.API}, Checkpoints: r.Checkpoints, Reporter: r.API,
+		Config: worker.Config{
+			Life: life, Runtime: r.Runtime, Admission: Admission{}, Volumes: r.Volumes, Images: Images{r.Runtime}, Cgroups: r.Cgroups,
+			Specs: Specs{Node: "node"}, Event: r.event, Append: r.append, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		},
 	}
 	if adjust != nil {
 		adjust(&r.Config)
