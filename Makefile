@@ -22,8 +22,9 @@ BENCH    ?=
 PLAIN     = $(addprefix ./internal/,podlife registry/... timeline budget explain quota jointoken view/codec \
             scheduler/framework scheduler/plan scheduler/plugins/... scheduler/profile scheduler/queue \
             kubelet/admit kubelet/downward kubelet/expand \
-            openapi apiserver/admit/settings apiserver/authz/review apiserver/impersonate daemon/config daemon/datadir daemon/moved \
-            daemon/preflight host/dump host/tree kubelet/config kubelet/disk kubelet/images/keyring kubelet/resize kubelet/state \
+            openapi apiserver/admit/settings apiserver/authz/review apiserver/impersonate daemon/boot daemon/config daemon/datadir daemon/joined \
+            daemon/moved daemon/preflight daemon/why deptest host/dump host/tree kubelet/config kubelet/delegate kubelet/disk \
+            kubelet/images/keyring kubelet/localvolume kubelet/resize kubelet/spec kubelet/state words \
             $(addprefix controllers/,certificateapproval certificatecleaning certificatesigning clusterroles cronjob deployment history \
             owning rootca serviceaccounts servicecidr servicecidrs ttlafterfinished)) ./tools/analyzers/... ./tools/images/...
 # And with it: all others of this module but those with a lane of their own. Those that take longest begin first, since go keeps the order.
