@@ -35,12 +35,11 @@ func TerminationMessage(policy v1.TerminationMessagePolicy, exitCode int32, file
 	return strings.Join(lines[max(0, len(lines)-MessageLogLines):], "")
 }
 
-// bounded cuts a message to its share of the pod's limit.
+// bounded is a message as the API shows it: cut to its share of the pod's limit, and text. The cuts are made at bytes, also inside
+// of a character, and a container may write anything: each byte that is no text is shown as U+FFFD, as encoding it in JSON would.
+// Without that, clients that read protobuf and check its strings could not decode the pod.
 func bounded(message string, containers int) string {
-	if share := messageTotal / max(1, containers); len(message) > share {
-		return message[:share]
-	}
-	return message
+	return string([]rune(message[:min(len(message), messageTotal/max(1, containers))]))
 }
 
 // SpecHash identifies what an instance was made from. As upstream's since 1.31 it covers only name and image, so that a newer

@@ -33,4 +33,13 @@ func TestTerminationMessage(t *testing.T) {
 	if got := len(bounded(string(big), 4)); got != 3072 {
 		t.Errorf("share of four containers: %d", got)
 	}
+	for message, want := range map[string]string{
+		"": "", "한글\n": "한글\n", "a\xff\xfeb\x00c": "a\uFFFD\uFFFDb\x00c",
+		"한"[1:] + "글":                   "\uFFFD\uFFFD글", // as the end of a file begins
+		strings.Repeat("a", 3071) + "한": strings.Repeat("a", 3071) + "\uFFFD",
+	} {
+		if got := bounded(message, 4); got != want {
+			t.Errorf("%.20q: %.20q, want %.20q", message, got, want)
+		}
+	}
 }
