@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,15 +86,30 @@ func (m manifest) pods(text []byte) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
+// separator is a line that begins or ends a document.
+var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)[ \t]*(#.*)?\r?$`)
+
+// oneDocument is the one document of text that says something, in JSON. Ones of nothing but comments are none: many manifests begin
+// with a licence and a separator.
 func oneDocument(text []byte) ([]byte, error) {
 	if len(text) > maxManifest {
 		return nil, fmt.Errorf("it has more than %d bytes", maxManifest)
 	}
-	text = bytes.TrimPrefix(bytes.TrimSpace(text), []byte("---\n"))
-	if bytes.Contains(text, []byte("\n---\n")) {
-		return nil, errors.New("it has more than one document: put each pod into a file of its own")
+	nothing := []byte("null")
+	said := nothing
+	for _, doc := range separator.Split(string(text), -1) {
+		raw, err := yaml.YAMLToJSON([]byte(doc))
+		switch {
+		case err != nil:
+			return nil, err
+		case bytes.Equal(raw, nothing):
+		case !bytes.Equal(said, nothing):
+			return nil, errors.New("it has more than one document: put each pod into a file of its own")
+		default:
+			said = raw
+		}
 	}
-	return yaml.YAMLToJSON(text)
+	return said, nil
 }
 
 // finish makes a pod this node's: it is named for the node and bound to it. Its UID is the hash of the manifest and its origin,

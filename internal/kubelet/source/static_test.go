@@ -137,7 +137,7 @@ func TestFile(t *testing.T) {
 		s.problem(want)
 	}
 	put(t, dir, "web.yaml", strings.ReplaceAll(web, "image: i", "image: j"))
-	put(t, dir, "db.yaml", strings.ReplaceAll(web, "name: web", "name: db"))
+	put(t, dir, "db.yaml", "# A licence.\n---\n"+strings.ReplaceAll(web, "name: web", "name: db")+"--- # the end\r\n# no further one\n...\n")
 	s.expect("ADD db-n1")
 	if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {
 		t.Fatal(err)
