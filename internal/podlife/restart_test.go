@@ -311,6 +311,33 @@ func TestWhatWasSavedMayBeOld(t *testing.T) {
 	w.step(Tick{})
 	w.until(5 * time.Second)
 	w.power(true)
+
+	// Saved while its image was pulled once more: it does not wait for that any more, since it has run.
+	w = newWorld(t, newPod(v1.RestartPolicyAlways, "m", "e"))
+	w.run = func(n string, _ uint32) behaviour { return either(n == "e", behaviour{d: time.Second}, behaviour{}) }
+	w.fail = func(e Effect) *Failure {
+		if x, ok := e.(PullImage); ok && x.Container == "e" && w.now.Before(epoch.Add(time.Second)) {
+			return &Failure{Reason: "ErrImagePull", Message: "not found"}
+		}
+		return nil
+	}
+	w.delay = func(e Effect) time.Duration {
+		_, pull := e.(PullImage)
+		return either(pull, 500*time.Millisecond, 0)
+	}
+	w.step(Tick{})
+	for w.state.Container("e").Stage != Pulling || w.state.Container("e").Reason == "" {
+		w.until(w.now.Sub(epoch) + 100*time.Millisecond)
+	}
+	w.kept = w.saved
+	w.until(w.now.Sub(epoch) + 5*time.Second)
+	if e := w.cstatus("e"); e.State.Terminated == nil {
+		t.Fatalf("%+v\n%s", e, w.tail())
+	}
+	w.power(true)
+	if e := w.cstatus("e"); e.State.Terminated == nil {
+		t.Fatalf("%+v\n%s", e, w.tail())
+	}
 }
 
 // Somebody removed the newest instance only, and while no kubelet looked: the one before it does not take its place.

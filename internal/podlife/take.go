@@ -199,8 +199,11 @@ func (m *mover) takeStopped(e ContainerStopped) {
 	}
 }
 
-// hookFailed is the reason for the end of a container whose postStart hook failed.
-const hookFailed = "FailedPostStartHook"
+// A container whose postStart hook failed is ended for hookFailed, and waits for reasonHook then.
+const (
+	hookFailed = "FailedPostStartHook"
+	reasonHook = "PostStartHookError"
+)
 
 func (m *mover) takeHook(e HookDone) {
 	c := m.Container(e.Container)
@@ -220,7 +223,7 @@ func (m *mover) takeHook(e HookDone) {
 	case e.Hook == PostStart && c.Stage == Hooking:
 		m.tell(c.Name, v1.EventTypeWarning, hookFailed, "PostStartHook failed")
 		// Not in the event, which more people may read: the hook's output may contain secrets.
-		c.Reason, c.Message = "PostStartHookError", e.Fail.Message
+		c.Reason, c.Message = reasonHook, e.Fail.Message
 		m.stopOne(c, m.ownGrace(), hookFailed)
 	}
 }
