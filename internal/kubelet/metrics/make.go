@@ -25,7 +25,7 @@ const (
 
 // New makes Metrics. v2 says which cgroups the machine has.
 func New(v2 bool) *Metrics {
-	m := &Metrics{starts: starts{pods: map[types.UID]*starting{}}}
+	m := &Metrics{starts: starts{pods: map[types.UID]*starting{}}, fresh: fresh{pods: map[types.UID]struct{}{}}}
 	m.makeCalls()
 	m.makeStarts()
 	m.makeEnds()

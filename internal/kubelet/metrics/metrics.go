@@ -23,6 +23,7 @@ type Metrics struct {
 	Looks
 
 	starts starts
+	fresh  fresh
 	all    []prometheus.Collector
 
 	operations, operationErrors, sandboxErrors                           *prometheus.CounterVec

@@ -209,6 +209,62 @@ func TestFailures(t *testing.T) {
 		kubelet_cgroup_version 2`)
 }
 
+// What cannot be started in a new sandbox has failed a pod with users of its own, once; what fails later, or in another pod, has not.
+func TestPodsWithUsersOfTheirOwn(t *testing.T) {
+	m := New(true)
+	users := func(name string, own bool) *story {
+		p := pod(name)
+		host := !own
+		p.Spec.HostUsers = &host
+		s := begin(m, p)
+		s.then(1, func(x *podlife.State) { x.Stage, x.Sandbox = podlife.Starting, podlife.SandboxCreating })
+		s.then(1, func(x *podlife.State) { x.Sandbox = podlife.SandboxUp })
+		return s
+	}
+	is := func(started, failed int) {
+		t.Helper()
+		same(t, m, fmt.Sprintf(`
+			kubelet_started_user_namespaced_pods_total %d
+			kubelet_started_user_namespaced_pods_errors_total %d
+			kubelet_started_pods_errors_total 0`, started, failed))
+	}
+	cannot := func(i int) func(*podlife.State) {
+		return func(x *podlife.State) {
+			x.Containers[i].Stage, x.Containers[i].Reason = podlife.Waiting, "RunContainerError"
+		}
+	}
+	again := func(x *podlife.State) { x.Containers[0].Stage, x.Containers[0].Reason = podlife.Creating, "" }
+
+	s := users("bogus", true)
+	is(1, 0)
+	s.then(1, cannot(0))
+	is(1, 1)
+	s.then(1, again)
+	s.then(1, cannot(0))
+	is(1, 1)
+	s.then(1, func(x *podlife.State) { x.Sandbox = podlife.SandboxLost })
+	s.then(1, func(x *podlife.State) { x.Sandbox, x.Containers[0].Reason = podlife.SandboxCreating, "" })
+	s.then(1, func(x *podlife.State) { x.Sandbox = podlife.SandboxUp })
+	s.then(1, cannot(0))
+	is(2, 2)
+
+	s = users("later", true)
+	s.then(1, func(x *podlife.State) { x.Containers[0].Stage = podlife.Up })
+	s.then(1, cannot(1))
+	is(3, 2)
+
+	s = users("gone", true)
+	s.then(1, func(x *podlife.State) { x.Stage = podlife.Stopping })
+	s.then(1, cannot(0))
+	is(4, 2)
+
+	users("host", false).then(1, cannot(0))
+	is(4, 2)
+	if len(m.fresh.pods) != 0 {
+		t.Errorf("%d pods are still looked after", len(m.fresh.pods))
+	}
+}
+
 func TestResizes(t *testing.T) {
 	m := New(true)
 	with := func(cpu, memory string) *v1.Pod {

@@ -4,10 +4,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"podo.dev/podo/internal/kubelet/cm"
@@ -23,6 +25,7 @@ func (m *Metrics) Moved(old, now podlife.State, at time.Time) {
 		m.admitted.WithLabelValues(asks(now.Pod)).Inc()
 	}
 	m.sandboxes(&old, &now)
+	m.users(&old, &now)
 	for i := range now.Containers {
 		c := &now.Containers[i]
 		m.container(old.Container(c.Name), c)
@@ -63,22 +66,67 @@ func rejection(reason string) string {
 
 // sandboxes counts attempts to make one, and those that failed.
 func (m *Metrics) sandboxes(old, now *podlife.State) {
-	users := now.Pod.Spec.HostUsers != nil && !*now.Pod.Spec.HostUsers
-	if old.Sandbox == now.Sandbox {
+	switch {
+	case began(old, now):
+		m.startedPods.Inc()
+	case failed(old, now):
+		m.startedPodErrors.Inc()
+	}
+}
+
+func began(old, now *podlife.State) bool {
+	return old.Sandbox != podlife.SandboxCreating && now.Sandbox == podlife.SandboxCreating
+}
+
+func failed(old, now *podlife.State) bool {
+	return old.Sandbox == podlife.SandboxCreating && now.Sandbox != podlife.SandboxCreating && now.Sandbox != podlife.SandboxUp &&
+		now.Stage <= podlife.Running
+}
+
+// fresh are the pods with users of their own of whose newest sandbox it is not yet known whether it serves.
+type fresh struct {
+	mu   sync.Mutex
+	pods map[types.UID]struct{}
+}
+
+// users counts attempts to start a pod with users of its own. One has also failed, once, when what starts first in the new sandbox
+// cannot be started: most faults of the users show there.
+func (m *Metrics) users(old, now *podlife.State) {
+	if now.Pod.Spec.HostUsers == nil || *now.Pod.Spec.HostUsers {
 		return
 	}
-	switch {
-	case now.Sandbox == podlife.SandboxCreating:
-		m.startedPods.Inc()
-		if users {
-			m.startedUserPods.Inc()
-		}
-	case old.Sandbox == podlife.SandboxCreating && now.Sandbox != podlife.SandboxUp && now.Stage <= podlife.Running:
-		m.startedPodErrors.Inc()
-		if users {
-			m.startedUserPodErrors.Inc()
+	m.fresh.mu.Lock()
+	defer m.fresh.mu.Unlock()
+	if began(old, now) {
+		m.startedUserPods.Inc()
+		m.fresh.pods[now.Pod.UID] = struct{}{}
+	}
+	if _, is := m.fresh.pods[now.Pod.UID]; !is {
+		return
+	}
+	bad := failed(old, now) || now.Stage <= podlife.Running && slices.ContainsFunc(now.Containers, func(c podlife.Container) bool {
+		return unstarted(old.Container(c.Name), &c)
+	})
+	if bad {
+		m.startedUserPodErrors.Inc()
+	}
+	if bad || now.Stage > podlife.Running || serves(now) {
+		delete(m.fresh.pods, now.Pod.UID)
+	}
+}
+
+// serves is whether what starts first in the sandbox has started: an init container where there is one, otherwise all main ones.
+func serves(s *podlife.State) bool {
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		switch up := c.Stage >= podlife.Up && c.Stage != podlife.BackOff; {
+		case c.Kind == podlife.Init || c.Kind == podlife.Sidecar:
+			return up
+		case c.Kind == podlife.Main && !up:
+			return false
 		}
 	}
+	return true
 }
 
 // Reasons of a container that could not be started.
@@ -86,6 +134,11 @@ var failures = map[string]bool{
 	"ErrImagePull": true, "ErrImageNeverPull": true, "InvalidImageName": true, "ImageInspectError": true, "RegistryUnavailable": true,
 	"SignatureValidationFailed": true, "CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,
 	"PostStartHookError": true, "PreCreateHookError": true, "PreStartHookError": true,
+}
+
+// unstarted is whether an attempt to start the container has just failed; old is nil for one that was not there.
+func unstarted(old, now *podlife.Container) bool {
+	return failures[now.Reason] && (old == nil || now.Reason != old.Reason)
 }
 
 func kind(c *podlife.Container) string {
@@ -107,7 +160,7 @@ func (m *Metrics) container(old, now *podlife.Container) {
 	if was.Stage != podlife.Pulling && now.Stage == podlife.Pulling {
 		m.started.WithLabelValues(kind(now)).Inc()
 	}
-	if now.Reason != was.Reason && failures[now.Reason] {
+	if unstarted(old, now) {
 		m.startErrors.WithLabelValues(kind(now), now.Reason).Inc()
 	}
 	in := now.Cur
