@@ -388,6 +388,36 @@ func TestLastWordsOutliveTheirFiles(t *testing.T) {
 	}
 }
 
+// An instance of which nobody saw the end is told alike whether the kubelet was away or not: as a last state it was lost while it ran.
+func TestAnEndThatNobodySaw(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+			w := newWorld(t, newPod(policy, "m"))
+			w.step(Tick{})
+			w.until(time.Second)
+			in := *w.cons["m-0"]
+			in.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: 5}}
+			w.cons["m-0"] = &in
+			w.step(Observation{Observed: w.observe()})
+			w.until(2 * time.Second)
+			delete(w.cons, "m-0")
+			if away {
+				w.restart(nil)
+			} else {
+				w.step(Observation{Observed: w.observe()})
+			}
+			w.until(time.Minute)
+			st := w.cstatus("m")
+			switch end, last := st.State.Terminated, st.LastTerminationState.Terminated; {
+			case policy == v1.RestartPolicyNever && (end == nil || end.Message != messageUnlocated || end.Reason != reasonUnknown || st.User == nil):
+				t.Errorf("away: %v: %+v", away, st)
+			case policy == v1.RestartPolicyAlways && (last == nil || last.Message != messageLost || last.Reason != reasonUnknown || st.RestartCount != 1):
+				t.Errorf("away: %v: %+v", away, st)
+			}
+		}
+	}
+}
+
 // Where an older instance is in the pod's sandbox, the newest was there too, though somebody removed it: what had been initialized is not
 // initialized once more.
 func TestTheNewestInstanceIsGoneAmongInitContainers(t *testing.T) {

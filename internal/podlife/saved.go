@@ -295,7 +295,7 @@ func (s *State) instances(c *Container, o Observed) (mine []Instance) {
 // lastWords is the message of an instance, as users were told it: what the instance wrote is removed with its pod's folder when the pod has ended.
 func (s *State) lastWords(in *Instance, st *v1.ContainerStatus) string {
 	for _, t := range []*v1.ContainerStateTerminated{st.State.Terminated, st.LastTerminationState.Terminated} {
-		if t != nil && t.Message != "" && bareID(t.ContainerID) == in.ID && in.State == InstanceExited && t.Reason == s.terminated(in).Reason {
+		if t != nil && t.Message != "" && bareID(t.ContainerID) == in.ID && in.State == InstanceExited && t.Reason == s.terminated(in, "").Reason {
 			return t.Message
 		}
 	}
@@ -384,7 +384,7 @@ func (s *State) toldStatus(c *Container) *v1.ContainerStatus {
 
 // told is the container's last instance by its status, for when the runtime has none.
 func (c *Container) told(st *v1.ContainerStatus) *Instance {
-	in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID}
+	in := &Instance{Name: c.Name, Attempt: uint32(st.RestartCount), State: InstanceExited, Image: st.Image, ImageRef: st.ImageID, User: st.User}
 	t, last := st.State.Terminated, st.LastTerminationState.Terminated
 	if t == nil && st.State.Waiting != nil && last != nil && last.Reason == reasonReset {
 		return resetInstance(c.Name, in.Attempt-1)
@@ -393,7 +393,6 @@ func (c *Container) told(st *v1.ContainerStatus) *Instance {
 	case t == nil && st.State.Running != nil:
 		in.ID, in.StartedAt = bareID(st.ContainerID), st.State.Running.StartedAt.Time
 		in.ExitCode, in.Reason = 137, reasonUnknown
-		in.Message = "The container could not be located when the pod was terminated"
 		return in
 	case t == nil, t.ContainerID == "" && last != nil: // it waited for its next instance, maybe when its pod ended
 		t = last

@@ -156,10 +156,10 @@ func (s *State) containerStatus(c *Container) v1.ContainerStatus {
 		out.State.Waiting = s.waiting(c)
 		last = in
 	default:
-		out.State.Terminated = s.terminated(in)
+		out.State.Terminated = s.terminated(in, messageUnlocated)
 	}
 	if last != nil && last.State == InstanceExited {
-		out.LastTerminationState.Terminated = s.terminated(last)
+		out.LastTerminationState.Terminated = s.terminated(last, messageLost)
 	}
 	return out
 }
@@ -211,7 +211,7 @@ func unlocated(init, main []v1.ContainerStatus, initialized bool) {
 		for i := range list {
 			if list[i].State.Terminated == nil {
 				list[i].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-					ExitCode: 137, Reason: reasonUnknown, Message: "The container could not be located when the pod was terminated",
+					ExitCode: 137, Reason: reasonUnknown, Message: messageUnlocated,
 				}}
 			}
 		}
@@ -241,13 +241,23 @@ func (s *State) waiting(c *Container) *v1.ContainerStateWaiting {
 	return &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
 }
 
-func (s *State) terminated(in *Instance) *v1.ContainerStateTerminated {
+// What users are told of an end that nobody saw: as a container's state, and as its last state, with which it goes on.
+const (
+	messageUnlocated = "The container could not be located when the pod was terminated"
+	messageLost      = "The container could not be located when the pod was deleted.  The container used to be Running"
+)
+
+// terminated shows an end; unseen is the message of one that nobody saw.
+func (s *State) terminated(in *Instance, unseen string) *v1.ContainerStateTerminated {
 	reason := in.Reason
 	if reason == "" {
 		reason = either(in.ExitCode == 0, "Completed", "Error")
 	}
 	t := &v1.ContainerStateTerminated{
 		ExitCode: in.ExitCode, Reason: reason, Message: bounded(in.Message, len(s.Containers)), ContainerID: s.fullID(in),
+	}
+	if reason == reasonUnknown {
+		t.Message = unseen
 	}
 	switch {
 	case !in.StartedAt.IsZero():

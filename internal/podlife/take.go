@@ -358,7 +358,6 @@ func (m *mover) setProbes(c *Container, want ProbeSet) {
 func (m *mover) vanished(c *Container) {
 	cp := *c.Cur
 	cp.State, cp.ExitCode, cp.Reason = InstanceExited, 137, reasonUnknown
-	cp.Message = "The container could not be located when the pod was deleted.  The container used to be Running"
 	cp.FinishedAt = m.now
 	m.exited(c, &cp)
 }

@@ -2,13 +2,20 @@ package fake
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Events streams what happens. A reader that is too slow loses its stream, as with a real runtime.
+// unheard is how long an event is kept while nobody listens, as by containerd.
+const unheard = 5 * time.Minute
+
+const buffer = 1000 // events
+
+// Events streams what happens, and before it, as a real runtime does, what happened lately while nobody listened: as it was then. A reader
+// that is too slow loses its stream.
 func (r *Runtime) Events(ctx context.Context, connected func(), out chan<- *runtimev1.ContainerEventResponse) error {
 	after, err := r.enter(ctx, "Events", "")
 	if err != nil {
@@ -17,9 +24,14 @@ func (r *Runtime) Events(ctx context.Context, connected func(), out chan<- *runt
 	if err := after(nil); err != nil {
 		return err
 	}
-	in := make(chan *runtimev1.ContainerEventResponse, 1000)
+	in := make(chan *runtimev1.ContainerEventResponse, buffer)
 	broken := make(chan error, 1)
 	r.mu.Lock()
+	r.hold()
+	for _, e := range r.held {
+		in <- e
+	}
+	r.held = nil
 	r.subs[in] = broken
 	r.mu.Unlock()
 	defer func() {
@@ -59,6 +71,16 @@ func (r *Runtime) DropEvents() {
 	}
 }
 
+// hold keeps the last events.
+func (r *Runtime) hold(more ...*runtimev1.ContainerEventResponse) {
+	r.held = append(r.held, more...)
+	first := max(0, len(r.held)-buffer)
+	for first < len(r.held) && r.held[first].GetCreatedAt() <= now()-int64(unheard) {
+		first++
+	}
+	r.held = r.held[first:]
+}
+
 func (r *Runtime) publish(sandboxID, id string, kind runtimev1.ContainerEventType) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,6 +92,9 @@ func (r *Runtime) publish(sandboxID, id string, kind runtimev1.ContainerEventTyp
 		if c := r.containers[cid]; c.sandbox == sandboxID {
 			e.ContainersStatuses = append(e.ContainersStatuses, r.status(c))
 		}
+	}
+	if len(r.subs) == 0 {
+		r.hold(e)
 	}
 	for in, broken := range r.subs {
 		select {

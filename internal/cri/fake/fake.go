@@ -36,6 +36,7 @@ type Runtime struct {
 	faults     []*Fault
 	hung       chan struct{} // not nil while the runtime hangs; closed when it goes on
 	subs       map[chan *runtimev1.ContainerEventResponse]chan error
+	held       []*runtimev1.ContainerEventResponse // while there are no subs
 	seq        int
 	calls      map[Op]int
 	reserved   map[string]bool // names of what is being made late

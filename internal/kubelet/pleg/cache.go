@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/kubelet/labels"
 	"podo.dev/podo/internal/podlife"
@@ -19,6 +20,18 @@ func (g *Generator) seen(uid types.UID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.cache[uid] != nil
+}
+
+// outdated tells whether an event was made before the runtime was last asked about its pod. What it carries was true then; the answer
+// may be newer, or the clock was set back.
+func (g *Generator) outdated(uid types.UID, e *runtimev1.ContainerEventResponse) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	asked := g.listed
+	if k := g.cache[uid]; k != nil {
+		asked = k.observed.At // zero: it was not asked
+	}
+	return !asked.IsZero() && e.GetCreatedAt() < asked.UnixNano()
 }
 
 // note takes into the cache what is now known of one sandbox. Other sandboxes of the pod that were never reported are found by

@@ -7,6 +7,7 @@
 //	               created, started, removed ─► cache: the worker knows from its own calls,
 //	                   but that a sandbox starts beside another one: it may be of a call that the worker has given up
 //	               relist every MinRelist, doubling up to MaxRelist while it finds nothing, back to MinRelist when it does
+//	an event from before the last answer of the runtime ─► inspect that pod: a runtime keeps what nobody heard for who listens next
 //	stream broken: relist every Fallback until it stands again; the moment it stands, once more
 package pleg
 
@@ -230,6 +231,10 @@ func (g *Generator) react(ctx context.Context, e *runtimev1.ContainerEventRespon
 		return
 	}
 	owner.Container = ""
+	if g.outdated(owner.UID, e) {
+		g.ask(ctx, owner, nil)
+		return
+	}
 	box := e.GetPodSandboxStatus()
 	switch e.GetContainerEventType() {
 	case runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT:

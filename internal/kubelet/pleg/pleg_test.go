@@ -26,13 +26,22 @@ type rig struct {
 	rt *fake.Runtime
 	g  *pleg.Generator
 
+	stop        context.CancelFunc
 	asked, told atomic.Int64 // questions for one pod
 }
 
 // start runs a generator of node "n" until the test ends.
 func start(t *testing.T) *rig {
-	r := &rig{t: t, rt: fake.New()}
-	r.rt.Offer(fake.Image{Name: "busybox", Local: true})
+	rt := fake.New()
+	rt.Offer(fake.Image{Name: "busybox", Local: true})
+	r := startOn(t, rt)
+	time.Sleep(time.Second) // the stream stands, and the list that this brings is behind us
+	return r
+}
+
+// startOn runs one on a runtime that is there.
+func startOn(t *testing.T, rt *fake.Runtime) *rig {
+	r := &rig{t: t, rt: rt}
 	obs := observe.New(r.rt)
 	g, err := pleg.New(pleg.Config{
 		Runtime: r.rt, Read: obs.Event, Node: "n", Log: slog.New(slog.DiscardHandler),
@@ -50,7 +59,7 @@ func start(t *testing.T) *rig {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- g.Run(ctx, func() { close(ready) }) }()
 	<-ready
-	time.Sleep(time.Second) // the stream stands, and the list that this brings is behind us
+	r.stop = cancel
 	t.Cleanup(func() {
 		for _, s := range r.rt.Sandboxes() {
 			r.rt.KillSandbox(s.Pod)
@@ -147,6 +156,33 @@ func TestEvents(t *testing.T) {
 		}
 		if o, ok := r.g.Get(uid); !ok || o.Containers[0].State != podlife.InstanceExited {
 			t.Errorf("%v %+v", ok, o)
+		}
+	})
+}
+
+// What happened while nobody listened is told late, as it was then: what the runtime says now is newer.
+func TestWhatHappenedWhileNobodyListened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		uid := r.run("n", "p", "sleep 3; exit 4")
+		time.Sleep(time.Second)
+		r.stop()
+		time.Sleep(3 * time.Second) // the container has ended in a sandbox that stood
+		box := r.rt.Sandboxes()[0].ID
+		if err := r.rt.StopPodSandbox(t.Context(), box); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		r = startOn(t, r.rt)
+		told := 0
+		for c, ok := r.next(time.Minute); ok; c, ok = r.next(time.Minute) {
+			told++
+			if len(c.Observed.Sandboxes) != 1 || c.Observed.Sandboxes[0].Ready || c.Observed.Containers[0].State != podlife.InstanceExited {
+				t.Errorf("%+v", c)
+			}
+		}
+		if o, ok := r.g.Get(uid); told == 0 || !ok || o.Sandboxes[0].Ready {
+			t.Errorf("%d told, now %+v", told, o)
 		}
 	})
 }
