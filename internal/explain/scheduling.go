@@ -53,10 +53,12 @@ func (f Facts) unscheduled() Finding {
 	case tried:
 		out.Why = rejections(attempt)
 		out.Do = f.advice(out.Why + strings.Join(keys(attempt), " "))
+		out = f.closedSince(out)
 	case c != nil && c.Reason == v1.PodReasonSchedulerError:
 		out.Do = "The scheduler tries again by itself; its log tells more"
 	case c != nil:
 		out.Do = f.advice(c.Message)
+		out = f.closedSince(out)
 	case p.Spec.SchedulerName != "" && p.Spec.SchedulerName != v1.DefaultSchedulerName:
 		out.Why = fmt.Sprintf("It asks for the scheduler %q, and none of that name has looked at it", p.Spec.SchedulerName)
 		out.Do = "Start that scheduler, or leave spec.schedulerName out"
@@ -180,6 +182,41 @@ func (f Facts) labels() string {
 	return "a volume of the pod's may be on other nodes only; or label a node so that its affinity matches"
 }
 
+// closedSince adds that every node is closed to the pod by now. The scheduler tries nobody again only to find that out, so that the
+// words of a last attempt may be of the time before.
+func (f Facts) closedSince(out Finding) Finding {
+	if strings.Contains(out.Why, "untolerated taint") || strings.Contains(out.Why, "were unschedulable") || len(f.Nodes) == 0 {
+		return out
+	}
+	var do []string
+	cordon := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
+	for _, n := range f.Nodes {
+		held := n.Spec.Unschedulable && !f.tolerates(&cordon)
+		if !held && !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return f.keptAway(n, &t) }) {
+			return out
+		}
+		if held {
+			do = []string{"uncordon the node: " + cordoned(f.Nodes)}
+		}
+	}
+	if words, some := f.taints(); some {
+		do = append(do, words)
+	}
+	out.Why = "By now every node is cordoned, or has a taint that it does not tolerate. Its last attempt was before that. " + out.Why
+	out.Do = capital(strings.Join(do, "; or "))
+	return out
+}
+
+// tolerates tells whether the pod does not mind a taint.
+func (f Facts) tolerates(t *v1.Taint) bool {
+	return slices.ContainsFunc(f.Pod.Spec.Tolerations, func(x v1.Toleration) bool { return x.ToleratesTaint(klog.Logger{}, t, false) })
+}
+
+// keptAway tells whether a node's taint keeps the pod away. That of a cordoned node goes when it is uncordoned, and is told of as that.
+func (f Facts) keptAway(n *v1.Node, t *v1.Taint) bool {
+	return t.Effect != v1.TaintEffectPreferNoSchedule && !f.tolerates(t) && (!n.Spec.Unschedulable || t.Key != v1.TaintNodeUnschedulable)
+}
+
 // spreadOver are the node labels over which the pod must be spread.
 func (f Facts) spreadOver() string {
 	var out []string
@@ -212,13 +249,20 @@ var ills = map[string]string{
 
 // untaint tells what to do about the taints that the pod does not tolerate.
 func (f Facts) untaint() string {
+	if words, some := f.taints(); some {
+		return words
+	}
+	return "no node has such a taint any more: it is tried again by itself"
+}
+
+// taints are those that the pod does not tolerate, with what to do about them, if there are some.
+func (f Facts) taints() (do string, some bool) {
 	var own, ill, out []string
 	for _, n := range f.Nodes {
 		for i := range n.Spec.Taints {
 			t := &n.Spec.Taints[i]
-			tolerated := slices.ContainsFunc(f.Pod.Spec.Tolerations, func(x v1.Toleration) bool { return x.ToleratesTaint(klog.Logger{}, t, false) })
 			switch {
-			case t.Effect == v1.TaintEffectPreferNoSchedule, tolerated, n.Spec.Unschedulable && t.Key == v1.TaintNodeUnschedulable: // uncordon removes that
+			case !f.keptAway(n, t):
 			case ills[t.Key] != "":
 				if words := fmt.Sprintf("%s %s (`podo why node/%s`)", n.Name, ills[t.Key], n.Name); !slices.Contains(ill, words) {
 					ill = append(ill, words)
@@ -234,10 +278,7 @@ func (f Facts) untaint() string {
 	if len(ill) > 0 {
 		out = append(out, "see to the node, whose taint then goes by itself: "+listed(ill))
 	}
-	if len(out) == 0 {
-		return "no node has such a taint any more: it is tried again by itself"
-	}
-	return strings.Join(out, "; or ")
+	return strings.Join(out, "; or "), len(out) > 0
 }
 
 // notTaken explains a pod that has a node but of which no kubelet has said anything.
