@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -70,7 +71,7 @@ const (
 
 // record writes one event, or counts it to one that is written. Everybody behind it waits while the API does not answer.
 func (w *Writer) record(known *correlator, e *v1.Event) {
-	e, key := known.correlate(e)
+	e, key := known.correlate(text(e))
 	if e == nil {
 		return
 	}
@@ -81,6 +82,17 @@ func (w *Writer) record(known *correlator, e *v1.Event) {
 		}
 		return err
 	})
+}
+
+// text is e with a message that every client can read. A probe or a hook may write any bytes; each that is no text is shown as U+FFFD,
+// as encoding it in JSON would. Readers of protobuf may refuse a list in which one string is no text.
+func text(e *v1.Event) *v1.Event {
+	if utf8.ValidString(e.Message) {
+		return e
+	}
+	c := *e
+	c.Message = string([]rune(e.Message))
+	return &c
 }
 
 // deliver writes an event, again and again while nobody answers, until ctx ends.

@@ -111,7 +111,8 @@ func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 	})
 }
 
-// Sources that share a writer stay apart: each event names its own, and who tells too much takes nothing from another.
+// Sources that share a writer stay apart: each event names its own, and who tells too much takes nothing from another. What is no text
+// becomes some.
 func TestSourcesOfOneWriterStayApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		vb := server(t)
@@ -122,11 +123,14 @@ func TestSourcesOfOneWriterStayApart(t *testing.T) {
 		for i := range 100 {
 			loud.Eventf(pod, v1.EventTypeNormal, "Told", "the %d. time", i)
 		}
-		calm.Event(pod, v1.EventTypeNormal, "Told", "once")
+		calm.Event(pod, v1.EventTypeNormal, "Told", "a\xff\xfeb 한글")
 		synctest.Wait()
 		told := map[string]int{}
 		for _, e := range stored(t, vb) {
 			told[e.Source.Component]++
+			if e.Source.Component == "calm-controller" && e.Message != "a\uFFFD\uFFFDb 한글" {
+				t.Errorf("a message that every client can read: %q", e.Message)
+			}
 		}
 		// Nine of their own, and one that stands for all the others.
 		if told["loud-controller"] != 10 || told["calm-controller"] != 1 {
