@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,25 +289,26 @@ func (n *pod) hook(s *podlife.State, x podlife.RunHook) func() podlife.Event {
 	}
 }
 
-// failure says an error in podlife's words. reason is for errors that bring none of their own.
+// failure says an error in podlife's words. reason is for errors that bring none of their own. Its message is text, since it gets into the
+// pod's status: what a hook's command wrote and names of files may be any bytes, and many clients refuse a pod with a string that is no text.
 func failure(err error, reason string) *podlife.Failure {
 	if err == nil {
 		return nil
 	}
-	var f *podlife.Failure
-	if errors.As(err, &f) {
-		out := *f
-		if out.Reason == "" {
-			out.Reason = reason
+	var out podlife.Failure
+	if f := (*podlife.Failure)(nil); errors.As(err, &f) {
+		out = *f
+		out.Reason = cmp.Or(out.Reason, reason)
+	} else {
+		code := status.Code(err)
+		out = podlife.Failure{
+			Reason: reason, Message: text(err),
+			Unsure: cri.IsUnavailable(err) || cri.IsTaken(err) || code == codes.Canceled || code == codes.NotFound ||
+				errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded),
 		}
-		return &out
 	}
-	code := status.Code(err)
-	return &podlife.Failure{
-		Reason: reason, Message: text(err),
-		Unsure: cri.IsUnavailable(err) || cri.IsTaken(err) || code == codes.Canceled || code == codes.NotFound ||
-			errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded),
-	}
+	out.Message = string([]rune(out.Message)) // what is no text becomes U+FFFD
+	return &out
 }
 
 // stuck is a failure that keeps a pod from its end, in upstream's words. A container or sandbox that the runtime does not know

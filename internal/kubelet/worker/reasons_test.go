@@ -82,3 +82,19 @@ func TestReasonsOfWhatFails(t *testing.T) {
 		}
 	}
 }
+
+// A message gets into a status, whatever bytes a hook's command or a file's name had.
+func TestMessagesAreText(t *testing.T) {
+	said := "exited with 1: a\xff\xe2\x82 €"
+	for name, err := range map[string]error{"an error": errors.New(said), "a failure": &podlife.Failure{Reason: "FailedMount", Message: said}} {
+		if got, want := failure(err, "").Message, "exited with 1: a\uFFFD\uFFFD\uFFFD €"; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if failure(nil, "X") != nil {
+		t.Error("no error is a failure")
+	}
+	if got := failure(&podlife.Failure{Message: "m"}, "X"); got.Reason != "X" {
+		t.Errorf("the reason of one that has none is %q", got.Reason)
+	}
+}
