@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,10 @@ func TestTheSamePodAgainWhileItEnds(t *testing.T) {
 		defer m.mu.Unlock()
 		if len(cs) != 1 || !cs[0].Running || cs[0].ID == first || m.again != 1 {
 			t.Errorf("%+v, begun anew %d times", cs, m.again)
+		}
+		c := r.Kubelet.Workers()[0].Status().ContainerStatuses[0]
+		if last := c.LastTerminationState.Terminated; c.RestartCount != 1 || c.State.Running == nil || last == nil || !strings.HasSuffix(last.ContainerID, first) {
+			t.Errorf("%+v", c)
 		}
 	})
 }

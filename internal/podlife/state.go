@@ -259,3 +259,21 @@ func Begin(cfg *Config, pod *v1.Pod, now time.Time) State {
 	s.takePod(pod)
 	return s
 }
+
+// BeginAgain is Begin for a pod that had ended as before and comes back under its UID, as a static pod does whose manifest was removed and put
+// back. As with upstream's kubelet its containers go on counting where their policy lets them run after such an end: users see that they ran
+// before.
+func BeginAgain(cfg *Config, pod *v1.Pod, before *State, now time.Time) State {
+	s := Begin(cfg, pod, now)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		was := before.Container(c.Name)
+		if was == nil || was.Cur == nil || was.Cur.State != InstanceExited {
+			continue
+		}
+		if c.Kind == Sidecar || c.Kind == Main && s.byPolicy(c.spec, was.Cur.ExitCode, was.Cur.ExitCode != 0) {
+			c.Cur, c.Attempt, c.knownAt = was.Cur, was.Cur.Attempt+1, now
+		}
+	}
+	return s
+}

@@ -156,11 +156,11 @@ func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 // name is still in use by another waits for the end of that one.
 func (w *Workers) Update(p *v1.Pod) {
 	seen := time.Now()
-	w.give(p, true, func(p *v1.Pod) func() { return w.updated(p, seen) })
+	w.give(p, true, func(p *v1.Pod) func() { return w.updated(p, seen, nil) })
 }
 
-// updated is called with mu held, and the function that it returns without.
-func (w *Workers) updated(p *v1.Pod, seen time.Time) func() {
+// updated is called with mu held, and the function that it returns without. before is how the pod ended that comes back as p; nil for most.
+func (w *Workers) updated(p *v1.Pod, seen time.Time, before *podlife.State) func() {
 	if old := w.pods[p.UID]; old != nil {
 		if w.waiting[fullName(p)] != nil && old.removed {
 			w.waiting[fullName(p)] = p
@@ -171,7 +171,12 @@ func (w *Workers) updated(p *v1.Pod, seen time.Time) func() {
 		w.waiting[fullName(p)] = p
 		return func() {}
 	}
-	n := w.add(p, podlife.Begin(w.cfg.Life, p, time.Now()))
+	now := time.Now()
+	s := podlife.Begin(w.cfg.Life, p, now)
+	if before != nil {
+		s = podlife.BeginAgain(w.cfg.Life, p, before, now)
+	}
+	n := w.add(p, s)
 	return func() {
 		w.cfg.Metrics.Taken(p, seen)
 		w.cfg.Append(timeline.New(time.Now(), timeline.RefOf(p), timeline.Taken))
@@ -366,9 +371,9 @@ func (w *Workers) forget(n *pod, tell func()) {
 	s := w.hold(n.uid)
 	if p := w.waiting[fullName(n.desired)]; p != nil && p.UID == n.uid {
 		delete(w.waiting, fullName(p))
-		seen := time.Now()
+		seen, before := time.Now(), n.state
 		s.wait(p, func(p *v1.Pod) func() {
-			begin := w.updated(p, seen)
+			begin := w.updated(p, seen, &before)
 			return func() {
 				w.cfg.Metrics.Restarted(p)
 				begin()
