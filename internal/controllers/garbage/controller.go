@@ -97,8 +97,15 @@ func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Ke
 		states[i] = k.state(s, e, n.kind, &refs[i])
 	}
 	nodes := k.graph.dependentsOf(uid)
-	if e.Meta.GetDeletionTimestamp() != nil {
+	switch {
+	case e.Meta.GetDeletionTimestamp() != nil:
 		nodes = k.search(s, n, uid)
+	case slices.Contains(states, Waiting): // the graph may not know yet that one of them waits as well: then nobody would break the circle
+		for i, d := range nodes {
+			if o := s.Get(d.kind.GroupResource(), d.key.Namespace, d.key.Name); o != nil {
+				nodes[i] = nodeOf(d.kind, o)
+			}
+		}
 	}
 	var dependents []Dependent
 	for _, d := range nodes {
