@@ -258,8 +258,12 @@ func TestPodsWithUsersOfTheirOwn(t *testing.T) {
 	s.then(1, cannot(0))
 	is(4, 2)
 
+	s = users("never", true) // its only failure ends it
+	s.then(1, func(x *podlife.State) { cannot(0)(x); x.Stage = podlife.Releasing })
+	is(5, 3)
+
 	users("host", false).then(1, cannot(0))
-	is(4, 2)
+	is(5, 3)
 	if len(m.fresh.pods) != 0 {
 		t.Errorf("%d pods are still looked after", len(m.fresh.pods))
 	}

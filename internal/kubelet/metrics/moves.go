@@ -104,7 +104,7 @@ func (m *Metrics) users(old, now *podlife.State) {
 	if _, is := m.fresh.pods[now.Pod.UID]; !is {
 		return
 	}
-	bad := failed(old, now) || now.Stage <= podlife.Running && slices.ContainsFunc(now.Containers, func(c podlife.Container) bool {
+	bad := failed(old, now) || old.Stage <= podlife.Running && slices.ContainsFunc(now.Containers, func(c podlife.Container) bool {
 		return unstarted(old.Container(c.Name), &c)
 	})
 	if bad {
