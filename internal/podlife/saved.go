@@ -322,16 +322,15 @@ func (s *State) withTold(c *Container, mine []Instance, told Instance) []Instanc
 // restoreStage finds a container's stage from its newest instance and what was saved.
 func (s *State) restoreStage(c *Container) {
 	begun := c.Attempt > c.Cur.Attempt // the next instance was decided on, but does not exist
-	// What is saved may be older than the instance: the machine went down, and what was saved since is lost. Then it no longer waits for
-	// what kept it from being made.
-	switch {
-	case begun:
-	case c.Stage == BackOff && (c.Reason != crashLoop || c.Attempt < c.Cur.Attempt):
-		c.Stage, c.Reason, c.Message, c.until, c.notice = Waiting, "", "", time.Time{}, time.Time{}
-	case !c.Cur.StartedAt.IsZero() && c.Reason != crashLoop && c.Reason != reasonHook && c.Reason != reasonReset:
-		c.Reason, c.Message = "", ""
-	}
 	if !begun {
+		// What is saved may be older than the instance: the machine went down, and what was saved since is lost. Then it no longer waits for
+		// what kept it from being made.
+		switch {
+		case c.Stage == BackOff && (c.Reason != crashLoop || c.Attempt < c.Cur.Attempt):
+			c.Stage, c.Reason, c.Message, c.until, c.notice = Waiting, "", "", time.Time{}, time.Time{}
+		case !c.Cur.StartedAt.IsZero() && c.Reason != crashLoop && c.Reason != reasonHook && c.Reason != reasonReset:
+			c.Reason, c.Message = "", ""
+		}
 		c.Attempt = c.Cur.Attempt
 	}
 	switch c.Cur.State {
