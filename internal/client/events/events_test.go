@@ -89,16 +89,33 @@ func TestSimilarEventsBecomeOneWithACount(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := map[string]*v1.Event{}
-		for last["BackOff"] == nil || last["Pulled"].Count < 3 {
-			got, err := w.Next(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range got {
-				ev := e.Object.(*v1.Event)
-				last[ev.Reason] = ev
+		until := func(pulled int32) {
+			for last["BackOff"] == nil || last["Pulled"].Count < pulled {
+				got, err := w.Next(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range got {
+					ev := e.Object.(*v1.Event)
+					last[ev.Reason] = ev
+				}
 			}
 		}
+		until(3)
+		// Somebody changes it, and then somebody deletes it.
+		if _, err := local.Admin(vb).Mutate(ctx, client.Events.At("default", last["Pulled"].Name), func(obj runtime.Object) (bool, error) {
+			obj.(*v1.Event).Labels = map[string]string{"a": "b"}
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r.Eventf(pod, v1.EventTypeNormal, "Pulled", "image %s is there", "x")
+		until(4)
+		if err := local.Admin(vb).Delete(ctx, client.Events.At("default", last["Pulled"].Name), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.Eventf(pod, v1.EventTypeNormal, "Pulled", "image %s is there", "x")
+		until(5)
 		if e := last["Pulled"]; e.InvolvedObject.Name != "p" || e.Source != (v1.EventSource{Component: "kubelet", Host: "n1"}) || e.Message != "image x is there" {
 			t.Errorf("%+v", e)
 		}
