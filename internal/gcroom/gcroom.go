@@ -7,9 +7,10 @@
 //
 //	rest ──► two collections within busyWithin of each other, ──► busy: a third of the machine's room, and while somebody waits
 //	  ▲      or one of a large heap while somebody waits          │     for one answer after another three times what is live,
-//	  └──── none for calmAfter, and little allocated ◄────────────┘     the machine's room at most
+//	  └──── none for calmAfter, little allocated, nobody waits ◄──┘     the machine's room at most
 //
 // Little is what makes no two collections within busyWithin of each other with the room of rest: who gave it back for less would need it again at once.
+// Giving it back collects too, which who waits for one answer after another would meet every few seconds.
 //
 // A collection takes as long as what is live is large, and who waits for an answer meanwhile waits several times as long: a large heap gets room to
 // be collected seldom. But what is made amid much room lives on scattered over it, and the pages in between are held for as long. Where thousands of
@@ -206,7 +207,8 @@ func (k *keeper) rest() bool {
 		return false // a collection came between; it has set the timer anew
 	}
 	live, allocated := k.heap()
-	if before := k.allocated; allocated-before > live*atRest/100*uint64(calmAfter/busyWithin) {
+	much := allocated-k.allocated > live*atRest/100*uint64(calmAfter/busyWithin)
+	if much || k.answers.quick(k.now()) {
 		k.allocated = allocated
 		k.calm.Reset(calmAfter)
 		return false

@@ -273,6 +273,34 @@ func TestLargeHeapIsBusyAtOnceForWhoWaits(t *testing.T) {
 	}
 }
 
+// What is collected seldom because it has room is not collected to give that back while somebody waits for one answer after another.
+func TestBusyWhileSomebodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var freed atomic.Int32
+		var allocated atomic.Uint64
+		k := &keeper{
+			room: 600 << 20, heap: func() (uint64, uint64) { return 50 << 20, allocated.Load() }, now: time.Now, answers: &tally{},
+			set: func(int) {}, free: func() { freed.Add(1) },
+		}
+		k.collected()
+		time.Sleep(busyWithin / 2)
+		allocated.Add(50 << 20)
+		k.collected()
+		for range 10 * few * int(calmAfter/time.Second) {
+			time.Sleep(time.Second / few)
+			k.answers.add()
+		}
+		if n := freed.Load(); n != 0 {
+			t.Errorf("given back %d times while somebody waited", n)
+		}
+		time.Sleep(2 * calmAfter)
+		synctest.Wait()
+		if n := freed.Load(); n != 1 {
+			t.Errorf("given back %d times when nobody waited any more, want once", n)
+		}
+	})
+}
+
 func TestOnCollection(t *testing.T) {
 	called := make(chan struct{}, 10)
 	onCollection(func() {
