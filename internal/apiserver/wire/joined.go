@@ -31,7 +31,7 @@ type joined struct {
 // joinWait is how long the first of two writes waits at most: the second may never come, if the client gives up in between.
 const joinWait = time.Millisecond
 
-// joinKept is the size of the buffer for two writes that a connection keeps.
+// joinKept is how much two writes have at most to be joined in a buffer that the connection keeps.
 const joinKept = 8 << 10
 
 type joinedKey struct{}
@@ -94,10 +94,16 @@ func (c *joined) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	c.late.Stop()
-	both := append(c.held, b...)
-	if c.held = c.held[:0]; cap(both) <= joinKept {
-		c.held = both[:0]
+	var both []byte
+	if len(c.held)+len(b) <= joinKept {
+		c.held = append(c.held, b...)
+		both = c.held
+	} else {
+		room := gathers.Get().(*[]byte)
+		defer gathers.Put(room)
+		both = append(append(*room, c.held...), b...)
 	}
+	c.held = c.held[:0]
 	if _, err := c.Conn.Write(both); err != nil {
 		return 0, err
 	}
