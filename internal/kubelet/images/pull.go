@@ -158,7 +158,7 @@ func (m *Manager) recorded(ctx context.Context, r pullRequest) (string, error) {
 		ref, _, err := m.fetch(ctx, r)
 		return ref, err
 	}
-	if err := records.Begin(image); err != nil {
+	if err := records.Begin(image, r.had); err != nil {
 		//lint:ignore ST1005 upstream's text
 		return "", fmt.Errorf("Failed to record image pull intent for container image %q: %w", image, err)
 	}

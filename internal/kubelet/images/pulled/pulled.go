@@ -40,9 +40,17 @@ type Records struct {
 	now             func() time.Time
 
 	mu      sync.Mutex // held over file writes too: they are small, and only pulls and new credentials cause them
-	intents map[string]int
+	intents map[string]*intent
 	images  map[string]*v1beta1.ImagePulledRecord // by the runtime's reference
 	damaged map[string]bool                       // names of files in pulled that cannot be read
+}
+
+// intent is of an image whose pull was begun.
+type intent struct {
+	under int // how many pulls are under way; none for what a crash left
+	// free is the image of that name that nobody had pulled when the first of them began. It stays so meanwhile: a pull that fails again
+	// and again, as of an imported image without its registry, would otherwise take it from the pods that have it.
+	free string
 }
 
 // Open reads the records. A damaged file is reported and stays until its image is pulled again: until then every pod has to prove
@@ -50,7 +58,7 @@ type Records struct {
 func Open(dir string, policy Policy, log *slog.Logger) (*Records, error) {
 	r := &Records{
 		policy: policy, pulling: folder(dir + "/pulling"), pulled: folder(dir + "/pulled"), log: log, now: time.Now,
-		intents: map[string]int{}, images: map[string]*v1beta1.ImagePulledRecord{}, damaged: map[string]bool{},
+		intents: map[string]*intent{}, images: map[string]*v1beta1.ImagePulledRecord{}, damaged: map[string]bool{},
 	}
 	err := r.pulling.read(func(name string, b []byte, err error) {
 		var i v1beta1.ImagePullIntent
@@ -61,7 +69,7 @@ func Open(dir string, policy Policy, log *slog.Logger) (*Records, error) {
 			log.Warn("a record of a pull that was under way cannot be read and is left alone", "file", r.pulling.path(i.Image), "err", err)
 			return
 		}
-		r.intents[i.Image] = 0
+		r.intents[i.Image] = &intent{}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("records of image pulls: %w", err)
@@ -98,12 +106,12 @@ func (r *Records) Unfinished() bool {
 func (r *Records) Recover(images []*runtimev1.Image, whole func(image string) string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for image, under := range r.intents {
+	for image, begun := range r.intents {
 		name := whole(image)
 		i := slices.IndexFunc(images, func(i *runtimev1.Image) bool {
 			return slices.Contains(i.RepoTags, name) || slices.Contains(i.RepoDigests, name)
 		})
-		if under > 0 || i < 0 {
+		if begun.under > 0 || i < 0 {
 			continue // the runtime may still be pulling it: the intent stays
 		}
 		if err := r.record(image, images[i].Id, nil); err != nil {
@@ -114,16 +122,22 @@ func (r *Records) Recover(images []*runtimev1.Image, whole func(image string) st
 	}
 }
 
-// Begin says that an image is about to be pulled. Nothing may be pulled when it fails.
-func (r *Records) Begin(image string) error {
+// Begin says that an image is about to be pulled, where the name had this image, or none. Nothing may be pulled when it fails.
+func (r *Records) Begin(image, had string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, begun := r.intents[image]; !begun {
+	begun := r.intents[image]
+	if begun == nil {
 		if err := r.pulling.write(image, v1beta1.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: image}); err != nil {
 			return fmt.Errorf("failed to record image pull intent: %w", err)
 		}
+		begun = &intent{}
+		if r.images[had] == nil && !r.damaged[fileName(had)] {
+			begun.free = had
+		}
+		r.intents[image] = begun
 	}
-	r.intents[image]++
+	begun.under++
 	return nil
 }
 
@@ -154,7 +168,8 @@ func (r *Records) Failed(image, ref string) {
 }
 
 func (r *Records) end(image string) {
-	if r.intents[image]--; r.intents[image] <= 0 {
+	begun := r.intents[image]
+	if begun.under--; begun.under <= 0 {
 		r.forgetIntent(image)
 	}
 }
@@ -194,7 +209,8 @@ func (r *Records) check(image, ref string, named bool, mine func() ([]keyring.Cr
 	name, err := bare(image)
 	r.mu.Lock()
 	known := r.images[ref]
-	_, begun := r.intents[image]
+	begun := r.intents[image]
+	unsure := begun != nil && begun.free != ref
 	damaged := r.damaged[fileName(ref)]
 	r.mu.Unlock()
 	var by v1beta1.ImagePullCredentials
@@ -202,7 +218,7 @@ func (r *Records) check(image, ref string, named bool, mine func() ([]keyring.Cr
 	if known != nil && err == nil {
 		by, ok = known.CredentialMapping[name]
 	}
-	if !r.policy.verifies(image, ok || begun || damaged || known != nil && !named) {
+	if !r.policy.verifies(image, ok || unsure || damaged || known != nil && !named) {
 		return policyAllows, nil
 	}
 	switch {

@@ -51,7 +51,7 @@ func must(t *testing.T, r *Records, mine ...keyring.Credential) bool {
 
 func pull(t *testing.T, r *Records, c *keyring.Credential) {
 	t.Helper()
-	if err := r.Begin(image); err != nil {
+	if err := r.Begin(image, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.Pulled(image, ref, c)
@@ -161,7 +161,7 @@ func TestACrashBetweenPullAndRecord(t *testing.T) {
 	dir := t.TempDir()
 	r := open(t, dir, v1beta1.NeverVerifyPreloadedImages)
 	for _, name := range []string{image, "reg.example/later:1"} {
-		if err := r.Begin(name); err != nil {
+		if err := r.Begin(name, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,19 +181,51 @@ func TestACrashBetweenPullAndRecord(t *testing.T) {
 
 func TestTheRuntimeHasItAllTheSame(t *testing.T) {
 	r := open(t, t.TempDir(), v1beta1.NeverVerifyPreloadedImages)
-	if err := r.Begin(image); err != nil {
+	if err := r.Begin(image, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.Failed(image, "")
 	if must(t, r) {
 		t.Error("a failed pull makes a preloaded image no one else's")
 	}
-	if err := r.Begin(image); err != nil {
+	if err := r.Begin(image, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.Failed(image, ref)
 	if !must(t, r) {
 		t.Error("an image that came although its pull failed was pulled")
+	}
+}
+
+// An imported image is pulled in vain, as where there is no registry: the pods that only need it have it all the while.
+func TestAnImportedImageIsPulledInVain(t *testing.T) {
+	r := open(t, t.TempDir(), v1beta1.NeverVerifyPreloadedImages)
+	for range 2 { // by two pods
+		if err := r.Begin(image, ref); err != nil {
+			t.Fatal(err)
+		}
+		if must(t, r) {
+			t.Error("an image that nobody pulled is to be proven while somebody tries to")
+		}
+	}
+	r.Failed(image, "")
+	r.Pulled(image, "sha256:new", nil)
+	if must(t, r) {
+		t.Error("another image than the imported one was pulled")
+	}
+	if err := r.Begin(image, ref); err != nil {
+		t.Fatal(err)
+	}
+	if pull, err := r.MustPull(image, "sha256:newer", true, nil); err != nil || !pull {
+		t.Errorf("the image that comes by a pull under way is free for all: %v", err)
+	}
+	mine := secret("ns", "s", "1", "h")
+	r.Pulled(image, ref, &mine)
+	if err := r.Begin(image, ref); err != nil {
+		t.Fatal(err)
+	}
+	if !must(t, r) || must(t, r, mine) {
+		t.Error("an image that a Secret opened is that Secret's, also while it is pulled again")
 	}
 }
 
@@ -277,7 +309,7 @@ func TestLooksAreTold(t *testing.T) {
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if err := r.Begin("another/image:1"); err != nil {
+	if err := r.Begin("another/image:1", ""); err != nil {
 		t.Fatal(err)
 	}
 	if under, done := r.Count(); under != 1 || done != 1 {
