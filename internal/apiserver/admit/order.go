@@ -23,6 +23,7 @@ var order = []string{
 	"CertificateSubjectRestriction",
 	"DefaultIngressClass",
 	"PodTopologyLabels",
+	"NodeDeclaredFeatureValidator",
 	"PodResizeValidator",
 	"MutatingAdmissionPolicy",
 	"MutatingAdmissionWebhook",
@@ -88,6 +89,9 @@ func (*RuntimeClass) Name() string { return "RuntimeClass" }
 
 // Name implements Named.
 func (*PodTopologyLabels) Name() string { return "PodTopologyLabels" }
+
+// Name implements Named.
+func (*NodeDeclaredFeatures) Name() string { return "NodeDeclaredFeatureValidator" }
 
 // Name implements Named.
 func (*PodResize) Name() string { return "PodResizeValidator" }

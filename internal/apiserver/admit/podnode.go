@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	features "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/resource"
 
 	"podo.dev/podo/internal/view"
@@ -37,6 +39,38 @@ func (p *PodTopologyLabels) Mutate(_ context.Context, a *Attributes) error {
 		}
 	}
 	return nil
+}
+
+// NodeDeclaredFeatures refuses to change a pod in a way that its node does not say that it can carry out (status.declaredFeatures).
+type NodeDeclaredFeatures struct{ View *view.View }
+
+// release is whose features are looked at.
+var release = version.MustParse("1.37.2")
+
+// Validate implements Validator.
+func (f *NodeDeclaredFeatures) Validate(_ context.Context, a *Attributes) error {
+	pod, ok := a.Object.(*v1.Pod)
+	if !ok || a.Op != Update || a.Ref.Subresource != "" && a.Ref.Subresource != "resize" || pod.Spec.NodeName == "" {
+		return nil
+	}
+	old := a.Old.(*v1.Pod)
+	if old.Generation == pod.Generation {
+		return nil
+	}
+	known := features.DefaultFramework
+	needed, err := known.InferForPodUpdate(&features.PodInfo{Spec: &old.Spec, Status: &old.Status}, &features.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, release)
+	if err != nil || needed.IsEmpty() {
+		return err
+	}
+	e := f.View.Snapshot().Get(nodesResource, "", pod.Spec.NodeName)
+	if e == nil {
+		return forbidden(a, fmt.Sprintf("node %q not found", pod.Spec.NodeName))
+	}
+	match, err := known.MatchNode(needed, e.Object.(*v1.Node))
+	if err != nil || match.IsMatch {
+		return err
+	}
+	return forbidden(a, fmt.Sprintf("pod update requires features %s which are not available on node %q", strings.Join(match.UnsatisfiedRequirements, ", "), pod.Spec.NodeName))
 }
 
 // PodResize refuses to make a pod larger than its node, or to resize one on a node that cannot.

@@ -129,11 +129,11 @@ func (v *Verbs) createOwned(ctx context.Context, r request, obj runtime.Object, 
 	if errs := k.CheckCreate(obj); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.Stored().GVK.GroupKind(), m.GetName(), errs)
 	}
+	if k.Warnings != nil {
+		r.warn(k.Warnings(obj)) // also when the rules that follow refuse it
+	}
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return nil, err
-	}
-	if k.Warnings != nil {
-		r.warn(k.Warnings(obj))
 	}
 	v.recordNew(obj, r.who())
 	out, err := v.storeNew(ctx, a)

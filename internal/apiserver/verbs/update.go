@@ -227,11 +227,11 @@ func (v *Verbs) prepare(ctx context.Context, r request, cur *view.Entry, g guard
 	if errs := k.CheckUpdate(g.rules.At(v.c.Now()), obj, cur.Object); len(errs) > 0 {
 		return wanted{}, apierrors.NewInvalid(k.Stored().GVK.GroupKind(), m.GetName(), errs)
 	}
+	if g.rules.Warnings != nil {
+		r.warn(g.rules.Warnings(obj, cur.Object)) // also when the rules that follow refuse it
+	}
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return wanted{}, err
-	}
-	if g.rules.Warnings != nil {
-		r.warn(g.rules.Warnings(obj, cur.Object))
 	}
 	w := wanted{obj: obj, remove: old.GetDeletionTimestamp() != nil && zeroGrace(old) && !held(obj)}
 	if w.remove {

@@ -96,7 +96,7 @@ type Options struct {
 	Manager string
 	// Part names the part of a program that asks, where several share a user; the timeline shows it instead.
 	Part string
-	// Warn receives warnings for the client of a successful write; nil drops them.
+	// Warn receives warnings for the client, whatever becomes of its write; nil drops them.
 	Warn func(text string)
 }
 
@@ -182,6 +182,7 @@ func (v *Verbs) rules() (admit.Chain, error) {
 		&admit.DefaultIngressClass{View: view},
 		&admit.PodCertificateSigning{Authorizer: v.c.Authorizer},
 		&admit.PodTopologyLabels{View: view},
+		&admit.NodeDeclaredFeatures{View: view},
 		&admit.PodResize{View: view},
 		&admit.Escalation{View: view, Authorizer: v.c.Authorizer, Rules: v.c.Authorizer.RBAC},
 	)
