@@ -200,9 +200,12 @@ func nodeOf(now view.Snapshot, pod *v1.Pod) *ref {
 
 func get[T any](now view.Snapshot, r client.Resource, namespace, name string) (T, error) {
 	gr := schema.GroupResource(r)
+	var none T
+	if name == "" {
+		return none, apierrors.NewBadRequest("Name parameter required.")
+	}
 	e := now.Get(gr, namespace, name)
 	if e == nil {
-		var none T
 		return none, apierrors.NewNotFound(gr, name)
 	}
 	return e.Object.(T), nil

@@ -347,6 +347,7 @@ func TestRefusedRequests(t *testing.T) {
 		r             *authenticationv1.TokenRequest
 		want          string
 	}{
+		{"bound to a pod without a name", "robot", request("Pod", "", ""), "Name parameter required."},
 		{"no such account", "nobody", request("", "", ""), `serviceaccounts "nobody" not found`},
 		{"another's pod", "other", request("Pod", "worker", ""), `cannot bind token for serviceaccount "other" to pod running with different serviceaccount name.`},
 		{"no such pod", "robot", request("Pod", "nobody", ""), `pods "nobody" not found`},

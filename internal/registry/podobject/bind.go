@@ -18,8 +18,11 @@ func ValidateBinding(b *v1.Binding) field.ErrorList {
 	if k := b.Target.Kind; k != "" && k != "Node" {
 		e.Put(field.NotSupported(field.NewPath("target", "kind"), k, []string{"Node", "<empty>"}))
 	}
-	if b.Target.Name == "" {
-		e.Required(field.NewPath("target", "name"), "")
+	switch at := field.NewPath("target", "name"); {
+	case b.Target.Name == "":
+		e.Required(at, "")
+	case b.Target.Kind == "" || b.Target.Kind == "Node":
+		e.ObjectName(at, b.Target.Name, false)
 	}
 	return e.List()
 }

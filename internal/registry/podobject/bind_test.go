@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podo.dev/podo/internal/registry/podobject"
@@ -43,6 +44,7 @@ func TestBind(t *testing.T) {
 }
 
 func TestValidateBinding(t *testing.T) {
+	subdomain := apivalidation.NameIsDNSSubdomain("no node", false)[0]
 	for _, c := range []struct {
 		target v1.ObjectReference
 		want   string
@@ -51,6 +53,8 @@ func TestValidateBinding(t *testing.T) {
 		{v1.ObjectReference{Kind: "Node", Name: "n"}, ""},
 		{v1.ObjectReference{Kind: "Minion", Name: "n"}, `target.kind: Unsupported value: "Minion": supported values: "Node", "<empty>"`},
 		{v1.ObjectReference{}, "target.name: Required value"},
+		{v1.ObjectReference{Name: "no node"}, `target.name: Invalid value: "no node": ` + subdomain},
+		{v1.ObjectReference{Kind: "Minion", Name: "no node"}, `target.kind: Unsupported value: "Minion": supported values: "Node", "<empty>"`},
 	} {
 		got := ""
 		if err := podobject.ValidateBinding(&v1.Binding{Target: c.target}).ToAggregate(); err != nil {
