@@ -146,6 +146,7 @@ func (s *State) restoreGrant(saved *Saved) {
 	}
 	if saved != nil && saved.Granted != nil {
 		s.Granted, s.Applied, s.InDoubt, s.Pending, s.Progress = saved.Granted, saved.Applied, saved.InDoubt, saved.Pending, saved.Progress
+		s.cgroupOf = saved.Cgroup
 	} else {
 		s.Pending, s.Progress = s.toldResize(v1.PodResizePending), s.toldResize(v1.PodResizeInProgress)
 		s.Granted, s.Applied = GrantOf(s.Pod), &Grant{Pod: s.Pod.Spec.Resources}

@@ -218,8 +218,19 @@ func TestResizeError(t *testing.T) {
 	if c == nil || c.Reason != "Error" || c.Message != "cannot decrease memory limits" || c.ObservedGeneration != 2 {
 		t.Fatalf("%+v", c)
 	}
+	limit := func(when, want string) {
+		t.Helper()
+		if got := w.status().Resources.Limits.Memory().String(); got != want {
+			t.Errorf("%s the pod's own limit is told as %s, want %s", when, got, want)
+		}
+	}
+	limit("before a restart", "2Mi")
+	w.restart(nil)
+	w.until(21 * time.Second)
+	limit("after it", "2Mi")
 	low = false
-	w.until(60 * time.Second)
+	w.until(90 * time.Second)
+	limit("at last", "1Mi")
 	if got := w.reasons(); got != "ResizeStarted ResizeError ResizeCompleted" || w.state.Progress != nil {
 		t.Errorf("events %q", got)
 	}

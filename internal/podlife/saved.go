@@ -30,6 +30,8 @@ type Saved struct {
 	InDoubt  []string `json:"inDoubt,omitempty"`
 	Pending  *Resize  `json:"pending,omitempty"`
 	Progress *Resize  `json:"progress,omitempty"`
+	// Cgroup is what the pod's cgroup is set to, if that is not what was granted.
+	Cgroup *Grant `json:"cgroup,omitempty"`
 }
 
 // SavedContainer is the waiting of one container.
@@ -66,6 +68,9 @@ func (s *State) Saved() Saved {
 		Admitted: s.Stage > Admitting && s.Reject == nil, Reject: s.Reject, Start: s.Start, Stop: s.Stop, Final: s.Final,
 		Released: s.Stage >= Finished, Initialized: s.Initialized, RestartAll: s.RestartAll,
 		Granted: s.Granted, Applied: s.Applied, InDoubt: s.InDoubt, Pending: s.Pending, Progress: s.Progress,
+	}
+	if s.cgroupOf != s.Granted {
+		out.Cgroup = s.cgroupOf
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
