@@ -238,22 +238,33 @@ func TestErrorsForWhoTakesNone(t *testing.T) {
 	}
 }
 
-// Who asks in a way that leads nowhere is not told that what he did not come to is deprecated.
+// Who asks in a way that leads nowhere, or may not ask, is not told that what he did not come to is deprecated.
 func TestWhoIsToldOfWhatIsDeprecated(t *testing.T) {
 	w := newWorld(t)
-	for method, want := range map[string]int{"GET": http.StatusNotFound, "PATCH": http.StatusUnsupportedMediaType} {
-		r, err := http.NewRequestWithContext(t.Context(), method, w.address+"/api/v1/namespaces/default/endpoints/none", strings.NewReader("{}"))
+	for _, c := range []struct {
+		as, method string
+		status     int
+		told       bool
+	}{
+		{"", "GET", http.StatusNotFound, true},
+		{"", "PATCH", http.StatusUnsupportedMediaType, false},
+		{"nobody", "GET", http.StatusForbidden, false},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, w.address+"/api/v1/namespaces/default/endpoints/none", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", "text/plain")
+		if c.as != "" {
+			r.Header.Set("Impersonate-User", c.as)
+		}
 		res, err := w.http(pki.Admin).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if told := res.Header.Get("Warning") != ""; res.StatusCode != want || told != (method == "GET") {
-			t.Errorf("%s: %d, warned: %v", method, res.StatusCode, told)
+		if told := res.Header.Get("Warning") != ""; res.StatusCode != c.status || told != c.told {
+			t.Errorf("%s as %q: %d, warned: %v", c.method, c.as, res.StatusCode, told)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *call) resource(u user.Info) {
 		c.fail(err)
 		return
 	}
-	if c.kind.Deprecated != "" { // as a warning, as upstream sends it
+	if c.kind.Deprecated != "" && authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)) == nil {
 		c.warn.add(c.kind.Deprecated)
 	}
 	// A form of answer that the client does not accept is refused before anything is done.
