@@ -5,10 +5,9 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
-)
 
-// KubernetesVersion is the version whose behaviour podo follows.
-const KubernetesVersion = "v1.37.2"
+	"podo.dev/podo/internal/release"
+)
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
@@ -16,7 +15,7 @@ func newVersion() *cobra.Command {
 		Short: "Print versions",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "podo %s\nKubernetes %s\n%s %s/%s\n", Version, KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(cmd.OutOrStdout(), "podo %s\nKubernetes %s\n%s %s/%s\n", Version, release.Kubernetes, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

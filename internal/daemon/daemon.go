@@ -32,6 +32,7 @@ import (
 	"podo.dev/podo/internal/daemon/moved"
 	"podo.dev/podo/internal/daemon/preflight"
 	"podo.dev/podo/internal/pki"
+	"podo.dev/podo/internal/release"
 )
 
 // Run runs a server until ctx ends, or something fails that restarting a component cannot mend. Its end touches no container.
@@ -109,7 +110,7 @@ func (s *server) build(ctx context.Context) (err error) {
 	}
 	s.control, err = control.New(control.Config{
 		Server: &s.cfg, Dir: s.dir, Certs: s.certs, Timeline: s.timeline, Report: s.report, Logger: s.log,
-		Before: &s.before, Version: kubernetesVersion, Hangup: s.hangup, NodeStats: &s.node.stats, NodeHealth: s.node.supervisor.Health,
+		Before: &s.before, Version: release.Kubernetes, Hangup: s.hangup, NodeStats: &s.node.stats, NodeHealth: s.node.supervisor.Health,
 	})
 	if err != nil {
 		return err

@@ -23,11 +23,9 @@ import (
 	"podo.dev/podo/internal/kubelet/cm"
 	kubeletconfig "podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/stats"
+	"podo.dev/podo/internal/release"
 	"podo.dev/podo/internal/runtime"
 )
-
-// kubernetesVersion is the version that the node reports.
-const kubernetesVersion = "v1.37.2"
 
 // nodeParts are the parts of a node other than its kubelet.
 type nodeParts struct {
@@ -78,7 +76,7 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready func() error) error {
 	n := &p.node
 	c := node.Config{
-		Name: p.cfg.NodeName, IP: p.cfg.IP(), Port: p.cfg.KubeletPort, Version: kubernetesVersion,
+		Name: p.cfg.NodeName, IP: p.cfg.IP(), Port: p.cfg.KubeletPort, Version: release.Kubernetes,
 		DataDir: p.cfg.DataDir, Dir: p.dir.Kubelet(), CgroupRoot: p.dir.CgroupRoot(), Systemd: n.systemd, Kubelet: n.config,
 		CredentialProviders: node.CredentialProviders{Config: p.cfg.CredentialProviderConfig, BinDir: p.cfg.CredentialProviderBinDir},
 		OwnLogs:             n.config.PodLogsDir == p.dir.PodLogs(),

@@ -22,6 +22,7 @@ import (
 	"podo.dev/podo/internal/kubelet/status"
 	"podo.dev/podo/internal/kubelet/worker"
 	"podo.dev/podo/internal/podlife"
+	"podo.dev/podo/internal/release"
 )
 
 // Kubelet is the real one over the machine's fake runtime: source, sync loop, workers, PLEG, status, node status, images, admission
@@ -53,7 +54,7 @@ func newAgent(d KubeletDeps) (a *agent, err error) {
 	}
 	a.node, err = node.New(node.Config{
 		Client: d.Client, Runtime: d.Machine.Runtime, Log: log, Name: d.Node, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Port: 10250,
-		Version: "v1.37.2", PodCIDR: netip.MustParsePrefix("10.42.0.0/24"), Facts: node.Facts{MachineID: d.Node, BootID: d.Node, Kernel: "6.18", OSImage: "sim"},
+		Version: release.Kubernetes, PodCIDR: netip.MustParsePrefix("10.42.0.0/24"), Facts: node.Facts{MachineID: d.Node, BootID: d.Node, Kernel: "6.18", OSImage: "sim"},
 		Capacity: Allocatable(), Allocatable: Allocatable(),
 		Problems: func() []string {
 			if err := a.kubelet.Healthy(); err != nil {

@@ -1,5 +1,7 @@
 package main
 
+import "podo.dev/podo/internal/release"
+
 // helper is one program that podo carries.
 type helper struct {
 	name    string
@@ -25,8 +27,8 @@ const (
 	containerdVersion = "v2.4.2" // tools/containerd/go.mod must agree, a test looks
 	runcVersion       = "v1.5.3"
 	cniVersion        = "v1.10.0"
-	kubectlVersion    = "v0.37.2" // of k8s.io/kubectl; tools/kubectl/go.mod must agree, a test looks
-	kubernetesVersion = "v1.37.2" // what kubectl calls itself
+	kubectlVersion    = "v0.37.2"          // of k8s.io/kubectl; tools/kubectl/go.mod must agree, a test looks
+	kubernetesVersion = release.Kubernetes // what kubectl calls itself
 	pauseVersion      = "1"
 )
 

@@ -13,6 +13,7 @@ import (
 	features "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/resource"
 
+	"podo.dev/podo/internal/release"
 	"podo.dev/podo/internal/view"
 )
 
@@ -44,8 +45,8 @@ func (p *PodTopologyLabels) Mutate(_ context.Context, a *Attributes) error {
 // NodeDeclaredFeatures refuses to change a pod in a way that its node does not say that it can carry out (status.declaredFeatures).
 type NodeDeclaredFeatures struct{ View *view.View }
 
-// release is whose features are looked at.
-var release = version.MustParse("1.37.2")
+// current is the release whose features are looked at.
+var current = version.MustParse(release.Kubernetes)
 
 // Validate implements Validator.
 func (f *NodeDeclaredFeatures) Validate(_ context.Context, a *Attributes) error {
@@ -58,7 +59,7 @@ func (f *NodeDeclaredFeatures) Validate(_ context.Context, a *Attributes) error 
 		return nil
 	}
 	known := features.DefaultFramework
-	needed, err := known.InferForPodUpdate(&features.PodInfo{Spec: &old.Spec, Status: &old.Status}, &features.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, release)
+	needed, err := known.InferForPodUpdate(&features.PodInfo{Spec: &old.Spec, Status: &old.Status}, &features.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, current)
 	if err != nil || needed.IsEmpty() {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	features "k8s.io/component-helpers/nodedeclaredfeatures"
 	helper "k8s.io/component-helpers/resource"
+
+	"podo.dev/podo/internal/release"
 )
 
 // granted is what a pod has been given by its status, which counts besides the spec's requests as long as a resize is under way.
@@ -72,12 +74,12 @@ func asAsked(has, asked v1.ResourceList) bool {
 	return true
 }
 
-// release is whose features are looked at.
-var release = version.MustParse("1.37.2")
+// current is the release whose features are looked at.
+var current = version.MustParse(release.Kubernetes)
 
 // featuresOf are those that a node must declare for a pod.
 func featuresOf(spec *v1.PodSpec) features.FeatureSet {
 	// Only a release that is missing is an error.
-	f, _ := features.DefaultFramework.InferForPodScheduling(&features.PodInfo{Spec: spec}, release)
+	f, _ := features.DefaultFramework.InferForPodScheduling(&features.PodInfo{Spec: spec}, current)
 	return f
 }
