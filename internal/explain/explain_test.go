@@ -128,6 +128,15 @@ func TestDiagnose(t *testing.T) {
 			[]string{"CreateContainerConfigError", `secret "db" not found.`, "podo kubectl create secret generic db -n ns"},
 		},
 		{
+			"no file of variables", pod(func(p *v1.Pod) {
+				p.Spec.Containers = []v1.Container{{Name: "a", Env: []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{
+					FileKeyRef: &v1.FileKeySelector{VolumeName: "v", Path: "f", Key: "K"},
+				}}}}}
+				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "CreateContainerConfigError", "couldn't parse env file")}
+			}), nil, nil,
+			[]string{"couldn't parse env file.", "each variable in it as NAME='value': a wants K in f of the volume v"},
+		},
+		{
 			"missing config map volume", pod(func(p *v1.Pod) {
 				p.Status.ContainerStatuses = []v1.ContainerStatus{waiting("a", "ContainerCreating", "")}
 			}),

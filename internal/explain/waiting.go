@@ -205,10 +205,36 @@ func (f Facts) config(container, message string) string {
 		return "The image names its user: say its number in securityContext.runAsUser, so that it is known not to be 0"
 	case strings.Contains(message, "runAsNonRoot"):
 		return fmt.Sprintf("Set securityContext.runAsUser of container %s to a number other than 0 (and see that its files may be read by it), build the image with such a USER, or leave runAsNonRoot out", container)
+	case strings.Contains(message, "couldn't parse env file") || strings.Contains(message, "environment variable key"):
+		return f.envFile(container) + ". The container then starts by itself"
 	case strings.Contains(message, "not found") || strings.Contains(message, "couldn't find key"):
 		return f.missing(message) + ". The container then starts by itself"
 	}
 	return fmt.Sprintf("Correct env, mounts or securityContext of container %s", container)
+}
+
+// envFile tells what a file that a container takes variables from must have.
+func (f Facts) envFile(container string) string {
+	var files []string
+	look := func(c *v1.Container) {
+		for _, e := range c.Env {
+			if c.Name != container || e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
+				continue
+			}
+			ref := e.ValueFrom.FileKeyRef
+			files = append(files, fmt.Sprintf("%s in %s of the volume %s", ref.Key, ref.Path, ref.VolumeName))
+		}
+	}
+	for i := range f.Pod.Spec.InitContainers {
+		look(&f.Pod.Spec.InitContainers[i])
+	}
+	for i := range f.Pod.Spec.Containers {
+		look(&f.Pod.Spec.Containers[i])
+	}
+	for i := range f.Pod.Spec.EphemeralContainers {
+		look((*v1.Container)(&f.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return fmt.Sprintf("See that an earlier container writes the file, and each variable in it as NAME='value': %s wants %s", container, listed(files))
 }
 
 // missing tells how to make what a message says is missing: a ConfigMap, a Secret, or a key of one.

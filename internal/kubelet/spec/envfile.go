@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -21,7 +23,11 @@ func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, 
 	if err != nil || !mounted(pod, ref.VolumeName) {
 		return "", false, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName)
 	}
+	optional := ref.Optional != nil && *ref.Optional
 	text, err := readInside(dir, ref.Path)
+	if optional && errors.Is(err, fs.ErrNotExist) { // as the API says of the field; upstream's kubelet fails
+		return "", false, nil
+	}
 	if err == nil {
 		value, err = parseEnvFile(text, ref.Key)
 	}
@@ -29,7 +35,7 @@ func (b *Builder) fromFile(pod *v1.Pod, ref *v1.FileKeySelector) (value string, 
 		b.c.Logger.Warn("cannot read a file of environment variables", "pod", full(pod), "volume", ref.VolumeName, "path", ref.Path, "err", err)
 		return "", false, errors.New("couldn't parse env file") // upstream's words; the file's content is not for everybody
 	}
-	if value != "" || ref.Optional != nil && *ref.Optional {
+	if value != "" || optional {
 		return value, value != "", nil
 	}
 	return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, filepath.Join(dir, ref.Path))
@@ -47,25 +53,29 @@ func mounted(pod *v1.Pod, volume string) bool {
 	return false
 }
 
-// readInside reads a file of a volume; a link that leads out of the volume is an error.
+// readInside reads a file of a volume. The volume is the root of its path and of all links in it, so that none leads out.
 func readInside(dir, path string) (string, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
-	defer root.Close() //nolint:errcheck // read only
-	info, err := root.Stat(path)
+	defer unix.Close(root) //nolint:errcheck // nothing was written
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, // a pipe would keep the kubelet waiting for who writes into it
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close() //nolint:errcheck // read only
+	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a file", path)
 	}
-	f, err := root.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // read only
 	b, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
 	if err == nil && len(b) > maxEnvFile {
 		err = fmt.Errorf("%s is larger than %d bytes", path, maxEnvFile)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -52,7 +53,12 @@ func TestEnvFromFile(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("A='stolen'\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+	for name, to := range map[string]string{"link": outside, "up": "../../env", "root": "/env", "round": "round"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	in := "v"
@@ -68,17 +74,21 @@ func TestEnvFromFile(t *testing.T) {
 		}
 		return envOf(cfg), nil
 	}
-	if got, err := of("env", "A", false); err != nil || got != "V=x" {
-		t.Error(got, err)
+	for _, path := range []string{"env", "root", "up"} { // links are the volume's own: its root is theirs, which has nothing above it
+		if got, err := of(path, "A", false); err != nil || got != "V=x" {
+			t.Error(path, got, err)
+		}
 	}
-	if got, err := of("env", "B", true); err != nil || got != "" {
-		t.Error(got, err)
+	for path, key := range map[string]string{"env": "B", "none": "A", "link": "A"} {
+		if got, err := of(path, key, true); err != nil || got != "" {
+			t.Error(path, got, err)
+		}
 	}
 	if _, err := of("env", "B", false); err == nil || err.Error() != `environment variable key "B" not found in file "`+filepath.Join(dir, "env")+`"` {
 		t.Error(err)
 	}
-	for _, path := range []string{"link", "none", "."} {
-		if _, err := of(path, "A", true); err == nil || err.Error() != "couldn't parse env file" {
+	for path, optional := range map[string]bool{"link": false, "none": false, ".": true, "pipe": true, "round": true} {
+		if _, err := of(path, "A", optional); err == nil || err.Error() != "couldn't parse env file" {
 			t.Error(path, err)
 		}
 	}
