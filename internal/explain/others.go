@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -101,7 +102,45 @@ func (own Owner) node(c Cluster, n *v1.Node) stand {
 			out.Why = joined(out.Why, "It has the taint "+t.ToString())
 		}
 	}
+	if said := own.manifests(); said != "" {
+		out.Why, out.fine = joined(out.Why, said), false
+		out.Do = joined(out.Do, correctManifest)
+	}
 	return out
+}
+
+// manifests is what a node said of files of static pods that it cannot use; "" for none.
+func (own Owner) manifests() string {
+	var said []string
+	for _, e := range own.Warnings {
+		if e.Reason == UnusableManifest {
+			said = append(said, fmt.Sprintf("%s (told at %s)", e.Message, clock(e.LastTimestamp.Time, own.Now)))
+		}
+	}
+	slices.Sort(said)
+	if len(said) == 0 {
+		return ""
+	}
+	return "A manifest cannot be used: " + listed(said)
+}
+
+const correctManifest = "Correct that file on the node, or remove it: its pod begins by itself. A static pod needs no object of the API"
+
+// UnusableManifest is the reason of a node's event about a static pod's manifest of which it cannot make a pod.
+const UnusableManifest = "FailedStaticPod"
+
+// Unmade is the report of a pod that does not exist and has the name of a static pod of this node, if the node said that it cannot use
+// a manifest.
+func (own Owner) Unmade(namespace, name string) (Report, bool) {
+	node, ok := own.Object.(*v1.Node)
+	said := own.manifests()
+	if !ok || said == "" || !strings.HasSuffix(name, "-"+strings.ToLower(node.Name)) {
+		return Report{}, false
+	}
+	return Report{
+		Kind: "Pod", Namespace: namespace, Name: name, State: "does not exist",
+		Why: fmt.Sprintf("By its name it would be a static pod of the node %s. %s", node.Name, said), Do: correctManifest,
+	}, true
 }
 
 // undrained names the node's pods for which a drain waits because of budgets; "" for none.

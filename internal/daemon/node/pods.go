@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"podo.dev/podo/internal/explain"
 	"podo.dev/podo/internal/kubelet"
 	"podo.dev/podo/internal/kubelet/admit"
 	"podo.dev/podo/internal/kubelet/config"
@@ -160,7 +161,7 @@ func (k *run) sources() []kubelet.Source {
 	log := k.log().of("source")
 	problem := func(origin string, err error) {
 		log.Error("a manifest cannot be used", "from", origin, "err", err)
-		k.nodeEvent(v1.EventTypeWarning, "FailedStaticPod", origin+": "+err.Error())
+		k.nodeEvent(v1.EventTypeWarning, explain.UnusableManifest, origin+": "+err.Error())
 	}
 	twice := func(p *v1.Pod, from string) {
 		k.event(p, "", v1.EventTypeWarning, "FailedValidation", fmt.Sprintf(

@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +106,7 @@ func (q *question) owner(obj runtime.Object) explain.Owner {
 			out.Pods = append(out.Pods, q.facts(obj.(*v1.Pod)))
 		}
 	case *v1.Node:
+		out.Warnings = q.nodeWarnings(o)
 		for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Pods)}, &internalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", o.Name)}) {
 			out.Pods = append(out.Pods, q.facts(obj.(*v1.Pod)))
 		}
@@ -197,6 +199,14 @@ func (q *question) makers(namespace string, selector labels.Selector) (out []exp
 	return out
 }
 
+// machines are the nodes with what they warned of, without their pods.
+func (q *question) machines(selector labels.Selector) (out []explain.Owner) {
+	for _, obj := range q.list(client.Ref{Resource: schema.GroupResource(client.Nodes)}, &internalversion.ListOptions{LabelSelector: selector}) {
+		out = append(out, explain.Owner{Object: obj, Warnings: q.nodeWarnings(obj.(*v1.Node)), Cluster: q, Now: q.now})
+	}
+	return out
+}
+
 // users are the pods that use claims.
 func (q *question) users(namespace string) map[string][]*v1.Pod {
 	p := q.place(namespace)
@@ -236,6 +246,11 @@ func (q *question) nearby(k *registry.Kind, namespace, name string) (out []expla
 				return []explain.Report{r}
 			}
 		}
+		for _, node := range q.machines(labels.Everything()) {
+			if r, ok := node.Unmade(namespace, name); ok {
+				return []explain.Report{r}
+			}
+		}
 		return nil
 	}
 	if q.may("list", client.Ref{Resource: schema.GroupResource(client.Pods), Namespace: namespace}) != nil {
@@ -252,8 +267,19 @@ func (q *question) warnings(m metav1.Object) []*v1.Event {
 		warnings := fields.OneTermEqualSelector("type", v1.EventTypeWarning)
 		for _, obj := range q.list(client.Events.At(m.GetNamespace(), ""), &internalversion.ListOptions{FieldSelector: warnings}) {
 			e := obj.(*v1.Event)
-			p.warned[e.InvolvedObject.UID] = append(p.warned[e.InvolvedObject.UID], e)
+			uid := e.InvolvedObject.UID
+			if uid == "" && e.InvolvedObject.Kind == "Node" {
+				uid = unregistered(e.InvolvedObject.Name)
+			}
+			p.warned[uid] = append(p.warned[uid], e)
 		}
 	}
 	return p.warned[m.GetUID()]
 }
+
+// nodeWarnings are a node's warning events, with those that its kubelet sent before it had heard the node's UID.
+func (q *question) nodeWarnings(n *v1.Node) []*v1.Event {
+	return slices.Concat(q.warnings(n), q.place("").warned[unregistered(n.Name)])
+}
+
+func unregistered(node string) types.UID { return types.UID("Node/" + node) }

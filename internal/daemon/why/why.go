@@ -111,7 +111,11 @@ func (q *question) answer(path string, params map[string][]string) ([]explain.Re
 	}
 	out, err := q.many(k, namespace, selector, since)
 	if err == nil && everything {
-		out = append(out, explain.Troubles(q.makers(namespace, selector))...)
+		owners := q.makers(namespace, selector)
+		if namespace == "" {
+			owners = append(owners, q.machines(selector)...)
+		}
+		out = append(out, explain.Troubles(owners)...)
 	}
 	return out, err
 }

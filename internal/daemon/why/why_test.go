@@ -167,6 +167,35 @@ func TestWhyOfEverything(t *testing.T) {
 	}
 }
 
+// Of a manifest of which a node makes no pod only the node's event tells: there is no pod to ask about. It may be from before the node knew its
+// own UID.
+func TestWhyThereIsNoStaticPod(t *testing.T) {
+	said := func(name string, uid types.UID, message string) runtime.Object {
+		return &v1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Type: v1.EventTypeWarning, Reason: "FailedStaticPod", Message: message,
+			InvolvedObject: v1.ObjectReference{Kind: "Node", Name: "N", UID: uid}, LastTimestamp: metav1.Now(),
+		}
+	}
+	ready := v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}
+	ask := asking(
+		t, nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "N", UID: "n"}, Status: ready}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Status: ready},
+		said("e1", "n", "/m/a.yaml: static pods may not reference secrets: no pod is made of it"), said("e2", "", "/m/b.yaml: wrong"),
+	)
+	for _, path := range []string{"nodes/N", "all", "namespaces/ns/pods/web-n"} {
+		got := ask("admin", path)
+		if text := got.Body.String(); got.Code != http.StatusOK || !strings.Contains(text, "A manifest cannot be used: /m/a.yaml: static pods may not reference secrets: no pod is made of it (told at ") ||
+			!strings.Contains(text, "/m/b.yaml: wrong") || !strings.Contains(text, "Correct that file") {
+			t.Errorf("%s: %d\n%s", path, got.Code, text)
+		}
+	}
+	if got := ask("admin", "namespaces/ns/pods/web-other"); got.Code != http.StatusNotFound {
+		t.Errorf("a pod of another node: %d %s", got.Code, got.Body)
+	}
+	if got := ask("admin", "nodes/other"); strings.Contains(got.Body.String(), "manifest") {
+		t.Errorf("another node: %s", got.Body)
+	}
+}
+
 // Objects may say that they own themselves, or each other, or stand in a long row.
 func TestWhyOfACircle(t *testing.T) {
 	set := func(name, owner string) runtime.Object {
