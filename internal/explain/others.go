@@ -2,8 +2,10 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -109,17 +111,20 @@ func (own Owner) node(c Cluster, n *v1.Node) stand {
 	return out
 }
 
-// manifests is what a node said of files of static pods that it cannot use; "" for none.
+// manifests is what a node said of files of static pods that it cannot use, each once; "" for none.
 func (own Owner) manifests() string {
-	var said []string
+	told := map[string]time.Time{}
 	for _, e := range own.Warnings {
-		if e.Reason == UnusableManifest {
-			said = append(said, fmt.Sprintf("%s (told at %s)", e.Message, clock(e.LastTimestamp.Time, own.Now)))
+		if at := e.LastTimestamp.Time; e.Reason == UnusableManifest && !at.Before(told[e.Message]) {
+			told[e.Message] = at
 		}
 	}
-	slices.Sort(said)
-	if len(said) == 0 {
+	if len(told) == 0 {
 		return ""
+	}
+	var said []string
+	for _, message := range slices.Sorted(maps.Keys(told)) {
+		said = append(said, fmt.Sprintf("%s (told at %s)", message, clock(told[message], own.Now)))
 	}
 	return "A manifest cannot be used: " + listed(said)
 }
