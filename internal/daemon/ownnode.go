@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"podo.dev/podo/internal/component"
@@ -21,6 +22,7 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 	if s.node.embedded != nil {
 		all = append(all, s.node.embedded)
 	}
+	isNew := make(chan struct{}, 1)
 	kubelet := component.Func("kubelet", func(ctx context.Context, ready func()) error {
 		select {
 		case <-controlReady:
@@ -34,6 +36,7 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 		if err := samePods(node.In(c.View, s.cfg.NodeName), c.PodCIDR); err != nil {
 			return err
 		}
+		c.Registered = func() { wake(isNew) }
 		return s.runKubelet(ctx, c, func() error {
 			if err := s.control.MarkNode(ctx); err != nil {
 				return err
@@ -42,7 +45,34 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 			return nil
 		})
 	})
-	return append(all, kubelet, component.Func("routes", s.keepRoutes))
+	role := component.Func("node-role", func(ctx context.Context, ready func()) error {
+		ready()
+		return markAgain(ctx, isNew, s.control.MarkNode)
+	})
+	return append(all, kubelet, role, component.Func("routes", s.keepRoutes))
+}
+
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// markAgain marks the node each time that it is new, which it is again after somebody deleted it. A node that could not be marked is
+// marked by the next call.
+func markAgain(ctx context.Context, isNew chan struct{}, mark func(context.Context) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-isNew:
+		}
+		if err := mark(ctx); err != nil && !apierrors.IsNotFound(err) {
+			wake(isNew)
+			return err
+		}
+	}
 }
 
 // forgetFormers removes the nodes that this one was before: their pods' remains in the runtime, and their Node objects, with

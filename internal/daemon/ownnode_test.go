@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -49,5 +51,29 @@ func TestANodeGetsAnotherName(t *testing.T) {
 	must(start("a")) // b was refused by the store, say
 	if slices.Contains(p.before.Formers, "a") || !slices.Contains(p.before.Formers, "b") {
 		t.Errorf("formers %q, want b", p.before.Formers)
+	}
+}
+
+// A node that somebody deleted is registered anew by its kubelet, which may not give it its role.
+func TestANodeThatIsNewAgainGetsItsRole(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	isNew, marked := make(chan struct{}, 1), 0
+	mark := func(context.Context) error {
+		switch marked++; marked {
+		case 2:
+			return errors.New("the store does not answer")
+		case 3:
+			stop()
+		default:
+			wake(isNew)
+		}
+		return nil
+	}
+	wake(isNew)
+	if err := markAgain(ctx, isNew, mark); err == nil || marked != 2 {
+		t.Fatalf("marked %d times, %v", marked, err)
+	}
+	if err := markAgain(ctx, isNew, mark); err != nil || marked != 3 {
+		t.Errorf("marked %d times, %v: what failed was not tried again", marked, err)
 	}
 }

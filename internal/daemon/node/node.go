@@ -81,6 +81,8 @@ type Cluster struct {
 	Authenticate func(*http.Request) (user.Info, bool, error)
 	Authorize    func(ctx context.Context, u user.Info, verb, subresource, path string) (bool, error)
 	Metrics      []prometheus.Collector // of the node's certificates and the like
+	// Registered, when set, is told each time the node is new in the API, also after somebody deleted it. It must not block.
+	Registered func()
 }
 
 func (c *Config) validate() error {

@@ -30,7 +30,12 @@ func (k *run) buildNode(nodeReady func()) error {
 		Taints: c.RegisterWithTaints, Annotations: map[string]string{localclass.Folders: k.localFolders().Dir},
 		Facts: facts, Capacity: k.capacity, Allocatable: k.allocate, MaxImages: maxImages,
 		Problems: k.problems, Pressure: k.pressure, Event: k.nodeEvent,
-		Registered: func(tried time.Time) { k.counts.Registered(facts.Booted, tried) },
+		Registered: func(tried time.Time) {
+			k.counts.Registered(facts.Booted, tried)
+			if k.cluster.Registered != nil {
+				k.cluster.Registered()
+			}
+		},
 		Turned: func(ready bool) {
 			if ready {
 				k.counts.Ready()
