@@ -115,6 +115,28 @@ func TestSubPathOfAChangedConfigMap(t *testing.T) {
 	}
 }
 
+// A subPath that leads to no key is a folder, as with every volume; once there is the key, a container that starts again finds its file.
+func TestSubPathOfAKeyThatComesLater(t *testing.T) {
+	n := newReal(t)
+	n.api.set("cfg", map[string]string{"other": "v1"})
+	p := pod("u1", configMap("c", "cfg"))
+	n.mount(t, p)
+	path, err := n.SubPath(p, "a", 1, "c", "k")
+	if info, no := os.Stat(path); err != nil || no != nil || !info.IsDir() {
+		t.Fatal(path, err, no)
+	}
+	n.api.set("cfg", map[string]string{"other": "v1", "k": "v2"})
+	if path, err = n.SubPath(p, "a", 1, "c", "k"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "v2" {
+		t.Errorf("%s has %q, %v", path, b, err)
+	}
+	if err := n.Unmount(context.Background(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSubPathStaysInside(t *testing.T) {
 	n := newReal(t)
 	p := pod("u1", vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))

@@ -32,7 +32,14 @@ func (m *Manager) SubPath(pod *v1.Pod, container string, index int, volume, subP
 	if err != nil {
 		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", volume, container)
 	}
-	fd, err := openBelow(base, subPath)
+	fd, err := -1, error(unix.ENOENT)
+	if v := volumeOf(pod, volume); v != nil && showsObjects(v) {
+		// Its own folder may still have one that was made for this path when the object had no such key.
+		fd, err = openBelow(base, filepath.Join(dataLink, subPath))
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		fd, err = openBelow(base, subPath)
+	}
 	if errors.Is(err, unix.ENOENT) {
 		if err := makeBelow(base, subPath, perm.Mode()); err != nil {
 			m.c.Logger.Warn("a subPath could not be made", "pod", pod.Name, "container", container, "volume", volume, "err", err)
