@@ -3,6 +3,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -208,9 +209,13 @@ func (k *Kubelet) Healthy() error {
 	return r.pleg.Healthy()
 }
 
-// Pod is a pod with its status as its worker has it, or nil. It is shared and not to be changed.
+// Pod is a pod with its status as its worker has it, or nil. It is shared and not to be changed. Of several of one name it is the one for
+// which the others wait.
 func (k *Kubelet) Pod(namespace, name string) *v1.Pod {
 	p := k.pods.Named(namespace, name)
+	if r := k.run.Load(); r != nil {
+		p = cmp.Or(k.pods.Get(r.workers.Holder(namespace, name)), p)
+	}
 	if p == nil {
 		return nil
 	}

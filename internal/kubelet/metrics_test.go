@@ -189,6 +189,37 @@ func TestAStaticPodsFormsAreHeardOf(t *testing.T) {
 	})
 }
 
+// A static pod that has the name of a pod of the API waits for that one's end, and then is in the API itself: what is heard of the other
+// one meanwhile does not hide it. Who asks by the name finds the one that runs.
+func TestAStaticPodWithTheNameOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		static := newPod("p", "sleep inf")
+		static.Namespace, static.UID = "default", "static"
+		static.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "static"}
+		manifests := pods{}
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) { c.Sources = append(c.Sources, &manifests) })
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		p := r.API.Create(newPod("p", "sleep inf"))
+		time.Sleep(time.Minute)
+		manifests = pods{static}
+		r.Restart()
+		time.Sleep(time.Minute)
+		if got := r.Kubelet.Pod("default", "p"); got == nil || got.UID != p.UID {
+			t.Errorf("by its name is found %v", got)
+		}
+		r.API.Delete("p", 1)
+		time.Sleep(time.Minute)
+		now, _ := r.Kubelet.Static(types.NamespacedName{Namespace: "default", Name: "p"})
+		if now == nil || now.UID != "static" {
+			t.Errorf("the mirror is made of %v", now)
+		}
+		if got := r.Kubelet.Pod("default", "p"); got == nil || got.UID != "static" || got.Status.Phase != v1.PodRunning {
+			t.Errorf("by its name is found %v", got)
+		}
+	})
+}
+
 // A manifest that changed while no kubelet ran: the pod of the old one ends first, and is not known for a static one any more. Its mirror may
 // have gone by then; whoever keeps mirrors hears when the new pod can have one.
 func TestTheNextStaticPodHasItsMirror(t *testing.T) {

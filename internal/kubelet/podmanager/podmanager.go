@@ -3,6 +3,7 @@
 package podmanager
 
 import (
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,12 +17,14 @@ type Manager struct {
 	mu      sync.RWMutex
 	pods    map[types.UID]*v1.Pod // without mirror pods
 	mirrors map[string]*v1.Pod    // mirror pods by namespace/name
-	names   map[string]types.UID
+	// names are the pods of each namespace/name in the order in which they came. There are several while one waits for another's end, or
+	// when a static pod has the name of one of the API.
+	names map[string][]types.UID
 }
 
 // New returns an empty set.
 func New() *Manager {
-	return &Manager{pods: map[types.UID]*v1.Pod{}, mirrors: map[string]*v1.Pod{}, names: map[string]types.UID{}}
+	return &Manager{pods: map[types.UID]*v1.Pod{}, mirrors: map[string]*v1.Pod{}, names: map[string][]types.UID{}}
 }
 
 // fullName is how a pod and its mirror find each other.
@@ -36,7 +39,9 @@ func (m *Manager) Set(p *v1.Pod) {
 		return
 	}
 	m.pods[p.UID] = p
-	m.names[fullName(p)] = p.UID
+	if name := fullName(p); !slices.Contains(m.names[name], p.UID) {
+		m.names[name] = append(m.names[name], p.UID)
+	}
 }
 
 // Remove drops a pod.
@@ -50,8 +55,10 @@ func (m *Manager) Remove(p *v1.Pod) {
 		return
 	}
 	delete(m.pods, p.UID)
-	if m.names[fullName(p)] == p.UID {
-		delete(m.names, fullName(p))
+	name := fullName(p)
+	m.names[name] = slices.DeleteFunc(m.names[name], func(uid types.UID) bool { return uid == p.UID })
+	if len(m.names[name]) == 0 {
+		delete(m.names, name)
 	}
 }
 
@@ -62,11 +69,15 @@ func (m *Manager) Get(uid types.UID) *v1.Pod {
 	return m.pods[uid]
 }
 
-// Named finds a pod by name.
+// Named finds a pod by name: the one that came last.
 func (m *Manager) Named(namespace, name string) *v1.Pod {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.pods[m.names[namespace+"/"+name]]
+	uids := m.names[namespace+"/"+name]
+	if len(uids) == 0 {
+		return nil
+	}
+	return m.pods[uids[len(uids)-1]]
 }
 
 // All is every pod, mirrors left out.
