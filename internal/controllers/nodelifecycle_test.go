@@ -354,8 +354,15 @@ func TestNodesAreToldHowLongToRemember(t *testing.T) {
 			t.Errorf("of 100 nodes %q", got)
 		}
 		put(100)
-		if first, last := ttl("n0"), ttl("n100"); first != "15" || last != "15" {
-			t.Errorf("of 101 nodes %q and %q", first, last)
+		if first, last := ttl("n0"), ttl("n100"); first != "0" || last != "15" {
+			t.Errorf("of 101 nodes %q and %q, although the first has not said anything since", first, last)
+		}
+		w.must(w.admin.Mutate(context.Background(), client.Nodes.At("", "n0"), func(o runtime.Object) (bool, error) {
+			o.(*v1.Node).Labels = map[string]string{"said": "something"}
+			return true, nil
+		}))
+		if got := ttl("n0"); got != "15" {
+			t.Errorf("of 101 nodes %q", got)
 		}
 	})
 }

@@ -35,26 +35,19 @@ func New(v *view.View, c client.Client, log *slog.Logger) (*loop.Loop, error) {
 	})
 }
 
-// keys are the node that came or was changed, and all of them when their number has come to another step.
-func (k *controller) keys(c view.Change) (out []view.Key) {
-	if c.New != nil {
-		out = append(out, c.New.Key)
+// keys is the node that came or was changed. The others are told of another step when they next say something of themselves, as upstream has
+// it: written all at once, thousands of nodes would be minutes of work for nothing that anybody waits for.
+func (k *controller) keys(c view.Change) []view.Key {
+	if c.Old == nil || c.New == nil {
+		n := k.view.Snapshot().Len(nodes)
+		k.mu.Lock()
+		k.step = Step(k.step, n)
+		k.mu.Unlock()
 	}
-	if c.Old != nil && c.New != nil {
-		return out
+	if c.New == nil {
+		return nil
 	}
-	s := k.view.Snapshot()
-	k.mu.Lock()
-	was := k.step
-	k.step = Step(was, s.Len(nodes))
-	changed := k.step != was
-	k.mu.Unlock()
-	if changed {
-		for e := range s.All(nodes, "", view.Key{}) {
-			out = append(out, e.Key)
-		}
-	}
-	return out
+	return []view.Key{c.New.Key}
 }
 
 func (k *controller) reconcile(ctx context.Context, s view.Snapshot, key view.Key) (res loop.Result, err error) {
