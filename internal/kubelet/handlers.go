@@ -47,7 +47,11 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 		if h.k.cfg.Logged != nil && len(seen.Containers) == 0 {
 			seen.Logged = h.k.cfg.Logged(p)
 		}
-		h.r.workers.Restore(h.asTold(p), saved, seen, false)
+		ending := saved != nil && saved.Stop.Why == podlife.SourceGone // its manifest is back, whenever that was
+		h.r.workers.Restore(h.asTold(p), saved, seen, ending)
+		if ending && !h.r.workers.Again(p) {
+			h.r.workers.Update(p)
+		}
 		h.k.mirror(p)
 	}
 	for _, p := range fresh {

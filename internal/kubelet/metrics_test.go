@@ -126,6 +126,36 @@ func TestTheSamePodAgainWhileItEnds(t *testing.T) {
 	})
 }
 
+// The same over a restart: the manifest went, the kubelet died while the pod ended, and the manifest is back.
+func TestTheSamePodAgainAfterARestart(t *testing.T) {
+	for name, dead := range map[string]time.Duration{"while it ends": 0, "after its containers' end": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			counted(t, func(r *kubelettest.Rig, m *told) {
+				p := newPod("p", "trap '' TERM; sleep inf")
+				p.UID = "same"
+				p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+				r.API.Create(p)
+				time.Sleep(time.Second)
+				first := r.Runtime.Containers()[0].ID
+				r.API.Delete("p", 0)
+				time.Sleep(time.Second)
+				r.Crash()
+				time.Sleep(dead)
+				r.API.Create(p)
+				r.Start()
+				time.Sleep(2 * time.Minute)
+				cs := r.Runtime.Containers()
+				if len(cs) != 1 || !cs[0].Running || cs[0].ID == first {
+					t.Fatalf("%+v", cs)
+				}
+				if c := r.Kubelet.Workers()[0].Status().ContainerStatuses[0]; c.RestartCount != 1 || c.State.Running == nil {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
+	}
+}
+
 // pods are a source of their own.
 type pods []*v1.Pod
 

@@ -165,9 +165,14 @@ func (f File) paths() ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
-			out = append(out, filepath.Join(f.Path, e.Name()))
+		path := filepath.Join(f.Path, e.Name())
+		if strings.HasPrefix(e.Name(), ".") || e.IsDir() {
+			continue
 		}
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue // a link to a file that was removed
+		}
+		out = append(out, path)
 	}
 	return out, nil
 }

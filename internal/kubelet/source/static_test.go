@@ -161,6 +161,19 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expect("REMOVE db-n1")
+
+	// A link is its file: one that leads nowhere any more is none. No event tells of what is outside the folder.
+	elsewhere := t.TempDir()
+	put(t, elsewhere, "web.yaml", web)
+	outside := filepath.Join(elsewhere, "web.yaml")
+	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("ADD web-n1")
+	if err := errors.Join(os.Remove(outside), os.WriteFile(filepath.Join(dir, ".event"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("REMOVE web-n1")
 }
 
 // Of two manifests of one name the later one is passed over, and its pod is told of.
