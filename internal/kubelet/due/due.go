@@ -9,7 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const parallel = 8 // pods told of at once
+const (
+	parallel = 8 // pods told of at once
+	// glance is the longest wait: what is due by the clock on the wall may be so earlier than the time until then, when the clock is set.
+	glance = time.Minute
+)
 
 // Timer waits for the earliest time. Make it with New.
 type Timer struct{ poke chan struct{} }
@@ -43,6 +47,6 @@ func (t Timer) Run(ctx context.Context, due func() (pods []types.UID, next time.
 			g.Go(func() error { tell(ctx, pod); return nil })
 		}
 		g.Wait() //nolint:errcheck // none of them fails
-		timer.Reset(next)
+		timer.Reset(min(next, glance))
 	}
 }

@@ -9,6 +9,8 @@ const (
 	spread = 10 * time.Second
 	// again is how long after a failure the next attempt comes.
 	again = time.Minute
+	// setBack is by how much the clock must be set back for a token to be replaced: servers allow for a minute.
+	setBack = 30 * time.Second
 )
 
 // renewAt is when a token is replaced that was asked for with this life and ends then: when four fifths of its life or a day have

@@ -55,7 +55,11 @@ type entry struct {
 	token string
 	ends  time.Time
 	renew time.Time // when Due is told; zero once it has been, until the token is asked for again
+	asked time.Time // when it was last asked for, by the clock on the wall
 }
+
+// early tells whether the clock was set back since the token was asked for: the API server may refuse a token that is from the future.
+func (e entry) early(now time.Time) bool { return now.Round(0).Before(e.asked.Add(-setBack)) }
 
 // New makes a Manager.
 func New(c Config) (*Manager, error) {
@@ -81,7 +85,7 @@ func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTo
 	}
 	now := m.c.Now()
 	known, ok := m.get(k)
-	if ok && now.Before(known.renew) {
+	if ok && now.Before(known.renew) && !known.early(now) {
 		return known.token, nil
 	}
 	next, err := m.request(ctx, pod, k)
@@ -90,13 +94,13 @@ func (m *Manager) Token(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTo
 	case !ok:
 		return "", fmt.Errorf("failed to fetch token: %w", err)
 	case now.After(known.ends):
-		known.renew = now.Add(again + m.c.Jitter(spread))
+		known.renew, known.asked = now.Add(again+m.c.Jitter(spread)), now.Round(0)
 		m.keep(k, known)
 		return "", fmt.Errorf("the token expired and refresh failed: %w", err)
 	default:
 		m.c.Logger.Warn("a token could not be renewed, will try again", "pod", pod.Namespace+"/"+pod.Name, "account", k.account, "audience", k.audience, "err", err)
 		next = known
-		next.renew = now.Add(again + m.c.Jitter(spread))
+		next.renew, next.asked = now.Add(again+m.c.Jitter(spread)), now.Round(0)
 	}
 	m.keep(k, next)
 	return next.token, nil
@@ -128,7 +132,7 @@ func (m *Manager) request(ctx context.Context, pod *v1.Pod, k key) (e entry, err
 	if n := out.Spec.ExpirationSeconds; n != nil { // the server may shorten the requested life
 		life = time.Duration(*n) * time.Second
 	}
-	return entry{token: out.Status.Token, ends: ends, renew: renewAt(ends, life, m.c.Jitter(spread))}, nil
+	return entry{token: out.Status.Token, ends: ends, renew: renewAt(ends, life, m.c.Jitter(spread)), asked: m.c.Now().Round(0)}, nil
 }
 
 func (m *Manager) get(k key) (e entry, ok bool) {
@@ -171,7 +175,7 @@ func (m *Manager) due(now time.Time) (pods []types.UID, next time.Duration) {
 			delete(m.tokens, k)
 		case e.renew.IsZero():
 			next = min(next, e.ends.Sub(now)+time.Second)
-		case !now.Before(e.renew):
+		case !now.Before(e.renew) || e.early(now):
 			e.renew = time.Time{}
 			next = min(next, max(e.ends.Sub(now), 0)+time.Second)
 			if !seen[k.pod] {

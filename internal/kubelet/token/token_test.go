@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,14 +39,20 @@ func TestRenewAt(t *testing.T) {
 
 // server makes tokens that are numbered, or fails.
 type server struct {
-	made int
-	fail error
-	last *authenticationv1.TokenRequest
-	ref  client.Ref
+	made, tried int
+	fail        error
+	now         func() time.Time // nil: the real one
+	last        *authenticationv1.TokenRequest
+	ref         client.Ref
 }
 
 func (s *server) RequestToken(_ context.Context, ref client.Ref, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	s.ref, s.last = ref, r.DeepCopy()
+	s.tried++
+	now := time.Now()
+	if s.now != nil {
+		now = s.now()
+	}
 	if s.fail != nil {
 		return nil, s.fail
 	}
@@ -57,7 +64,7 @@ func (s *server) RequestToken(_ context.Context, ref client.Ref, r *authenticati
 	}
 	out.Spec.ExpirationSeconds = &seconds
 	out.Status.Token = fmt.Sprintf("secret-%d", s.made)
-	out.Status.ExpirationTimestamp = metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second))
+	out.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
 	return out, nil
 }
 
@@ -65,6 +72,53 @@ var pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "worker
 
 func source(audience string, seconds int64) *v1.ServiceAccountTokenProjection {
 	return &v1.ServiceAccountTokenProjection{Audience: audience, ExpirationSeconds: &seconds, Path: "token"}
+}
+
+// A clock that is set makes tokens expired, or tokens of the future: they are replaced within a minute, however long they were to last.
+func TestTheClockIsSet(t *testing.T) {
+	for _, by := range []time.Duration{100 * time.Hour, -100 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			var set atomic.Int64
+			var m *Manager
+			var shown []string
+			show := func(ctx context.Context) {
+				if token, err := m.Token(ctx, pod, source("vault", 600)); err == nil {
+					shown = append(shown, token)
+				}
+			}
+			m, err := New(Config{
+				Client: s, Due: func(ctx context.Context, _ types.UID) { show(ctx) }, Jitter: func(time.Duration) time.Duration { return 0 },
+				Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(time.Duration(set.Load())).Round(0) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.now = m.c.Now
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- m.Run(ctx, func() {}) }()
+			show(ctx)
+			time.Sleep(2 * time.Minute)
+			set.Store(int64(by))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if len(shown) != 2 || shown[1] != "secret-2" {
+				t.Errorf("set by %v: shown are %q", by, shown)
+			}
+			s.fail = errors.New("no connection")
+			set.Store(2 * int64(by))
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if n := s.tried; n < 8 || n > 14 {
+				t.Errorf("set by %v while nobody answers: asked %d times within ten minutes", by, n)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestTokensAreRenewedOnTime(t *testing.T) {
