@@ -53,7 +53,9 @@ func (p *ServiceAddresses) takeIPs(ctx context.Context, a *Attributes, s *v1.Ser
 		}
 		asked := ips[i]
 		ip, err := p.takeIP(ctx, a, s, asked)
-		p.countIP(asked != "", err)
+		if !a.DryRun {
+			p.countIP(asked != "", err)
+		}
 		var known apierrors.APIStatus
 		switch {
 		case err == nil:
@@ -79,6 +81,9 @@ func (p *ServiceAddresses) takeIPs(ctx context.Context, a *Attributes, s *v1.Ser
 
 // takeIP allocates the requested address, or any if none is requested.
 func (p *ServiceAddresses) takeIP(ctx context.Context, a *Attributes, s *v1.Service, asked string) (string, error) {
+	if a.DryRun {
+		return p.dryIP(ctx, asked)
+	}
 	if asked != "" {
 		return asked, p.takeAsked(ctx, a, s, asked)
 	}
@@ -105,6 +110,31 @@ func (p *ServiceAddresses) takeIP(ctx context.Context, a *Attributes, s *v1.Serv
 		return "", errFull
 	}
 	return found.String(), p.write(a, s, found)
+}
+
+// dryIP is takeIP for a dry run, which as upstream only looks whether the address can be one of a Service, and shows the range's
+// own address, which no Service can have, where any would do.
+func (p *ServiceAddresses) dryIP(ctx context.Context, asked string) (string, error) {
+	var first netip.Prefix
+	addr, _ := netip.AddrFromSlice(netutils.ParseIPSloppy(asked))
+	ok, err := p.snapshots(ctx, func(now view.Snapshot) (bool, error) {
+		ranges := p.ranges(now)
+		if len(ranges) > 0 {
+			first = ranges[0].prefix.Masked()
+		}
+		return asked == "" && len(ranges) > 0 || slices.ContainsFunc(ranges, func(r addressRange) bool { return r.contains(addr.Unmap()) }), nil
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case !first.IsValid():
+		return "", errNoRangeIsReady
+	case !ok:
+		return "", fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", asked, first)
+	case asked == "":
+		return first.Addr().String(), nil
+	}
+	return asked, nil
 }
 
 func (p *ServiceAddresses) takeAsked(ctx context.Context, a *Attributes, s *v1.Service, asked string) error {

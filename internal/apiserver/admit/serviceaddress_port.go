@@ -197,10 +197,10 @@ func (c *claims) takeAny(ctx context.Context, n *int32) error {
 	return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 }
 
-// take takes this very port.
+// take takes this very port. As upstream, a dry run asks only whether another Service has it.
 func (c *claims) take(ctx context.Context, n int32) (err error) {
-	defer func() { c.p.countPort(true, err) }()
-	if r := c.p.Ports; n < r.First || n > r.Last {
+	defer func() { c.count(true, err) }()
+	if r := c.p.Ports; !c.a.DryRun && (n < r.First || n > r.Last) {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", r)
 	}
 	if slices.Contains(c.taken, n) {
@@ -218,7 +218,12 @@ func (c *claims) take(ctx context.Context, n int32) (err error) {
 
 // any allocates a free port, from the upper band while that has one.
 func (c *claims) any(ctx context.Context, n *int32) (err error) {
-	defer func() { c.p.countPort(false, err) }()
+	defer func() { c.count(false, err) }()
+	if c.a.DryRun {
+		*n = guess(c.taken)
+		c.taken = append(c.taken, *n)
+		return nil
+	}
 	r := c.p.Ports
 	ok, err := c.p.snapshots(ctx, func(now view.Snapshot) (bool, error) {
 		for _, part := range []NodePorts{{r.band(), r.Last}, {r.First, r.band() - 1}} {
@@ -244,6 +249,20 @@ func (c *claims) any(ctx context.Context, n *int32) (err error) {
 		err = errFull
 	}
 	return err
+}
+
+// guess is the number that a dry run shows where any would do: it is in no usual range, or follows those that were asked for.
+func guess(taken []int32) int32 {
+	if len(taken) == 0 {
+		return 32769
+	}
+	return slices.Max(taken) + 1
+}
+
+func (c *claims) count(asked bool, err error) {
+	if !c.a.DryRun {
+		c.p.countPort(asked, err)
+	}
 }
 
 // held says whether a Service has the port.

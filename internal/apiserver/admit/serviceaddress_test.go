@@ -271,3 +271,78 @@ func TestServiceAddressesOfAnotherCluster(t *testing.T) {
 	c.must(c.create(newService("port", func(s *v1.ServiceSpec) { s.Type = v1.ServiceTypeNodePort; s.Ports[0].NodePort = 30000 })))
 	c.expect(2, 1)
 }
+
+// A dry run takes nothing, so that as upstream it minds only what cannot be and ports that others have; where any would do it shows
+// a guess.
+func TestDryRunsOfServices(t *testing.T) {
+	c := newCluster(t, "10.43.0.0/28", "30000-30001")
+	c.must(c.create(newService("one", func(s *v1.ServiceSpec) {
+		s.Type, s.ClusterIP = v1.ServiceTypeNodePort, "10.43.0.5"
+		s.Ports[0].NodePort = 30000
+	})))
+	c.must(c.create(newService("away", func(s *v1.ServiceSpec) { s.Type, s.ExternalName = v1.ServiceTypeExternalName, "example.com" })))
+	ports := func(numbers ...int32) func(*v1.ServiceSpec) {
+		return func(s *v1.ServiceSpec) {
+			s.Type, s.Ports = v1.ServiceTypeNodePort, nil
+			for i, n := range numbers {
+				s.Ports = append(s.Ports, v1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(80 + i), NodePort: n})
+			}
+		}
+	}
+	for _, r := range []struct {
+		edit func(*v1.ServiceSpec)
+		want string
+	}{
+		{nil, "10.43.0.0"},
+		{func(s *v1.ServiceSpec) { s.ClusterIP = "10.43.0.5" }, "10.43.0.5"},
+		{func(s *v1.ServiceSpec) { s.ClusterIP = "10.44.0.1" }, "failed to allocate IP 10.44.0.1: the provided IP (10.44.0.1) is not in the valid range. The range of valid IPs is 10.43.0.0/28"},
+		{func(s *v1.ServiceSpec) { s.ClusterIP = "10.43.0.15" }, "is not in the valid range"},
+		{ports(0, 0), "10.43.0.0 32769 32770"},
+		{ports(30001, 0), "10.43.0.0 30001 30002"},
+		{ports(99), "10.43.0.0 99"},
+		{ports(30000), "spec.ports[0].nodePort: Invalid value: 30000: provided port is already allocated"},
+		{func(s *v1.ServiceSpec) {
+			s.Type, s.ExternalTrafficPolicy = v1.ServiceTypeLoadBalancer, v1.ServiceExternalTrafficPolicyLocal
+		}, "10.43.0.0 32769 and 32770"},
+		{func(s *v1.ServiceSpec) {
+			s.Type, s.ExternalTrafficPolicy, s.HealthCheckNodePort = v1.ServiceTypeLoadBalancer, v1.ServiceExternalTrafficPolicyLocal, 30000
+		}, "failed to allocate requested HealthCheck NodePort 30000: provided port is already allocated"},
+	} {
+		for _, name := range []string{"new", "away"} {
+			got := ""
+			out, err := runtime.Object(nil), error(nil)
+			if dry := (verbs.Options{DryRun: true}); name == "new" {
+				out, err = c.verbs.Create(t.Context(), admin, services.At("default", ""), newService(name, r.edit), dry)
+			} else {
+				was, readErr := c.verbs.Get(t.Context(), admin, services.At("default", name), "")
+				if readErr != nil {
+					t.Fatal(readErr)
+				}
+				s := newService(name, r.edit)
+				s.ResourceVersion = was.Meta.GetResourceVersion()
+				if s.Spec.Type == "" {
+					s.Spec.Type = v1.ServiceTypeClusterIP
+				}
+				out, _, err = c.verbs.Update(t.Context(), admin, services.At("default", name), s, dry)
+			}
+			if err != nil {
+				got = err.Error()
+			} else {
+				s := out.(*v1.Service)
+				got = s.Spec.ClusterIP
+				for _, p := range s.Spec.Ports {
+					if p.NodePort != 0 {
+						got += fmt.Sprint(" ", p.NodePort)
+					}
+				}
+				if n := s.Spec.HealthCheckNodePort; n != 0 {
+					got += fmt.Sprint(" and ", n)
+				}
+			}
+			if !strings.Contains(got, r.want) || err == nil && got != r.want {
+				t.Errorf("%s: got %s, want %s", name, got, r.want)
+			}
+		}
+	}
+	c.expect(1, 1)
+}
