@@ -130,7 +130,8 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, sand
 	if c.ImagePullPolicy != v1.PullAlways {
 		present = new(have != nil)
 	}
-	credentials := sync.OnceValues(func() ([]keyring.Credential, error) { return m.credentials(ctx, pod, repo) })
+	secrets := m.pullSecrets(pod)
+	credentials := sync.OnceValues(func() ([]keyring.Credential, error) { return m.credentials(ctx, pod, secrets, repo) })
 	if have != nil && c.ImagePullPolicy != v1.PullAlways {
 		must, err := m.mustPull(image, have, credentials)
 		if err != nil {
@@ -242,10 +243,9 @@ func (m *Manager) awaitEnd(ctx context.Context, p *pull, pod *v1.Pod, c *v1.Cont
 	}
 }
 
-// credentials are those that the pod may use for the repository: from its pull secrets, then from the node's own configuration,
-// then from plug-ins. A missing secret is reported and does not fail the pull: the image may be public.
-func (m *Manager) credentials(ctx context.Context, pod *v1.Pod, repo string) ([]keyring.Credential, error) {
-	var found []*v1.Secret
+// pullSecrets are the pod's. A missing one is reported, also where no image has to be pulled for now, and fails nothing: the image may be
+// public.
+func (m *Manager) pullSecrets(pod *v1.Pod) (found []*v1.Secret) {
 	var missing []string
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
@@ -263,7 +263,13 @@ func (m *Manager) credentials(ctx context.Context, pod *v1.Pod, repo string) ([]
 			fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
 				strings.Join(missing, ", ")))
 	}
-	own, err := keyring.OfSecrets(found)
+	return found
+}
+
+// credentials are those that the pod may use for the repository: from its pull secrets, then from the node's own configuration,
+// then from plug-ins.
+func (m *Manager) credentials(ctx context.Context, pod *v1.Pod, secrets []*v1.Secret, repo string) ([]keyring.Credential, error) {
+	own, err := keyring.OfSecrets(secrets)
 	if err != nil {
 		return nil, err
 	}

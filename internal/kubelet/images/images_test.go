@@ -359,6 +359,13 @@ func TestCredentialsAreTriedInTurn(t *testing.T) {
 		if want := "|Warning|FailedToRetrieveImagePullSecret|Unable to retrieve some image pull secrets (missing); attempting to pull the image may not succeed."; !slices.Contains(n.events, want) {
 			t.Errorf("events %q", n.events)
 		}
+		n.events = nil
+		if _, err := n.Ensure(context.Background(), pod, wants("reg.example:5000/team/x", v1.PullIfNotPresent), nil); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(n.events, func(e string) bool { return strings.Contains(e, "FailedToRetrieveImagePullSecret") }) {
+			t.Errorf("of a present image is told %q", n.events)
+		}
 		pod.Spec.ImagePullSecrets = pod.Spec.ImagePullSecrets[:1]
 		_, err := n.Ensure(context.Background(), pod, wants("reg.example:5000/team/y", v1.PullIfNotPresent), nil)
 		same(t, err, "ErrImagePull", `denied for "w"`)
