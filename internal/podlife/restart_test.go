@@ -1,6 +1,7 @@
 package podlife
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -600,5 +601,29 @@ func TestResetAndNothingLeft(t *testing.T) {
 				t.Errorf("left %v: %+v\n%s", left, c, w.tail())
 			}
 		}
+	}
+}
+
+// A container that was made and never heard of is given up with its sandbox. If it cannot be removed, and the next one is made and not heard of
+// either, two are left that never ran: the older one is nobody's last instance.
+func TestTwoThatNeverRan(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, "m")
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{
+		Name: "m", RestartCount: 1, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CreateContainerError"}},
+	}}
+	made := func(attempt uint32) Instance {
+		return Instance{ID: fmt.Sprint("m-", attempt), Name: "m", Attempt: attempt, SandboxID: "sb1", State: InstanceCreated}
+	}
+	s := Restore(Defaults(), p, nil, Observed{
+		At: epoch, Sandboxes: []SandboxInfo{{ID: "sb1", Attempt: 1, Ready: true}}, Containers: []Instance{made(0), made(1)},
+	}, epoch)
+	if c := Status(s).ContainerStatuses[0]; c.RestartCount != 1 {
+		t.Errorf("%+v", c)
+	}
+	if c := s.Container("m"); c.Cur == nil || c.Cur.ID != "m-1" || c.Prev != nil {
+		t.Errorf("%+v", c)
+	}
+	if !slices.ContainsFunc(s.sweeps, func(x sweep) bool { return x.id == "m-0" }) {
+		t.Errorf("what is swept: %+v", s.sweeps)
 	}
 }

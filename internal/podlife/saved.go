@@ -269,6 +269,9 @@ func (s *State) instances(c *Container, o Observed) (mine []Instance) {
 		}
 	}
 	slices.SortFunc(mine, func(a, b Instance) int { return int(b.Attempt) - int(a.Attempt) })
+	if len(mine) > 1 { // an older one that never ran was given up before the newest was made
+		mine = append(mine[:1], slices.DeleteFunc(mine[1:], func(in Instance) bool { return in.State == InstanceCreated })...)
+	}
 	var told *Instance
 	if st := s.toldStatus(c); st != nil {
 		told, c.Attempt = c.told(st), max(c.Attempt, uint32(st.RestartCount)) // an instance that never ran is counted too
