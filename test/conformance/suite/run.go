@@ -134,11 +134,19 @@ func (c Config) one(ctx context.Context, t Test) (Result, bool) {
 		return r, true
 	}
 	defer os.RemoveAll(dir)
+	// Tests leave files behind, and make sockets, whose paths must be short.
+	files, err := os.MkdirTemp("", "podo-suite-")
+	if err != nil {
+		r.Reason, r.At = err.Error(), time.Now()
+		return r, true
+	}
+	defer os.RemoveAll(files)
 	limit, cancel := context.WithTimeout(ctx, c.limit(t)+time.Minute) // the suite ends by itself before that
 	defer cancel()
 	report := filepath.Join(dir, "report.json")
 	cmd := exec.CommandContext(limit, c.E2E, c.args(t, report)...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+files)
 	// A runner that is killed takes its tests with it: the kernel watches the thread that starts them.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
