@@ -10,6 +10,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/client/events"
+	"podo.dev/podo/internal/host/linux"
 	"podo.dev/podo/internal/kubelet"
 	"podo.dev/podo/internal/kubelet/cm"
 	"podo.dev/podo/internal/kubelet/containergc"
@@ -102,6 +103,7 @@ func Run(ctx context.Context, c Config, cl Cluster, ready func() error) error {
 	start("tokens", k.tokens.Run, nothing)
 	start("pod-certificates", k.certs.Run, nothing)
 	start("mirror pods", k.mirrors.Run, nothing)
+	start("clock", k.followClock, nothing)
 	start("kubelet", k.kubelet.Run, sync.OnceFunc(func() { close(working) }))
 	start("server", k.server.Run, nothing)
 	start("container collector", k.gc.Run, nothing)
@@ -148,6 +150,24 @@ func (k *run) build(ctx context.Context, nodeReady func()) error {
 		}
 	}
 	return nil
+}
+
+// followClock tells who goes by the clock on the wall that it was set, since timers do not notice.
+func (k *run) followClock(ctx context.Context, ready func()) error {
+	ready()
+	set, err := linux.ClockSet(ctx)
+	if err != nil {
+		k.log().of("clock").Warn("changes of the clock will be noticed late", "err", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-set:
+			k.tokens.ClockSet()
+			k.certs.ClockSet()
+		}
+	}
 }
 
 func (k *run) log() logger { return logger{k.c.Log} }

@@ -9,11 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const (
-	parallel = 8 // pods told of at once
-	// glance is the longest wait: what is due by the clock on the wall may be so earlier than the time until then, when the clock is set.
-	glance = time.Minute
-)
+const parallel = 8 // pods told of at once
 
 // Timer waits for the earliest time. Make it with New.
 type Timer struct{ poke chan struct{} }
@@ -21,7 +17,7 @@ type Timer struct{ poke chan struct{} }
 // New makes a Timer.
 func New() Timer { return Timer{make(chan struct{}, 1)} }
 
-// Ring says that the earliest time may have changed.
+// Ring says that the earliest time may have changed, or that the clock was set: the timer goes on as if it had not been.
 func (t Timer) Ring() {
 	select {
 	case t.poke <- struct{}{}:
@@ -47,6 +43,6 @@ func (t Timer) Run(ctx context.Context, due func() (pods []types.UID, next time.
 			g.Go(func() error { tell(ctx, pod); return nil })
 		}
 		g.Wait() //nolint:errcheck // none of them fails
-		timer.Reset(min(next, glance))
+		timer.Reset(next)
 	}
 }

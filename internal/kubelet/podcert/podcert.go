@@ -273,6 +273,9 @@ func (m *Manager) Forget(pod types.UID) {
 	}
 }
 
+// ClockSet says that the machine's clock was set: what is due is looked for anew.
+func (m *Manager) ClockSet() { m.timer.Ring() }
+
 // Run tells of the pods whose certificates are due, until ctx ends.
 func (m *Manager) Run(ctx context.Context, ready func()) error {
 	ready()
