@@ -92,8 +92,9 @@ func validateLocalReview(r *authorizationv1.LocalSubjectAccessReview) field.Erro
 }
 
 func emptyMeta(e *check.Errors, m metav1.ObjectMeta, detail string) {
-	m.ManagedFields = nil
-	if !equality.Semantic.DeepEqual(metav1.ObjectMeta{}, m) {
+	rest := m
+	rest.ManagedFields = nil
+	if !equality.Semantic.DeepEqual(metav1.ObjectMeta{}, rest) {
 		e.Invalid(metaPath, m, detail)
 	}
 }

@@ -31,6 +31,12 @@ func authenticationReview(kind, resource string, empty func() runtime.Object) *K
 // tokenRequestGVK is the kind that the subresource "token" of ServiceAccounts takes and answers with.
 var tokenRequestGVK = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 
+// TokenRequest is that kind. It is no resource of its own.
+var TokenRequest = &Kind{
+	GVK: tokenRequestGVK, Unstored: true,
+	New: func() runtime.Object { return &authenticationv1.TokenRequest{} }, NewList: func() runtime.Object { return nil },
+}
+
 // DefaultTokenRequest gives a token an hour.
 func DefaultTokenRequest(r *authenticationv1.TokenRequest) {
 	if r.Spec.ExpirationSeconds == nil {

@@ -2,6 +2,7 @@ package owners
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,9 +23,9 @@ import (
 var types = sync.OnceValues(makeTypes)
 
 func makeTypes() (map[schema.GroupVersionKind]typed.ParseableType, error) {
-	var kinds []*registry.Kind
+	kinds := []*registry.Kind{registry.TokenRequest}
 	for _, k := range registry.All() {
-		if !k.Unstored {
+		if written(k) {
 			kinds = append(kinds, k)
 		}
 		for _, part := range k.Parts {
@@ -33,6 +34,9 @@ func makeTypes() (map[schema.GroupVersionKind]typed.ParseableType, error) {
 	}
 	return openapi.MergeTypes(kinds)
 }
+
+// written tells whether clients write objects of the kind, though they may be kept by nobody, as reviews are.
+func written(k *registry.Kind) bool { return !k.Unstored || slices.Contains(k.Verbs, "create") }
 
 // converter gives the field managers one kind: in the version that clients of the endpoint write, and in the further versions
 // that its objects are served in, since fields that were written through those are owned under their names there.

@@ -40,7 +40,7 @@ func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 		forms[k.Stored()] = append(forms[k.Stored()], k)
 	}
 	for _, k := range kinds {
-		if k.Unstored {
+		if !written(k) {
 			continue
 		}
 		if k.Served == nil || !k.Served.ByValue {
@@ -63,7 +63,8 @@ func New(kinds []*registry.Kind, now func() time.Time) (*Owners, error) {
 			}
 		}
 	}
-	return o, nil
+	tokens := registry.TokenRequest
+	return o, o.add(keeper{tokens, "token"}, converter{tokens, []*registry.Kind{tokens}})
 }
 
 func (o *Owners) add(at keeper, c converter) error {

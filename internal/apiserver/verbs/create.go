@@ -17,6 +17,7 @@ import (
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/timeline"
+	"podo.dev/podo/internal/view/codec"
 )
 
 const (
@@ -76,11 +77,7 @@ func (r *request) placeIn(m metav1.Object) error {
 
 func (v *Verbs) create(ctx context.Context, r request, obj runtime.Object, generate bool) (runtime.Object, error) {
 	m := accessor(obj)
-	m.SetUID("")
-	m.SetCreationTimestamp(metav1.Time{})
-	m.SetDeletionTimestamp(nil)
-	m.SetDeletionGracePeriodSeconds(nil)
-	m.SetSelfLink("")
+	asNew(m)
 	dedupOwners(m, r.warning, false)
 	if err := complete(r.kind, obj); err != nil {
 		return nil, err
@@ -91,6 +88,15 @@ func (v *Verbs) create(ctx context.Context, r request, obj runtime.Object, gener
 	r.ref.Name = m.GetName()
 	v.owners.Created(r.kind, obj, r.Manager)
 	return v.createOwned(ctx, r, obj, changed)
+}
+
+// asNew removes what a client cannot say of an object that it creates.
+func asNew(m metav1.Object) {
+	m.SetUID("")
+	m.SetCreationTimestamp(metav1.Time{})
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	m.SetSelfLink("")
 }
 
 // complete fills in what an object leaves out, and refuses one that does not decode as its kind.
@@ -135,6 +141,7 @@ func (v *Verbs) createOwned(ctx context.Context, r request, obj runtime.Object, 
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return nil, err
 	}
+	codec.Settle(obj)
 	v.recordNew(obj, r.who())
 	out, err := v.storeNew(ctx, a)
 	if isTooLarge(err) && owns == changed && m.GetManagedFields() != nil {

@@ -21,12 +21,15 @@ func (v *Verbs) review(ctx context.Context, r request, obj runtime.Object) (runt
 	if answer == nil {
 		return nil, apierrors.NewInternalError(errors.New("nobody answers " + k.Resource + " here"))
 	}
-	if err := r.placeIn(accessor(obj)); err != nil {
+	m := accessor(obj)
+	if err := r.placeIn(m); err != nil {
 		return nil, err
 	}
 	if k.Default != nil {
 		k.Default(obj)
 	}
+	asNew(m)
+	v.owners.Created(k, obj, r.Manager)
 	if k.Validate != nil {
 		if errs := k.Validate(obj); len(errs) > 0 {
 			return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.GVK.Group}, "", errs) // upstream's error has no kind either

@@ -24,11 +24,15 @@ func (v *Verbs) CreateToken(ctx context.Context, u user.Info, ref client.Ref, r 
 	if v.c.Tokens == nil {
 		return nil, apierrors.NewGenericServerResponse(404, "", ref.Resource, "", "404 page not found", 0, false)
 	}
+	asNew(r)
+	registry.DefaultTokenRequest(r)
+	if o.Manager != "" { // nobody asks for it within the process
+		v.owners.Updated(registry.TokenRequest, "token", &authenticationv1.TokenRequest{}, r, o.Manager)
+	}
 	a := asked.attributes(admit.Create, r, nil)
 	if err := v.chain.Mutate(ctx, a); err != nil {
 		return nil, err
 	}
-	registry.DefaultTokenRequest(r)
 	// The caller may have created just now what the token is bound to.
 	now, err := v.c.View.Fresh(ctx)
 	if err != nil {

@@ -251,6 +251,7 @@ func (v *Verbs) prepare(ctx context.Context, r request, cur *view.Entry, g guard
 
 // encode makes the stored bytes and notices when they are the present ones.
 func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
+	codec.Settle(w.obj)
 	m := accessor(w.obj)
 	rv := m.GetResourceVersion()
 	m.SetResourceVersion("")

@@ -33,7 +33,7 @@ func (c *call) createToken(u user.Info) error {
 	if err := c.inPlace(r.Namespace); err != nil {
 		return err
 	}
-	out, err := c.s.c.Verbs.CreateToken(c.r.Context(), u, c.info.ref(), r, c.options(o.DryRun))
+	out, err := c.s.c.Verbs.CreateToken(c.r.Context(), u, c.info.ref(), r, c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}

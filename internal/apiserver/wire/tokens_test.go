@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -126,5 +127,37 @@ func TestTokensOverTheWire(t *testing.T) {
 	must(t, err)
 	if i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "serviceaccounts/token" }); i < 0 || list.APIResources[i].Kind != "TokenRequest" || list.APIResources[i].Group != "authentication.k8s.io" {
 		t.Error("discovery does not tell of the subresource")
+	}
+}
+
+// What is answered and not kept has its fields' owners too, as with upstream, and nothing that only a server can say.
+func TestAnswersSayWhoWrote(t *testing.T) {
+	l := newLocked(t, nil, town()...)
+	const root = "root|system:masters"
+	for _, c := range []struct{ line, body, want string }{
+		{
+			"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"metadata":{"uid":"x","creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"nonResourceAttributes":{"path":"/x"}}}`,
+			`[{"manager":"m","operation":"Update","apiVersion":"authorization.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:nonResourceAttributes":{".":{},"f:path":{}}}}}]`,
+		},
+		{
+			"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"metadata":{"managedFields":[{"manager":"x"}]},"spec":{"nonResourceAttributes":{"path":"/x"}}}`,
+			`[{"manager":"m","operation":"Update","apiVersion":"authorization.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:nonResourceAttributes":{".":{},"f:path":{}}}}}]`,
+		},
+		{
+			"POST /api/v1/namespaces/team/serviceaccounts/default/token", `{"spec":{"audiences":["a"]}}`,
+			`[{"manager":"m","operation":"Update","apiVersion":"authentication.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:audiences":{},"f:expirationSeconds":{}}},"subresource":"token"}]`,
+		},
+	} {
+		w := l.ask(root, c.line+"?fieldManager=m", "", c.body)
+		var out metav1.PartialObjectMetadata
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || w.Code != 201 {
+			t.Fatal(w.Code, w.Body, err)
+		}
+		for i := range out.ManagedFields {
+			out.ManagedFields[i].Time = nil
+		}
+		if got, err := json.Marshal(out.ManagedFields); err != nil || string(got) != c.want || strings.Contains(c.line, "accessreviews") && (out.UID != "" || !out.CreationTimestamp.IsZero()) {
+			t.Errorf("%s: %s, uid %q, created %v, err %v\nwant %s", c.line, got, out.UID, out.CreationTimestamp, err, c.want)
+		}
 	}
 }
