@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -164,18 +165,18 @@ func invalidPatch(data string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), data, err.Error())})
 }
 
-// compile parses the patch once.
+// compile checks that there is a patch. It is parsed at its first use, since whether there is an object to change is asked before.
 func (p *Patch) compile() (applied, error) {
 	if !json.Valid(p.Data) {
 		return nil, apierrors.NewBadRequest("invalid JSON patch")
 	}
 	switch p.Type {
 	case types.JSONPatchType:
-		return p.compileJSON()
+		return once(p.compileJSON), nil
 	case types.MergePatchType:
-		return p.compileMerge()
+		return once(p.compileMerge), nil
 	case types.StrategicMergePatchType:
-		return p.compileStrategic()
+		return once(p.compileStrategic), nil
 	}
 	e := apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "",
 		fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s, %s",
@@ -184,6 +185,17 @@ func (p *Patch) compile() (applied, error) {
 	e.ErrStatus.Message = fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s",
 		types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType)
 	return nil, e
+}
+
+func once(parse func() (applied, error)) applied {
+	parse = sync.OnceValues(parse)
+	return func(k *registry.Kind, cur runtime.Object) (patched, error) {
+		apply, err := parse()
+		if err != nil {
+			return patched{}, err
+		}
+		return apply(k, cur)
+	}
 }
 
 // jsonPatchOp has the fields of an operation.

@@ -267,3 +267,20 @@ func TestBind(t *testing.T) {
 	}
 	refused(binding("h"), "pod h is being deleted, cannot be assigned to a host")
 }
+
+// Whether there is an object is asked before a patch is parsed, as upstream does.
+func TestPatchOfNothingIsNotFound(t *testing.T) {
+	w := newWorld(t)
+	for _, p := range []Patch{
+		{Type: types.JSONPatchType, Data: []byte("[" + strings.Repeat(`{"op":"test","path":"/kind","value":"x"},`, 10000) + `{"op":"nope"}]`)},
+		{Type: types.JSONPatchType, Data: []byte(`{}`)},
+		{Type: types.MergePatchType, Data: []byte(`1`)},
+		{Type: types.StrategicMergePatchType, Data: []byte(`"x"`)},
+	} {
+		for _, ref := range []client.Ref{client.Pods.At("default", "none"), client.Pods.At("default", "none").Sub("status")} {
+			if _, _, err := w.Patch(t.Context(), admin, ref, p, Options{}); !apierrors.IsNotFound(err) {
+				t.Errorf("%s %.20s of %v: %v", p.Type, p.Data, ref, err)
+			}
+		}
+	}
+}
