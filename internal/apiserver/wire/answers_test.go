@@ -189,3 +189,49 @@ func TestAsUpstreamAnswers(t *testing.T) {
 		})
 	}
 }
+
+// Where a path has nothing between two slashes, or one slash too many, it is answered as upstream does.
+func TestEmptySegments(t *testing.T) {
+	l := newLocked(t, nil, town()...)
+	const root = "root|system:masters"
+	for _, c := range []struct {
+		who, line string
+		code      int
+		want      string
+	}{
+		{root, "GET /api/v1/namespaces//configmaps/x", 400, "Namespace parameter required."},
+		{root, "PATCH /api/v1/namespaces//replicationcontrollers/x/scale", 400, "Namespace parameter required."},
+		{root, "DELETE /api/v1/namespaces//secrets/x", 400, "Namespace parameter required."},
+		{root, "POST /api/v1/namespaces//configmaps/x", 405, ""},
+		{root, "GET /api/v1/namespaces//pods/x/log", 400, "Namespace parameter required."},
+		{root, "PUT /api/v1/namespaces//pods/x/log", 405, ""},
+		{root, "GET /api/v1/namespaces//pods/x/eviction", 405, ""},
+		{root, "GET /api/v1/namespaces//services/x/proxy/y", 400, "missing required namespace"},
+		{root, "GET /api/v1/configmaps/x", 404, ""},
+		{root, "GET /api/v1/namespaces//configmaps", 200, ""},
+		{root, "GET /api/v1/watch/namespaces//secrets/x", 404, ""},
+		{root, "GET /api/v1/namespaces/team/pods//log", 400, "name must be provided"},
+		{root, "PUT /api/v1/nodes//status", 400, "name must be provided"},
+		{root, "DELETE /api/v1/nodes//status", 405, ""},
+		{root, "GET /api/v1/nodes//proxy", 400, "name must be provided"},
+		{"jane", "GET /api/v1/namespaces//secrets/x", 403, ""},
+		{"jane", "GET /api/v1/namespaces/vault/pods//log", 403, ""},
+		{root, "GET /apis/", 200, ""},
+		{root, "GET /metrics/", 404, ""},
+		{root, "GET /index.html/", 404, ""},
+		{root, "GET /livez/ping", 200, "ok"},
+		{root, "GET /livez/ping/", 404, ""},
+		{root, "GET /livez//ping", 404, ""},
+	} {
+		headers, body := "", ""
+		if strings.HasPrefix(c.line, "P") {
+			headers, body = "Content-Type: application/json", "{}"
+		}
+		if strings.HasPrefix(c.line, "PATCH") {
+			headers = "Content-Type: application/merge-patch+json"
+		}
+		if w := l.ask(c.who, c.line, headers, body); w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s asks %s: %d %s, want %d %s", c.who, c.line, w.Code, w.Body, c.code, c.want)
+		}
+	}
+}

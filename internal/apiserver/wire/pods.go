@@ -179,6 +179,9 @@ func (c *call) kubelet(pod *v1.Pod, path string, q url.Values) (*url.URL, error)
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
 	u, err := c.kubeletOf(pod.Spec.NodeName)
+	if apierrors.IsNotFound(err) {
+		return nil, apierrors.NewNotFound(c.kind.GroupResource(), pod.Spec.NodeName) // as upstream says it
+	}
 	if err != nil {
 		return nil, err
 	}

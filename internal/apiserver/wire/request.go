@@ -23,6 +23,7 @@ type info struct {
 	Name        string
 	Subresource string
 	rest        string // behind the subresource
+	unnamed     bool   // the path says that there is a namespace, and has nothing where its name should be
 }
 
 func (i *info) ref() client.Ref {
@@ -62,7 +63,7 @@ func parse(r *http.Request) info {
 	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
-			i.Namespace, parts = parts[1], parts[2:]
+			i.Namespace, i.unnamed, parts = parts[1], parts[1] == "", parts[2:]
 		}
 	}
 	if parts[0] == "" {

@@ -39,6 +39,10 @@ func (c *call) resource(u user.Info) {
 			return
 		}
 	}
+	if err := c.incomplete(u); err != nil {
+		c.fail(err)
+		return
+	}
 	if c.proxied() {
 		if err := c.proxy(u); err != nil {
 			c.fail(err)
@@ -109,6 +113,40 @@ func (c *call) nameless(u user.Info) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(faults, ";")))
 }
 
+// incomplete refuses a path with nothing where the namespace of an object, or the name of one whose part is meant, should be; the
+// user must be allowed to ask.
+func (c *call) incomplete(u user.Info) error {
+	var text string
+	switch {
+	case c.info.Name == "" && c.info.Subresource != "":
+		text = "name must be provided"
+	case c.info.Name == "" || !c.info.unnamed:
+		return nil
+	case c.info.Subresource == "proxy":
+		text = "missing required namespace"
+	default:
+		text = "Namespace parameter required."
+	}
+	if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
+		return err
+	}
+	has := c.kind.Verbs
+	for _, s := range subs(c.kind) {
+		if s.Name == c.info.Subresource {
+			has = s.Verbs
+		}
+	}
+	if !slices.Contains(has, methodVerbs[c.r.Method]) || c.info.Subresource == "" && c.r.Method == http.MethodPost {
+		return unrouted(http.StatusMethodNotAllowed)
+	}
+	return apierrors.NewBadRequest(text)
+}
+
+// methodVerbs are the verbs of the methods for one object.
+var methodVerbs = map[string]string{
+	http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
 // misplaced tells whether the path has a namespace although the kind has none, or none although one object of the kind is named,
 // or is the old form of a watch with something after the object, or begins with two slashes. Otherwise a right in a namespace
 // would be one to objects of the whole cluster, and a right to watch one to run commands.
@@ -117,7 +155,7 @@ func (c *call) misplaced() bool {
 		return true
 	}
 	if c.kind.Namespaced {
-		return c.info.Namespace == "" && c.info.Name != ""
+		return c.info.Namespace == "" && c.info.Name != "" && (!c.info.unnamed || c.info.Verb == "watch")
 	}
 	return c.info.Namespace != ""
 }

@@ -76,8 +76,10 @@ func (s *Server) handler(path string) http.Handler {
 	if best != nil {
 		return best.Handler
 	}
-	if trimmed := strings.TrimSuffix(path, "/"); trimmed != path && trimmed != "" && trimmed != "/" {
-		return s.routes[trimmed]
+	for _, documents := range []string{"/api", "/.well-known/", "/openid/"} {
+		if strings.HasPrefix(path, documents) {
+			return s.routes[strings.TrimSuffix(path, "/")]
+		}
 	}
 	return nil
 }
@@ -138,7 +140,7 @@ var ping = Check{Name: "ping", Live: true, Check: func() error { return nil }}
 // since anyone may ask.
 func (s *Server) health(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		only := strings.Trim(strings.TrimPrefix(r.URL.Path, "/"+name), "/")
+		only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/"+name), "/")
 		exclude := r.URL.Query()["exclude"]
 		unknown := slices.Clone(exclude)
 		var out strings.Builder
