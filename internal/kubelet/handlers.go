@@ -55,8 +55,22 @@ func (h *handlers) HandlePodAdditions(pods []*v1.Pod) {
 		h.k.mirror(p)
 	}
 	for _, p := range fresh {
+		h.endFormer(p)
 		h.r.workers.Update(p)
 		h.k.mirror(p)
+	}
+}
+
+// endFormer ends what an earlier process had under the name of a new pod. Each source has one pod of a name, so that this one has taken the
+// other's place, and waits for its end. A pod of another source may still come: cleanup finds those that do not.
+func (h *handlers) endFormer(p *v1.Pod) {
+	for uid, saved := range h.r.saved {
+		if saved.Namespace != p.Namespace || saved.Name != p.Name || podlife.HashUID(uid) != podlife.HashUID(p.UID) || h.k.pods.Get(uid) != nil {
+			continue
+		}
+		delete(h.r.saved, uid)
+		seen, _ := h.r.pleg.Get(uid)
+		h.r.workers.Restore(ghost(uid, saved.Namespace, saved.Name, seen), saved, seen, true)
 	}
 }
 

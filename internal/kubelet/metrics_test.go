@@ -139,7 +139,7 @@ func TestTheSamePodAgainAfterARestart(t *testing.T) {
 				first := r.Runtime.Containers()[0].ID
 				r.API.Delete("p", 0)
 				time.Sleep(time.Second)
-				r.Crash()
+				r.Stop()
 				time.Sleep(dead)
 				r.API.Create(p)
 				r.Start()
@@ -154,6 +154,44 @@ func TestTheSamePodAgainAfterARestart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Another manifest, or the first one again, while podo is away or dies while pods end: there are never two of the name, and the last one runs.
+func TestManifestsThatChangeOverRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		static := func(uid types.UID) *v1.Pod {
+			p := newPod("p", "trap '' TERM; sleep inf")
+			p.Namespace, p.UID, p.Annotations = "default", uid, map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": string(uid)}
+			p.Spec.TerminationGracePeriodSeconds = new(int64(20))
+			p.Spec.RestartPolicy = v1.RestartPolicyAlways
+			return p
+		}
+		manifests := pods{static("a")}
+		r := kubelettest.NewRig(t, func(c *kubelet.Config) { c.Sources = append(c.Sources, &manifests) })
+		defer r.Close()
+		r.Runtime.Offer(fake.Image{Name: "busybox", Local: true})
+		time.Sleep(time.Minute)
+		for i, uid := range []types.UID{"b", "a", "b", "b", "a"} {
+			r.Stop()
+			manifests = pods{static(uid)}
+			r.Start()
+			for range 10 + 90*(i%2) { // the one before has ended, or not
+				time.Sleep(300 * time.Millisecond)
+				if n := running(r); n > 1 {
+					t.Fatalf("%d run at once, after %s", n, uid)
+				}
+			}
+		}
+		for range 400 {
+			time.Sleep(300 * time.Millisecond)
+			if n := running(r); n > 1 {
+				t.Fatalf("%d run at once", n)
+			}
+		}
+		if ws := r.Kubelet.Workers(); len(ws) != 1 || ws[0].Pod.UID != "a" || ws[0].Status().Phase != v1.PodRunning || running(r) != 1 {
+			t.Errorf("%d workers, %d run", len(ws), running(r))
+		}
+	})
 }
 
 // pods are a source of their own.

@@ -1,6 +1,11 @@
 package podlife
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Annotations of static pods, which this node runs because a file or URL of its own says so. A mirror in the API has them too, and
 // v1.MirrorPodAnnotationKey with the hash of the form that it shows.
@@ -25,3 +30,6 @@ func IsMirror(p *v1.Pod) bool {
 func Mirrors(mirror, static *v1.Pod) bool {
 	return mirror.Annotations[v1.MirrorPodAnnotationKey] == static.Annotations[HashAnnotation]
 }
+
+// HashUID tells whether a UID is a static pod's that states none: a hash, where the API gives UUIDs.
+func HashUID(uid types.UID) bool { return !strings.Contains(string(uid), "-") }

@@ -23,7 +23,7 @@ func TestATimerThatRingsTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Workers{
 			cfg: Config{Life: podlife.Defaults(), Metrics: noMetrics{}, Append: timeline.Discard, Reporter: toldNobody{}}, ctx: t.Context(),
-			pods: map[types.UID]*pod{}, names: map[string]types.UID{}, waiting: map[string]*v1.Pod{},
+			pods: map[types.UID]*pod{}, names: map[string][]types.UID{}, waiting: map[string]*v1.Pod{},
 		}
 		s := podlife.Begin(w.cfg.Life, &v1.Pod{}, time.Now())
 		s.Stage, s.Initialized = podlife.Finished, true // there is nothing to do

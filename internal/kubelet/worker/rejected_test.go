@@ -38,7 +38,7 @@ func TestOfAPodThatIsTurnedAwayThatAloneIsTold(t *testing.T) {
 				Life: podlife.Defaults(), Metrics: noMetrics{}, Append: timeline.Discard, Reporter: told, Admission: turnsAway{},
 				Checkpoints: keepsNothing{}, Event: func(*v1.Pod, string, string, string, string) {},
 			},
-			ctx: t.Context(), pods: map[types.UID]*pod{}, names: map[string]types.UID{}, waiting: map[string]*v1.Pod{},
+			ctx: t.Context(), pods: map[types.UID]*pod{}, names: map[string][]types.UID{}, waiting: map[string]*v1.Pod{},
 		}
 		p := &v1.Pod{}
 		n := newPod(w, p, podlife.Begin(w.cfg.Life, p, time.Now()))

@@ -108,11 +108,11 @@ type Workers struct {
 
 	mu      sync.Mutex
 	pods    map[types.UID]*pod
-	names   map[string]types.UID // namespace/name of the pods that have not ended
-	waiting map[string]*v1.Pod   // pods that wait until another pod of their name has ended
-	sweeps  map[types.UID]*sweep // see sweep.go
-	resizes []*pod               // see allocate.go
-	open    bool                 // resizes are judged
+	names   map[string][]types.UID // of each namespace/name the pods that use it and have not ended: several after a restart only
+	waiting map[string]*v1.Pod     // pods that wait until another pod of their name has ended
+	sweeps  map[types.UID]*sweep   // see sweep.go
+	resizes []*pod                 // see allocate.go
+	open    bool                   // resizes are judged
 
 	endings []*ending // see preempt.go
 
@@ -127,7 +127,7 @@ func New(ctx context.Context, cfg Config) (*Workers, error) {
 		return nil, err
 	}
 	return &Workers{
-		cfg: cfg, ctx: ctx, slots: make(chan struct{}, cfg.Parallel), pods: map[types.UID]*pod{}, names: map[string]types.UID{},
+		cfg: cfg, ctx: ctx, slots: make(chan struct{}, cfg.Parallel), pods: map[types.UID]*pod{}, names: map[string][]types.UID{},
 		waiting: map[string]*v1.Pod{}, sweeps: map[types.UID]*sweep{},
 	}, nil
 }
@@ -167,7 +167,7 @@ func (w *Workers) updated(p *v1.Pod, seen time.Time, before *podlife.State) func
 		}
 		return func() { old.send(podlife.Desired{Pod: p}) }
 	}
-	if _, taken := w.names[fullName(p)]; taken {
+	if len(w.names[fullName(p)]) > 0 {
 		w.waiting[fullName(p)] = p
 		return func() {}
 	}
@@ -237,7 +237,7 @@ func (w *Workers) add(p *v1.Pod, s podlife.State) *pod {
 	n.grant = s.Granted
 	n.admitted = s.Stage > podlife.Admitting && s.Stage < podlife.Releasing
 	w.pods[p.UID] = n
-	w.names[fullName(p)] = p.UID
+	w.names[fullName(p)] = append(w.names[fullName(p)], p.UID)
 	return n
 }
 
@@ -284,7 +284,10 @@ func (w *Workers) Known(uid types.UID) bool {
 func (w *Workers) Holder(namespace, name string) types.UID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.names[namespace+"/"+name]
+	if uids := w.names[namespace+"/"+name]; len(uids) > 0 {
+		return uids[0]
+	}
+	return ""
 }
 
 // Snapshot is a pod as its worker has it.
@@ -349,10 +352,11 @@ func (w *Workers) ended(n *pod) {
 	n.admitted = false
 	name := fullName(n.desired)
 	var next *v1.Pod
-	if w.names[name] == n.uid {
+	w.names[name] = slices.DeleteFunc(w.names[name], func(uid types.UID) bool { return uid == n.uid })
+	if len(w.names[name]) == 0 {
 		delete(w.names, name)
-		if next = w.waiting[name]; next != nil && next.UID == n.uid {
-			next = nil // see forget
+		if next = w.waiting[name]; next != nil && w.pods[next.UID] != nil {
+			next = nil // it has ended, or ends, and comes back: see forget
 		} else {
 			delete(w.waiting, name)
 		}
