@@ -627,3 +627,32 @@ func TestTwoThatNeverRan(t *testing.T) {
 		t.Errorf("what is swept: %+v", s.sweeps)
 	}
 }
+
+// What is saved may be older than what ran: that a container was to run anew holds for the instance it was about. The one that did, and ended, does
+// not run again under the policy Never.
+func TestWhatWasToRunAnewHas(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, "m")
+	p.Status.StartTime = &metav1.Time{Time: epoch}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{
+		Name: "m", RestartCount: 1, ContainerID: "containerd://m-1",
+		State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", ContainerID: "containerd://m-1"}},
+	}}
+	ended := func(attempt uint32) Instance {
+		return Instance{ID: fmt.Sprint("m-", attempt), Name: "m", Attempt: attempt, SandboxID: "sb0", State: InstanceExited, ExitCode: 128, Reason: "StartError"}
+	}
+	seen := Observed{At: epoch, Sandboxes: []SandboxInfo{{ID: "sb0", Ready: true}}, Containers: []Instance{ended(0), ended(1)}}
+	for _, c := range []struct {
+		saved SavedContainer
+		again bool
+	}{
+		{SavedContainer{Name: "m", Attempt: 0, Again: true, Stopping: "m-0"}, false},
+		{SavedContainer{Name: "m", Attempt: 1, Again: true}, false},
+		{SavedContainer{Name: "m", Attempt: 1, Again: true, Stopping: "m-1"}, true},
+		{SavedContainer{Name: "m", Attempt: 2, Again: true}, true},
+	} {
+		s := Restore(Defaults(), p, &Saved{Admitted: true, Start: epoch, Containers: []SavedContainer{c.saved}}, seen, epoch)
+		if ended := Status(s).ContainerStatuses[0].State.Terminated != nil; ended == c.again || s.Container("m").Again != c.again {
+			t.Errorf("%+v: %+v", c.saved, Status(s).ContainerStatuses[0])
+		}
+	}
+}

@@ -78,7 +78,7 @@ func (s *State) Saved() Saved {
 		if sc.BackOff = c.Stage == BackOff; sc.BackOff {
 			sc.Until, sc.Notice = c.until, c.notice
 		}
-		if c.stopping() || c.Stage == Exited && c.StopWhy == resized(c) {
+		if c.stopping() || c.Stage == Exited && (c.Again || c.StopWhy == resized(c)) {
 			sc.StopWhy, sc.Stopping = c.StopWhy, c.Cur.ID
 		}
 		if c.stopping() {
@@ -132,6 +132,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		for _, sc := range saved.Containers {
 			switch {
 			case sc.Stopping != c.Cur.ID:
+				c.Again = false // that was about an earlier one: what was saved since was lost
 			case c.Stage == Exited:
 				c.StopWhy = sc.StopWhy
 			default: // Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
