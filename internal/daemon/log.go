@@ -36,8 +36,12 @@ func (l library) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.Handler.Enabled(ctx, min(level, libraryLevel))
 }
 
+// Handle looks at the level itself: klog asks nobody before it tells of an error.
 func (l library) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = min(r.Level, libraryLevel)
+	if !l.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
 	return l.Handler.Handle(ctx, r)
 }
 

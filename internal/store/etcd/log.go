@@ -87,6 +87,7 @@ var usual = map[string]bool{
 	"simple token is not cryptographically signed":                                         true,
 	"Failed to detect schema version":                                                      true, // before its first snapshot
 	"failed to update storage version":                                                     true, // the same
+	"failed to publish local member to cluster through raft":                               true, // its log has more than it has applied yet
 }
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
