@@ -650,7 +650,8 @@ func TestWhatWasToRunAnewHas(t *testing.T) {
 		{SavedContainer{Name: "m", Attempt: 1, Again: true, Stopping: "m-1"}, true},
 		{SavedContainer{Name: "m", Attempt: 2, Again: true}, true},
 	} {
-		s := Restore(Defaults(), p, &Saved{Admitted: true, Start: epoch, Containers: []SavedContainer{c.saved}}, seen, epoch)
+		other := SavedContainer{Name: "other", Hooked: "other-0"}
+		s := Restore(Defaults(), p, &Saved{Admitted: true, Start: epoch, Containers: []SavedContainer{c.saved, other}}, seen, epoch)
 		if ended := Status(s).ContainerStatuses[0].State.Terminated != nil; ended == c.again || s.Container("m").Again != c.again {
 			t.Errorf("%+v: %+v", c.saved, Status(s).ContainerStatuses[0])
 		}

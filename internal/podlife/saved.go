@@ -131,6 +131,7 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		}
 		for _, sc := range saved.Containers {
 			switch {
+			case sc.Name != c.Name:
 			case sc.Stopping != c.Cur.ID:
 				c.Again = false // that was about an earlier one: what was saved since was lost
 			case c.Stage == Exited:
