@@ -39,7 +39,7 @@ func selfSubjectAccessReviewKind() *Kind {
 			var e check.Errors
 			validateAttributes(&e, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 			validateSelectors(&e, r.Spec.ResourceAttributes)
-			emptyMeta(&e, r.ObjectMeta, "must be empty")
+			emptyMeta(&e, r.ObjectMeta, r.ObjectMeta, "must be empty")
 			return e.List()
 		})
 }
@@ -57,7 +57,7 @@ func subjectAccessReviewKind() *Kind {
 			r := obj.(*authorizationv1.SubjectAccessReview)
 			var e check.Errors
 			validateReviewSpec(&e, &r.Spec)
-			emptyMeta(&e, r.ObjectMeta, "must be empty")
+			emptyMeta(&e, r.ObjectMeta, r.ObjectMeta, "must be empty")
 			return e.List()
 		})
 }
@@ -81,7 +81,7 @@ func validateLocalReview(r *authorizationv1.LocalSubjectAccessReview) field.Erro
 	validateReviewSpec(&e, &r.Spec)
 	m := r.ObjectMeta
 	m.Namespace = ""
-	emptyMeta(&e, m, "must be empty except for namespace")
+	emptyMeta(&e, m, r.ObjectMeta, "must be empty except for namespace")
 	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
 		e.Invalid(field.NewPath("spec.resourceAttributes.namespace"), a.Namespace, "must match metadata.namespace")
 	}
@@ -91,11 +91,11 @@ func validateLocalReview(r *authorizationv1.LocalSubjectAccessReview) field.Erro
 	return e.List()
 }
 
-func emptyMeta(e *check.Errors, m metav1.ObjectMeta, detail string) {
-	rest := m
-	rest.ManagedFields = nil
-	if !equality.Semantic.DeepEqual(metav1.ObjectMeta{}, rest) {
-		e.Invalid(metaPath, m, detail)
+// emptyMeta refuses metadata of which something is set that may not be, but for who set it. shown is all of it.
+func emptyMeta(e *check.Errors, m, shown metav1.ObjectMeta, detail string) {
+	m.ManagedFields = nil
+	if !equality.Semantic.DeepEqual(metav1.ObjectMeta{}, m) {
+		e.Invalid(metaPath, shown, detail)
 	}
 }
 
