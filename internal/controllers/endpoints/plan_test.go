@@ -159,3 +159,14 @@ func TestFamily(t *testing.T) {
 		t.Error(a)
 	}
 }
+
+// The order of ports is upstream's: that of what their fields hash to.
+func TestOrderOfPorts(t *testing.T) {
+	tcp := func(name string, n int32) v1.EndpointPort {
+		return v1.EndpointPort{Name: name, Port: n, Protocol: v1.ProtocolTCP}
+	}
+	s := Repack([]v1.EndpointSubset{{Addresses: []v1.EndpointAddress{{IP: "1.1.1.1"}}, Ports: []v1.EndpointPort{tcp("a", 1000), tcp("https", 8443)}}})
+	if len(s) != 1 || len(s[0].Ports) != 2 || s[0].Ports[0].Name != "https" {
+		t.Error(s)
+	}
+}

@@ -3,13 +3,16 @@
 package endpoints
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/dump"
 )
 
 // Repack brings subsets into their one form: ports that the same addresses have, in the same state, are in one subset, and everything has
@@ -125,5 +128,30 @@ func grouped(byPort map[string]*portAddresses, addresses map[who]*v1.EndpointAdd
 			out[i].Ports = append(out[i].Ports, *p.port)
 		}
 	}
+	for i := range out {
+		byHash(out[i].Ports)
+	}
+	byHash(out)
 	return out
+}
+
+// byHash gives a list the order that upstream gives it, in which clients show it.
+func byHash[T any](list []T) {
+	if len(list) < 2 {
+		return
+	}
+	type hashed struct {
+		hash []byte
+		item T
+	}
+	all := make([]hashed, len(list))
+	for i, item := range list {
+		h := fnv.New128a()
+		fmt.Fprint(h, dump.ForHash(item))
+		all[i] = hashed{h.Sum(nil), item}
+	}
+	slices.SortStableFunc(all, func(a, b hashed) int { return bytes.Compare(a.hash, b.hash) })
+	for i := range all {
+		list[i] = all[i].item
+	}
 }
