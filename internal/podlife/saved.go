@@ -132,8 +132,8 @@ func Restore(cfg *Config, pod *v1.Pod, saved *Saved, o Observed, now time.Time) 
 		for _, sc := range saved.Containers {
 			switch {
 			case sc.Name != c.Name:
-			case sc.Stopping != c.Cur.ID:
-				c.Again = false // that was about an earlier one: what was saved since was lost
+			case sc.Stopping != c.Cur.ID: // that was about an earlier one: what was saved since was lost
+				c.Again = c.Again && c.Stage == Hooking // which still begins
 			case c.Stage == Exited:
 				c.StopWhy = sc.StopWhy
 			default: // Asked again with what is left. A hook that had not ended runs again: it may have ended with its caller.
