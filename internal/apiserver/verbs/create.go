@@ -13,11 +13,11 @@ import (
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/authn"
+	"podo.dev/podo/internal/apiserver/settle"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
 	"podo.dev/podo/internal/timeline"
-	"podo.dev/podo/internal/view/codec"
 )
 
 const (
@@ -141,7 +141,7 @@ func (v *Verbs) createOwned(ctx context.Context, r request, obj runtime.Object, 
 	if err := v.chain.Validate(ctx, a); err != nil {
 		return nil, err
 	}
-	codec.Settle(obj)
+	settle.Object(obj)
 	v.recordNew(obj, r.who())
 	out, err := v.storeNew(ctx, a)
 	if isTooLarge(err) && owns == changed && m.GetManagedFields() != nil {

@@ -17,6 +17,7 @@ import (
 
 	"podo.dev/podo/internal/apiserver/admit"
 	"podo.dev/podo/internal/apiserver/owners"
+	"podo.dev/podo/internal/apiserver/settle"
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/store"
@@ -251,7 +252,7 @@ func (v *Verbs) prepare(ctx context.Context, r request, cur *view.Entry, g guard
 
 // encode makes the stored bytes and notices when they are the present ones.
 func (w *wanted) encode(k *registry.Kind, cur *view.Entry) error {
-	codec.Settle(w.obj)
+	settle.Object(w.obj)
 	m := accessor(w.obj)
 	rv := m.GetResourceVersion()
 	m.SetResourceVersion("")

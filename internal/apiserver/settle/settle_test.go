@@ -1,4 +1,4 @@
-package codec_test
+package settle_test
 
 import (
 	"encoding/json"
@@ -12,13 +12,14 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"podo.dev/podo/internal/apiserver/settle"
 	"podo.dev/podo/internal/registry"
 	"podo.dev/podo/internal/view/codec"
 )
 
 // The answer to a write is what will be read: in JSON too, where an empty list may show.
 func TestSettledIsWhatIsReadBack(t *testing.T) {
-	pod := examplePod()
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{}}}}}
 	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{}}}}
 	job := &batchv1.Job{Spec: batchv1.JobSpec{PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{}}}}
@@ -45,7 +46,7 @@ func TestSettledIsWhatIsReadBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := text(t, obj)
-		codec.Settle(obj)
+		settle.Object(obj)
 		if got, want := text(t, obj), text(t, back); got != want || got == before {
 			t.Errorf("%T was %s\nsettled it is %s\nread it is %s", obj, before, got, want)
 		}

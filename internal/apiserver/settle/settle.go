@@ -1,4 +1,5 @@
-package codec
+// Package settle makes of an object that is answered what will be read back of it.
+package settle
 
 import (
 	"reflect"
@@ -8,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Settle makes obj what will be read back of it: protobuf does not tell an empty list from none, which shows in JSON where a list
-// is not left out when it is empty. It changes obj.
-func Settle(obj runtime.Object) {
-	if _, ok := obj.(message); !ok {
+// Object changes obj to what will be read back of it: protobuf does not tell an empty list from none, which shows in JSON where a list
+// is not left out when it is empty.
+func Object(obj runtime.Object) {
+	if _, ok := obj.(runtime.ProtobufMarshaller); !ok {
 		return // kept as JSON
 	}
 	v := reflect.ValueOf(obj).Elem()
