@@ -18,13 +18,15 @@ import (
 
 // said is what subsets say, one address and port at a time: the obvious form.
 func said(subsets []v1.EndpointSubset) map[string]bool {
-	out := map[string]bool{}
+	out, offers := map[string]bool{}, map[string]bool{}
 	note := func(a v1.EndpointAddress, port string, ready bool) {
 		uid := types.UID("")
 		if a.TargetRef != nil {
 			uid = a.TargetRef.UID
 		}
-		key := fmt.Sprint(a.IP, " ", uid, " ", port)
+		who := fmt.Sprint(a.IP, " ", uid, " ")
+		offers[who] = offers[who] || port != "none"
+		key := who + port
 		if was, known := out[key]; !known || was {
 			out[key] = ready
 		}
@@ -44,6 +46,11 @@ func said(subsets []v1.EndpointSubset) map[string]bool {
 			for _, a := range s.NotReadyAddresses {
 				note(a, port, false)
 			}
+		}
+	}
+	for who, port := range offers {
+		if port { // that it has none elsewhere may be left out, as with upstream
+			delete(out, who+"none")
 		}
 	}
 	return out
