@@ -32,16 +32,6 @@ func (c *Config) ttlAfterFinished(_ context.Context, own client.Client) (*loop.L
 // followClock tells all controllers that the clock was set, since their timers do not notice.
 func (c *Config) followClock(ctx context.Context, ready func()) error {
 	ready()
-	set, err := linux.ClockSet(ctx)
-	if err != nil {
-		c.Logger.Warn("changes of the clock will be noticed late", "err", err)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-set:
-			c.Board.ClockSet()
-		}
-	}
+	linux.WhenClockSet(ctx, c.Board.ClockSet, func(err error) { c.Logger.Warn("changes of the clock will be noticed late", "err", err) })
+	return nil
 }

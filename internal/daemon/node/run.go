@@ -155,19 +155,11 @@ func (k *run) build(ctx context.Context, nodeReady func()) error {
 // followClock tells who goes by the clock on the wall that it was set, since timers do not notice.
 func (k *run) followClock(ctx context.Context, ready func()) error {
 	ready()
-	set, err := linux.ClockSet(ctx)
-	if err != nil {
-		k.log().of("clock").Warn("changes of the clock will be noticed late", "err", err)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-set:
-			k.tokens.ClockSet()
-			k.certs.ClockSet()
-		}
-	}
+	linux.WhenClockSet(ctx, func() {
+		k.tokens.ClockSet()
+		k.certs.ClockSet()
+	}, func(err error) { k.log().of("clock").Warn("changes of the clock will be noticed late", "err", err) })
+	return nil
 }
 
 func (k *run) log() logger { return logger{k.c.Log} }

@@ -44,3 +44,20 @@ func ClockSet(ctx context.Context) (<-chan struct{}, error) {
 	}()
 	return told, nil
 }
+
+// WhenClockSet calls do each time that ClockSet tells, until ctx ends. Where the kernel does not tell, it says so to lost and waits for
+// ctx's end.
+func WhenClockSet(ctx context.Context, do func(), lost func(error)) {
+	set, err := ClockSet(ctx)
+	if err != nil {
+		lost(err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-set:
+			do()
+		}
+	}
+}
