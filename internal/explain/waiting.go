@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podo.dev/podo/internal/registry/podspec"
 	"podo.dev/podo/internal/timeline"
 )
 
@@ -216,7 +217,7 @@ func (f Facts) config(container, message string) string {
 // envFile tells what a file that a container takes variables from must have.
 func (f Facts) envFile(container string) string {
 	var files []string
-	look := func(c *v1.Container) {
+	for c := range podspec.Containers(&f.Pod.Spec) {
 		for _, e := range c.Env {
 			if c.Name != container || e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
 				continue
@@ -224,15 +225,6 @@ func (f Facts) envFile(container string) string {
 			ref := e.ValueFrom.FileKeyRef
 			files = append(files, fmt.Sprintf("%s in %s of the volume %s", ref.Key, ref.Path, ref.VolumeName))
 		}
-	}
-	for i := range f.Pod.Spec.InitContainers {
-		look(&f.Pod.Spec.InitContainers[i])
-	}
-	for i := range f.Pod.Spec.Containers {
-		look(&f.Pod.Spec.Containers[i])
-	}
-	for i := range f.Pod.Spec.EphemeralContainers {
-		look((*v1.Container)(&f.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
 	return fmt.Sprintf("See that an earlier container writes the file, and each variable in it as NAME='value': %s wants %s", container, listed(files))
 }
