@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -24,6 +25,7 @@ import (
 
 	"podo.dev/podo/internal/client"
 	"podo.dev/podo/internal/registry"
+	"podo.dev/podo/internal/scheduler/queue"
 	"podo.dev/podo/internal/timeline"
 	"podo.dev/podo/internal/view"
 )
@@ -427,6 +429,55 @@ func TestDrainHandsOver(t *testing.T) {
 		if err := o.drain(ctx); err != nil || o.room() != 1 {
 			t.Errorf("%v, room for %d", err, o.room())
 			o.handOver() // for who waits for it
+		}
+	})
+}
+
+// What happens while extenders are asked about a pod is not lost to it: its own change, a claim's, room that is no longer held for another.
+func TestWhatHappensWhileExtendersAreAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, happens := range map[string]func(b *bench, pod, other *v1.Pod){
+			"nothing": func(*bench, *v1.Pod, *v1.Pod) {},
+			"it tolerates more": func(b *bench, pod, _ *v1.Pod) {
+				is := pod.DeepCopy()
+				is.Spec.Tolerations, is.Generation, is.ResourceVersion = []v1.Toleration{{Operator: v1.TolerationOpExists}}, 2, "later"
+				b.podChanged(view.Change{Old: entry(pod), New: entry(is)}, time.Now())
+			},
+			"a claim": func(b *bench, _, _ *v1.Pod) {
+				c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}}
+				b.heard(told{kind: schema.GroupResource{Resource: "persistentvolumeclaims"}, changes: []view.Change{
+					{New: &view.Entry{Key: view.Key{Namespace: "ns", Name: "c"}, Meta: c, Object: c}},
+				}}, time.Now())
+			},
+			"another gives up the room": func(b *bench, _, other *v1.Pod) {
+				b.podChanged(view.Change{Old: entry(other)}, time.Now())
+			},
+		} {
+			b := newBench(t, emptyView(t))
+			tainted, held := machine(1, "2"), machine(2, "2")
+			tainted.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
+			for _, n := range []*v1.Node{machine(0, "2"), tainted, held} { // the extender does not want p2 on node-0
+				b.nodeChanged(view.Change{New: entry(n)}, time.Now())
+			}
+			other := drawn(1, 9)
+			other.Status.NominatedNodeName = held.Name
+			other.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
+			other.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("2")
+			other.Spec.Containers[0].Resources.Requests["example.com/managed"] = resource.MustParse("2")
+			pod := drawn(5, 2)
+			for _, p := range []*v1.Pod{other, pod} {
+				b.podChanged(view.Change{New: entry(p)}, time.Now())
+			}
+			b.cycle()
+			if got := b.queue.Item(pod.UID).State; got != queue.InFlight {
+				t.Fatalf("%s: before the answer the pod is %s", name, got)
+			}
+			happens(b, pod, other)
+			b.answer()
+			if got := b.queue.Item(pod.UID).State; (got == queue.Unschedulable) != (name == "nothing") {
+				t.Errorf("%s happened: the pod is %s", name, got)
+			}
+			b.close()
 		}
 	})
 }

@@ -73,6 +73,9 @@ const extended = "Extender"
 
 // wakeRejected moves the pods that a plug-in has rejected.
 func (r *run) wakeRejected(why, plugin string, now time.Time) {
+	if plugin == extended {
+		r.news++
+	}
 	r.queue.WakeRejected(why, plugin, anyItem, now)
 }
 
@@ -232,6 +235,7 @@ func (r *run) wake(why string, on *framework.Node, now time.Time) {
 	if on == nil || on.Object == nil {
 		return
 	}
+	r.news++
 	for _, w := range on.Nominated {
 		i := r.queue.Item(w.Object.UID)
 		if i == nil || i.State != queue.Unschedulable {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -98,9 +99,28 @@ func (x *extenders) close() {
 	x.ended.Wait()
 }
 
+// moment is when extenders were asked about a pod.
+type moment struct {
+	news uint64
+	pod  *framework.Pod
+}
+
+func (r *run) now(item *queue.Item) moment { return moment{r.news, item.Pod} }
+
+// catchUp has a pod that was put aside tried again, if something happened while extenders were asked about it: events only wake pods that
+// wait.
+func (r *run) catchUp(item *queue.Item, asked moment, now time.Time) {
+	was, is := asked.pod, item.Pod
+	if r.news == asked.news && is.Shape == was.Shape && maps.Equal(is.Object.Labels, was.Object.Labels) && maps.Equal(is.Object.Annotations, was.Object.Annotations) {
+		return
+	}
+	r.event = "ForceActivate"
+	r.queue.WakeOne(is.Object.UID, "something happened while extenders were asked", now)
+}
+
 // consult has extenders judge the nodes that the plug-ins left.
 func (r *run) consult(item *queue.Item, who []*extender.Extender, nodes []*framework.Node, began time.Time) {
-	pod, at := item.Pod.Object, r.cluster.Generation
+	pod, asked := item.Pod.Object, r.now(item)
 	objects := make([]*v1.Node, len(nodes))
 	for i, n := range nodes {
 		objects[i] = n.Object
@@ -116,10 +136,7 @@ func (r *run) consult(item *queue.Item, who []*extender.Extender, nodes []*frame
 				return
 			}
 			r.decided(item, r.planner[pod.Spec.SchedulerName].Among(r.cluster, item.Pod, opinion), began)
-			if r.cluster.Generation != at {
-				r.event = "ForceActivate"
-				r.queue.WakeOne(pod.UID, "something happened while extenders were asked", now)
-			}
+			r.catchUp(item, asked, now)
 		}
 	})
 }
@@ -184,7 +201,7 @@ func (r *run) opinion(who []*extender.Extender, pod *v1.Pod, nodes []*v1.Node) (
 
 // consultVictims asks extenders about the pods that would have to leave.
 func (r *run) consultVictims(item *queue.Item, d *plan.Diagnosis, who []*extender.Extender, found plan.Candidates, began time.Time) {
-	pod, at := item.Pod.Object, r.cluster.Generation
+	pod, asked := item.Pod.Object, r.now(item)
 	candidates, lower := map[string]*extenderv1.Victims{}, map[string][]*v1.Pod{}
 	for _, c := range found.List {
 		candidates[c.Node.Name] = &extenderv1.Victims{Pods: objects(c.Victims), NumPDBViolations: int64(c.Violations)}
@@ -203,10 +220,7 @@ func (r *run) consultVictims(item *queue.Item, d *plan.Diagnosis, who []*extende
 				room = r.nominate(item.Pod, best, now)
 			}
 			r.rejected(item, d, room, began)
-			if r.cluster.Generation != at {
-				r.event = "ForceActivate"
-				r.queue.WakeOne(pod.UID, "something happened while extenders were asked", now)
-			}
+			r.catchUp(item, asked, now)
 		}
 	})
 }

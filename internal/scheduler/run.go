@@ -35,6 +35,7 @@ type run struct {
 	event    string               // upstream's name of the event that is being handled
 	stage    time.Time            // when the current stage of the decision began
 	cycles   uint64               // attempts
+	news     uint64               // grows with everything that may help a pod or matter to an extender
 	asked    map[question]prometheus.Observer
 }
 
