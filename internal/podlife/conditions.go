@@ -72,7 +72,7 @@ func (s *State) sandboxCondition() v1.PodCondition {
 		return out
 	}
 	out.Status, out.Reason, out.Message = v1.ConditionFalse, reasonNoSandbox, "no pod sandbox exists"
-	if s.Sandbox == SandboxUp || s.Sandbox == SandboxLost || s.SandboxAttempt > 0 {
+	if !s.knownAt.IsZero() { // attempts that failed left none
 		out.Message = "pod sandbox is not ready"
 	}
 	return out

@@ -781,6 +781,9 @@ func TestSandboxThatCannotBeDescribed(t *testing.T) {
 	if !told(w, "FailedCreatePodSandBox", "Failed to create pod sandbox: FQDN is too long") || told(w, "Failed", "Error: ") {
 		t.Fatalf("%+v", w.events)
 	}
+	if got := w.state.sandboxCondition().Message; got != "no pod sandbox exists" {
+		t.Fatalf("attempts that failed left none, and it is told that %s", got)
+	}
 }
 
 // A kubelet that comes back to a runtime that has nothing of a container in back-off any more, not even what the API was told, begins

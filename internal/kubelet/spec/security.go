@@ -75,8 +75,9 @@ func (b *Builder) security(ctx context.Context, pod *v1.Pod, c *v1.Container, im
 	return out, b.user(ctx, pod, c, sc, imageRef, out)
 }
 
-// user sets the user that the container runs as. The image is asked only when it decides: for the check against root, and because
-// the runtime takes no group without a user.
+// user sets the user that the container runs as. The image is asked only when it decides: for the check against root, because the
+// runtime takes no group without a user, and because it leaves out the user's own group where the groups are strictly those of the
+// spec and no user is named.
 func (b *Builder) user(ctx context.Context, pod *v1.Pod, c *v1.Container, sc *v1.SecurityContext, imageRef string, out *runtimev1.LinuxContainerSecurityContext) error {
 	if sc.RunAsGroup != nil {
 		out.RunAsGroup = &runtimev1.Int64Value{Value: *sc.RunAsGroup}
@@ -88,7 +89,7 @@ func (b *Builder) user(ctx context.Context, pod *v1.Pod, c *v1.Container, sc *v1
 		out.RunAsUser = &runtimev1.Int64Value{Value: *sc.RunAsUser}
 		return nil
 	}
-	if !isTrue(sc.RunAsNonRoot) && sc.RunAsGroup == nil {
+	if !isTrue(sc.RunAsNonRoot) && sc.RunAsGroup == nil && out.SupplementalGroupsPolicy != runtimev1.SupplementalGroupsPolicy_Strict {
 		return nil
 	}
 	image, err := b.c.Images.ImageStatus(ctx, &runtimev1.ImageSpec{Image: imageRef, UserSpecifiedImage: c.Image})

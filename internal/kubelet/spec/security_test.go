@@ -27,6 +27,9 @@ func TestUsers(t *testing.T) {
 		{"root", &v1.PodSecurityContext{RunAsUser: ptr(int64(5))}, &v1.SecurityContext{RunAsUser: ptr(int64(6))}, want{uid: 6}},
 		{"root", &v1.PodSecurityContext{RunAsGroup: ptr(int64(5))}, nil, want{uid: 0}},
 		{"named", &v1.PodSecurityContext{RunAsGroup: ptr(int64(5))}, nil, want{uid: -1, name: "nobody"}},
+		{"root", &v1.PodSecurityContext{SupplementalGroupsPolicy: ptr(v1.SupplementalGroupsPolicyStrict)}, nil, want{uid: 0}},
+		{"named", &v1.PodSecurityContext{SupplementalGroupsPolicy: ptr(v1.SupplementalGroupsPolicyStrict)}, nil, want{uid: -1, name: "nobody"}},
+		{"numeric", &v1.PodSecurityContext{SupplementalGroupsPolicy: ptr(v1.SupplementalGroupsPolicyMerge)}, nil, want{uid: -1}},
 		{"numeric", &v1.PodSecurityContext{RunAsNonRoot: ptr(true)}, nil, want{uid: 1000}},
 		{"root", &v1.PodSecurityContext{RunAsNonRoot: ptr(true)}, &v1.SecurityContext{RunAsNonRoot: ptr(false)}, want{uid: -1}},
 		{

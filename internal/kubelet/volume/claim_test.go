@@ -109,7 +109,7 @@ func TestClaimsThatCannotBeUsed(t *testing.T) {
 		},
 		"wrong type": {
 			source: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc/self/status", Type: ptr(v1.HostPathDirectory)}},
-			want:   `MountVolume.SetUp failed for volume "pv-1" : hostPath type check failed: /proc/self/status is not a directory`,
+			want:   `MountVolume.SetUp failed for volume "pv-1" : hostPath type check failed: /proc/self/status is not a directory, it's a File`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -351,6 +351,9 @@ func TestHostPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close() //nolint:errcheck // a test's listener
+	if err := unix.Mkfifo(at("fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		path string
 		kind v1.HostPathType
@@ -359,26 +362,33 @@ func TestHostPath(t *testing.T) {
 		{dir, v1.HostPathUnset, ""},
 		{at("none"), v1.HostPathUnset, ""},
 		{dir, v1.HostPathDirectory, ""},
-		{at("none"), v1.HostPathDirectory, "a directory"},
-		{at("file"), v1.HostPathDirectory, "a directory"},
+		{at("none"), v1.HostPathDirectory, "a directory, unable to determine its type: path \"" + at("none") + "\" does not exist"},
+		{at("file"), v1.HostPathDirectory, "a directory, it's a File"},
 		{at("made/deep"), v1.HostPathDirectoryOrCreate, ""},
 		{at("made/deep"), v1.HostPathDirectory, ""},
-		{at("file"), v1.HostPathDirectoryOrCreate, "a directory"},
+		{at("file"), v1.HostPathDirectoryOrCreate, "a directory, it's a File"},
 		{at("file"), v1.HostPathFile, ""},
-		{dir, v1.HostPathFile, "a file"},
+		{dir, v1.HostPathFile, "a file, it's a Directory"},
 		{at("made/file"), v1.HostPathFileOrCreate, ""},
 		{at("made/file"), v1.HostPathFile, ""},
-		{dir, v1.HostPathFileOrCreate, "a file"},
+		{dir, v1.HostPathFileOrCreate, "a file, it's a Directory"},
 		{at("socket"), v1.HostPathSocket, ""},
-		{at("file"), v1.HostPathSocket, "a socket file"},
+		{at("file"), v1.HostPathSocket, "a socket file, it's a File"},
+		{at("fifo"), v1.HostPathFileOrCreate, "a file, unable to determine its type: only recognise file, directory, socket, block device and character device"},
+		{at("socket"), v1.HostPathFile, "a file, it's a Socket"},
 		{"/dev/null", v1.HostPathCharDev, ""},
-		{at("file"), v1.HostPathCharDev, "a character device"},
-		{"/dev/null", v1.HostPathBlockDev, "a block device"},
+		{at("file"), v1.HostPathCharDev, "a character device, it's a File"},
+		{at("file/x"), v1.HostPathUnset, ""},
+		{at("file/x"), v1.HostPathFile, "a file, unable to determine its type: stat " + at("file/x") + ": not a directory"},
+		{"/dev/null", v1.HostPathBlockDev, "a block device, it's a CharDevice"},
 	} {
 		err := checkHostPath(&v1.HostPathVolumeSource{Path: tc.path, Type: &tc.kind})
 		want := ""
 		if tc.want != "" {
 			want = "hostPath type check failed: " + tc.path + " is not " + tc.want
+			if strings.Contains(tc.want, "unable") {
+				want = strings.Replace(want, "failed:", "failed,", 1)
+			}
 		}
 		if (err == nil) != (want == "") || (err != nil && err.Error() != want) {
 			t.Errorf("%s as %q: %v, want %q", tc.path, tc.kind, err, want)

@@ -284,7 +284,7 @@ func (n *pod) hook(s *podlife.State, x podlife.RunHook) func() podlife.Event {
 			if err != nil {
 				n.w.cfg.Log.Warn("a lifecycle hook failed", "pod", fullName(pod), "container", c.Name, "hook", x.Hook, "err", err)
 			}
-			return podlife.HookDone{Container: x.Container, ID: x.ID, Hook: x.Hook, Fail: failure(err, "")}
+			return podlife.HookDone{Container: x.Container, ID: x.ID, Hook: x.Hook, Fail: failedHook(err)}
 		})
 	}
 }
@@ -307,9 +307,21 @@ func failure(err error, reason string) *podlife.Failure {
 				errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded),
 		}
 	}
-	out.Message = string([]rune(out.Message)) // what is no text becomes U+FFFD
+	out.Message = legible(out.Message)
 	return &out
 }
+
+// failedHook is the failure of a hook. Its message names the hook also where the runtime has a message of its own.
+func failedHook(err error) *podlife.Failure {
+	f := failure(err, "")
+	if f != nil {
+		f.Message = legible(err.Error())
+	}
+	return f
+}
+
+// legible has U+FFFD in the place of what is no text.
+func legible(s string) string { return string([]rune(s)) }
 
 // stuck is a failure that keeps a pod from its end, in upstream's words. A container or sandbox that the runtime does not know
 // has ended.

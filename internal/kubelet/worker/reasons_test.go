@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -91,7 +92,11 @@ func TestMessagesAreText(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if failure(nil, "X") != nil {
+	hook := fmt.Errorf("Exec lifecycle hook ([\xff]) failed - error: %w", status.Error(codes.Unknown, said)) //nolint:staticcheck // upstream's text
+	if got, want := failedHook(hook).Message, "Exec lifecycle hook ([\uFFFD]) failed - error: rpc error: code = Unknown desc = exited with 1: a\uFFFD\uFFFD\uFFFD €"; got != want {
+		t.Errorf("a hook's: %q, want %q", got, want)
+	}
+	if failure(nil, "X") != nil || failedHook(nil) != nil {
 		t.Error("no error is a failure")
 	}
 	if got := failure(&podlife.Failure{Message: "m"}, "X"); got.Reason != "X" {
