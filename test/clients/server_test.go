@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,9 +48,11 @@ func start(t testing.TB, flags ...string) *server {
 		"--container-runtime-endpoint", "unix://" + filepath.Join(dir, "none.sock"),
 	}, flags...)}
 	t.Cleanup(func() {
-		if s.cmd != nil {
-			s.end(syscall.SIGTERM)
+		// A server that ends leaves its pods and what is theirs on the machine, such as cgroups.
+		if out, err := exec.Command(podo, "down", "--data-dir", filepath.Join(dir, "data")).CombinedOutput(); err != nil {
+			t.Errorf("podo down: %v\n%s", err, out)
 		}
+		_ = s.cmd.Wait() // it was told to end
 		if t.Failed() {
 			if log, err := os.ReadFile(filepath.Join(dir, "server.log")); err == nil {
 				t.Logf("server log:\n%s", log[max(0, len(log)-5000):])
@@ -92,19 +93,13 @@ func (s *server) run() {
 	}
 }
 
-func (s *server) end(with syscall.Signal) {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(with); err != nil {
-		s.t.Error(err)
-	}
-	_ = s.cmd.Wait() // it was told to end
-	s.cmd = nil
-}
-
 // killed is the server after a kill -9 and a start.
 func (s *server) killed() {
 	s.t.Helper()
-	s.end(syscall.SIGKILL)
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.t.Error(err)
+	}
+	_ = s.cmd.Wait() // it was killed
 	s.run()
 }
 

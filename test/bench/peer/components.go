@@ -77,20 +77,20 @@ func (p *Peer) startScheduler(context.Context) error {
 
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-containerRuntimeEndpoint: ENDPOINT
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: CA}}
+containerRuntimeEndpoint: $ENDPOINT
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $CA}}
 authorization: {mode: Webhook}
-tlsCertFile: CRT
-tlsPrivateKeyFile: KEY
+tlsCertFile: $CRT
+tlsPrivateKeyFile: $KEY
 address: 127.0.0.1
-port: PORT
-healthzPort: HEALTH
-podLogsDir: LOGS
-volumePluginDir: PLUGINS
+port: $PORT
+healthzPort: $HEALTH
+podLogsDir: $LOGS
+volumePluginDir: $PLUGINS
 clusterDomain: cluster.local
-clusterDNS: [DNS]
+clusterDNS: [$DNS]
 cgroupDriver: cgroupfs
-cgroupRoot: GROUP
+cgroupRoot: $GROUP
 makeIPTablesUtilChains: false
 failSwapOn: false
 failCgroupV1: false
@@ -98,9 +98,9 @@ evictionHard: {nodefs.available: 1%, imagefs.available: 1%, memory.available: 10
 `
 
 func (p *Peer) startKubelet(context.Context) error {
-	config := strings.NewReplacer("ENDPOINT", p.Endpoint(), "CA", p.dir("ca.crt"), "CRT", p.dir("kubelet.crt"), "KEY", p.dir("kubelet.key"),
-		"PORT", p.ports.kubelet, "HEALTH", p.ports.health, "LOGS", p.dir("logs"), "PLUGINS", p.dir("plugins"), "GROUP", p.host.cgroup,
-		"DNS", p.cfg.Services.Addr().Next().Next().String()).Replace(kubeletConfig)
+	config := strings.NewReplacer("$ENDPOINT", p.Endpoint(), "$CA", p.dir("ca.crt"), "$CRT", p.dir("kubelet.crt"), "$KEY", p.dir("kubelet.key"),
+		"$PORT", p.ports.kubelet, "$HEALTH", p.ports.health, "$LOGS", p.dir("logs"), "$PLUGINS", p.dir("plugins"), "$GROUP", p.host.cgroup,
+		"$DNS", p.cfg.Services.Addr().Next().Next().String()).Replace(kubeletConfig)
 	if err := os.WriteFile(p.dir("kubelet.yaml"), []byte(config), 0o600); err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -83,8 +82,9 @@ func startLive(t *testing.T) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
+		// A server that ends leaves its pods and what is theirs on the machine, such as cgroups.
+		if out, err := exec.Command(podo, "down", "--data-dir", filepath.Join(dir, "data")).CombinedOutput(); err != nil {
+			t.Errorf("podo down: %v\n%s", err, out)
 		}
 		_ = cmd.Wait() // it was told to end
 		log.Close()
