@@ -34,6 +34,7 @@ type Attributes struct {
 	User   user.Info
 	Kind   *registry.Kind
 	Ref    client.Ref
+	InURL  string         // the name in the request's URL, which a creation has only when it is an update or an apply
 	Object runtime.Object // nil on Delete
 	Old    runtime.Object // nil on Create
 	DryRun bool

@@ -51,11 +51,11 @@ func (x *Escalation) judge(ctx context.Context, a *Attributes) error {
 	var err error
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
-		if !x.may(ctx, a, "escalate", a.Ref.Resource.Resource, inURL(a)) {
+		if !x.may(ctx, a, "escalate", a.Ref.Resource.Resource, a.InURL) {
 			err = x.Rules.Holds(a.User, a.Ref.Namespace, obj.Rules)
 		}
 	case *rbacv1.ClusterRole:
-		if !x.may(ctx, a, "escalate", a.Ref.Resource.Resource, inURL(a)) {
+		if !x.may(ctx, a, "escalate", a.Ref.Resource.Resource, a.InURL) {
 			old, _ := a.Old.(*rbacv1.ClusterRole)
 			err = x.clusterRole(a, obj, old)
 		}
@@ -65,7 +65,7 @@ func (x *Escalation) judge(ctx context.Context, a *Attributes) error {
 		return x.binding(ctx, a, obj.RoleRef)
 	}
 	if err != nil {
-		return apierrors.NewForbidden(a.Ref.Resource, a.Ref.Name, err)
+		return apierrors.NewForbidden(a.Ref.Resource, a.KnownName(), err)
 	}
 	return nil
 }
@@ -79,14 +79,6 @@ func (x *Escalation) clusterRole(a *Attributes, r, old *rbacv1.ClusterRole) erro
 		return errors.New("must have cluster-admin privileges to use the aggregationRule")
 	}
 	return nil
-}
-
-// inURL is the object's name in the request's URL, which a creation lacks.
-func inURL(a *Attributes) string {
-	if a.Op == Create {
-		return ""
-	}
-	return a.Ref.Name
 }
 
 func gathers(r *rbacv1.ClusterRole) bool {
@@ -103,7 +95,7 @@ func (x *Escalation) binding(ctx context.Context, a *Attributes, ref rbacv1.Role
 		return err
 	}
 	if err := x.Rules.Holds(a.User, a.Ref.Namespace, rules); err != nil {
-		return apierrors.NewForbidden(a.Ref.Resource, a.Ref.Name, err)
+		return apierrors.NewForbidden(a.Ref.Resource, a.KnownName(), err)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.B
 	if err != nil {
 		return nil, err
 	}
-	asked := request{u, k, at, o}
+	asked := request{u, k, at, o, at.Name}
 	conds, err := v.admitNew(ctx, asked, b)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (v *Verbs) binding(ctx context.Context, u user.Info, at client.Ref, b *v1.B
 		return nil, errs.ToAggregate() // as upstream, no Invalid
 	}
 	ref.Subresource = "binding"
-	return &write{request: request{u, k, ref, o}, guard: guard{rules: bindRules, owns: kept, beside: again}, change: func(cur runtime.Object) (runtime.Object, error) {
+	return &write{request: request{u, k, ref, o, ref.Name}, guard: guard{rules: bindRules, owns: kept, beside: again}, change: func(cur runtime.Object) (runtime.Object, error) {
 		pod := cur.(*v1.Pod)
 		if err := sameObject(pod, b); err != nil {
 			return nil, unmet(k, ref, err)

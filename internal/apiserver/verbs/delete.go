@@ -347,7 +347,7 @@ func (v *Verbs) DeleteCollection(ctx context.Context, u user.Info, ref client.Re
 	g.SetLimit(collectionWorkers)
 	for _, e := range list.Items {
 		g.Go(func() error {
-			one := request{u, k, client.Ref{Resource: ref.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name}, o}
+			one := request{u, k, client.Ref{Resource: ref.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name}, o, ""}
 			if _, _, err := v.delete(gctx, one, e, d); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}

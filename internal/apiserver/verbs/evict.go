@@ -39,7 +39,7 @@ func (v *Verbs) Evict(ctx context.Context, u user.Info, namespace, name string, 
 	if err := v.authorize(ctx, u, "create", ref.Sub("eviction"), nil); err != nil {
 		return err
 	}
-	r := request{u, k, ref, o}
+	r := request{u, k, ref, o, ref.Name}
 	r.DryRun = r.DryRun || len(d.DryRun) > 0
 	if err := v.admitEviction(ctx, r, d); err != nil {
 		return err

@@ -206,6 +206,7 @@ type request struct {
 	kind *registry.Kind
 	ref  client.Ref
 	Options
+	inURL string // the name in the request's URL; an object that is created may have another one, or none yet
 }
 
 // request begins what u asks for: it knows the kind, and that u may do verb.
@@ -214,7 +215,7 @@ func (v *Verbs) request(ctx context.Context, u user.Info, verb string, ref clien
 	if err != nil {
 		return request{}, err
 	}
-	return request{u, k, ref, o}, v.authorize(ctx, u, verb, ref, nil)
+	return request{u, k, ref, o, ref.Name}, v.authorize(ctx, u, verb, ref, nil)
 }
 
 // sub is the same request about a part of the object.
@@ -225,7 +226,7 @@ func (r request) sub(part string) request {
 
 // attributes are what admission is told of the request; obj is nil for a deletion, old for a creation.
 func (r *request) attributes(op admit.Operation, obj, old runtime.Object) *admit.Attributes {
-	return &admit.Attributes{Op: op, User: r.user, Kind: r.kind, Ref: r.ref, Object: obj, Old: old, DryRun: r.DryRun, Warn: r.warning}
+	return &admit.Attributes{Op: op, User: r.user, Kind: r.kind, Ref: r.ref, InURL: r.inURL, Object: obj, Old: old, DryRun: r.DryRun, Warn: r.warning}
 }
 
 // kind finds a row of the table, or returns the error for an unknown URL.

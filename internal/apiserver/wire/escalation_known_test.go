@@ -257,3 +257,59 @@ func podCertificate(t *testing.T, pod, node string) string {
 func tokenFor(pod, audience string) string {
 	return fmt.Sprintf(`{"spec":{"audiences":[%q],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":%q,"uid":"uid-x"}}}`, audience, pod)
 }
+
+// TestNamedInURL: a right to one name counts where the URL has that name: also in a selector, but not below an old watch path, and also
+// when an update or an apply creates the object. A name that is generated is not known yet.
+func TestNamedInURL(t *testing.T) {
+	const (
+		ns    = "/api/v1/namespaces/team"
+		roles = rbacPath + "/namespaces/team/roles"
+		apply = "Content-Type: application/apply-patch+yaml"
+	)
+	l := newLocked(t, nil, append(town(),
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one"}, Rules: []rbacv1.PolicyRule{
+			may("list,watch", "", "configmaps", "one"), may("create,update,patch", rbacv1.GroupName, "roles"), may("escalate", rbacv1.GroupName, "roles", "x"),
+		}},
+		bind("ones", "team", "one", person("one")))...)
+	strong := role("Role", `{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}`)
+	other := strings.Replace(strong, `"name":"x"`, `"name":"y"`, 1)
+	for _, c := range []struct {
+		line, headers, body string
+		code                int
+		text                string
+	}{
+		{"GET " + ns + "/configmaps?fieldSelector=metadata.name=one", "", "", 200, ""},
+		{"GET " + ns + "/configmaps?fieldSelector=metadata.name=a/b", "", "", 403, "cannot list"},
+		{"GET " + ns + "/configmaps?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=one", "", "", 200, ""},
+		{"GET /api/v1/watch/namespaces/team/configmaps/one?timeoutSeconds=1", "", "", 200, ""},
+		{"GET /api/v1/watch/namespaces/team/configmaps?timeoutSeconds=1&fieldSelector=metadata.name=one", "", "", 403, `cannot watch resource "configmaps"`},
+		{"GET /api/v1/proxy/namespaces/team/configmaps/one", "", "", 403, `configmaps "one" is forbidden: User "one" cannot proxy resource "configmaps" in API group "" in the namespace "team"`},
+		{"PUT " + roles + "/x?dryRun=All", "", strong, 201, ""},
+		{"PATCH " + roles + "/x?dryRun=All&fieldManager=m", apply, strong, 201, ""},
+		{"PUT " + roles + "/y?dryRun=All", "", other, 403, "not currently held"},
+		{"PATCH " + roles + "/y?dryRun=All&fieldManager=m", apply, other, 403, "not currently held"},
+		{"POST " + roles + "?dryRun=All", "", strong, 403, `roles.rbac.authorization.k8s.io "x" is forbidden`},
+		{"POST " + roles + "?dryRun=All", "", strings.Replace(strong, `"name"`, `"generateName"`, 1), 403, `"roles.rbac.authorization.k8s.io is forbidden`},
+	} {
+		w := l.ask("one", c.line, c.headers, c.body)
+		if plain := strings.ReplaceAll(w.Body.String(), `\"`, `"`); w.Code != c.code || !strings.Contains(plain, c.text) {
+			t.Errorf("%s: %d %s, want %d %q", c.line, w.Code, plain, c.code, c.text)
+		}
+	}
+	for line, code := range map[string]int{
+		"GET /apis//v1/namespaces/team/secrets/one":                  404,
+		"GET /api/v1/proxy/namespaces/team/secrets/one":              404,
+		"GET /apis//v1/namespaces/team/secrets?limit=1":              404,
+		"GET /api/v1/watch/namespaces/team/secrets?timeoutSeconds=1": 200,
+	} {
+		if w := l.ask("root|system:masters", line, "", ""); w.Code != code {
+			t.Errorf("%s: %d %s, want %d", line, w.Code, w.Body, code)
+		}
+	}
+	if w := l.ask("root|system:masters", "POST "+rbacPath+"/clusterrolebindings", "", binding("ClusterRoleBinding", "Role", "strong", "x")); w.Code != 422 {
+		t.Errorf("a role of a namespace for the cluster, by an admin: %d %s", w.Code, w.Body)
+	}
+	if w := l.ask("max", "POST "+rbacPath+"/clusterrolebindings", "", binding("ClusterRoleBinding", "Role", "strong", "x")); w.Code != 400 || !strings.Contains(w.Body.String(), "Namespace parameter required.") {
+		t.Errorf("a role of a namespace for the cluster: %d %s", w.Code, w.Body)
+	}
+}

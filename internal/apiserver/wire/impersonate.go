@@ -8,6 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -90,11 +91,14 @@ func (c *call) attributes(u user.Info) *authz.Attributes {
 	if i.Resource == "namespaces" && i.GV.Group == "" {
 		a.Namespace = i.Name
 	}
+	if i.prefixed {
+		return a
+	}
 	switch i.Verb {
 	case "list", "watch", "deletecollection":
 		if s, err := fields.ParseSelector(c.r.URL.Query().Get("fieldSelector")); err == nil && !s.Empty() {
 			a.Fields = s
-			if name, ok := s.RequiresExactMatch("metadata.name"); ok && i.Name == "" && i.Verb != "deletecollection" {
+			if name, ok := s.RequiresExactMatch("metadata.name"); ok && i.Name == "" && i.Verb != "deletecollection" && len(content.IsPathSegmentName(name)) == 0 {
 				a.Name = name
 			}
 		}

@@ -14,6 +14,7 @@ import (
 //	/api/v1/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]]
 //	/apis/GROUP/VERSION/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]]
 //	.../watch/... is the old form of ?watch=true
+//	.../proxy/... was the old form of .../proxy, and still is a verb of its own where one is asked what one may do
 type info struct {
 	Path        string
 	Verb        string
@@ -24,6 +25,8 @@ type info struct {
 	Subresource string
 	rest        string // behind the subresource
 	unnamed     bool   // the path says that there is a namespace, and has nothing where its name should be
+	prefixed    bool   // the path says the verb; selectors do not count for what one may do by it
+	nowhere     bool   // nothing can be served there, whatever the resource is called
 }
 
 func (i *info) ref() client.Ref {
@@ -54,12 +57,14 @@ func parse(r *http.Request) info {
 		i.GV.Version, parts = parts[1], parts[2:]
 	case len(parts) > 3 && parts[0] == "apis":
 		i.GV, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
+		i.nowhere = i.GV.Group == ""
 	default:
 		return i
 	}
-	watching := false
-	if parts[0] == "watch" && len(parts) > 1 {
-		watching, parts = true, parts[1:]
+	special := ""
+	if (parts[0] == "watch" || parts[0] == "proxy") && len(parts) > 1 {
+		special, parts = parts[0], parts[1:]
+		i.prefixed, i.nowhere = true, i.nowhere || special == "proxy"
 	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
@@ -73,20 +78,20 @@ func parse(r *http.Request) info {
 	if len(parts) > 1 {
 		i.Name = parts[1]
 	}
-	if len(parts) > 2 {
+	if len(parts) > 2 && special != "proxy" {
 		i.Subresource = parts[2]
 	}
 	if len(parts) > 3 {
 		i.rest = strings.Join(parts[3:], "/")
 	}
-	i.Verb = verb(r, &i, watching)
+	i.Verb = special
+	if special == "" {
+		i.Verb = verb(r, &i)
+	}
 	return i
 }
 
-func verb(r *http.Request, i *info, watching bool) string {
-	if watching {
-		return "watch"
-	}
+func verb(r *http.Request, i *info) string {
 	switch r.Method {
 	case http.MethodPost:
 		return "create"

@@ -28,12 +28,13 @@ import (
 // resource serves a request for an object or a collection.
 func (c *call) resource(u user.Info) {
 	c.kind = c.s.kinds[c.info.GV.WithResource(c.info.Resource)]
-	if c.kind == nil || c.info.rest != "" && !c.proxied() || c.misplaced() || !c.hasPart() {
+	if c.kind == nil || c.info.nowhere || c.info.rest != "" && !c.proxied() || c.misplaced() || !c.hasPart() {
 		c.unknown(u)
 		return
 	}
-	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		// Before the body is read: whoever may not write learns nothing about what he sent.
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead || c.info.prefixed {
+		// Before the body is read: whoever may not write learns nothing about what he sent. And who watches by an old path needs the right
+		// to watch all, which the verbs do not ask of a selector for one name.
 		if err := authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)); err != nil {
 			c.fail(err)
 			return

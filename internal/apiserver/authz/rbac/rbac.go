@@ -67,6 +67,9 @@ func (z *Authorizer) RulesFor(u user.Info, namespace string) ([]rbacv1.PolicyRul
 // RulesOf are the rules of the role that a binding refers to; namespace is the binding's, empty for the cluster's. The error for
 // a missing role names, as upstream's does, the resource that is written.
 func (z *Authorizer) RulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	if ref.Kind == "Role" && namespace == "" {
+		return nil, apierrors.NewBadRequest("Namespace parameter required.")
+	}
 	rules, err := rulesOf(z.source(), ref, namespace)
 	if errors.Is(err, errNone) {
 		bindings := rbacv1.Resource("rolebindings")
