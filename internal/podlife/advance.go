@@ -117,7 +117,36 @@ func (m *mover) overDeadline() bool {
 
 func (m *mover) tellLost() {
 	m.lostUntold = false
+	if !m.outlivesSandbox() {
+		return
+	}
 	m.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+}
+
+// outlivesSandbox tells whether the pod goes on in a new sandbox: a main container runs again after its end with this one, or has not
+// run yet, and no init container's end fails the pod.
+func (s *State) outlivesSandbox() bool {
+	goesOn := false
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		anew := c.Cur == nil
+		switch {
+		case anew:
+		case c.Cur.State == InstanceExited:
+			anew = s.restarts(c)
+		default:
+			anew = s.byPolicy(c.spec, 137, true) // it will be killed
+		}
+		switch c.Kind {
+		case Init:
+			if !anew && !c.Cur.endedWell() {
+				return false
+			}
+		case Main:
+			goesOn = goesOn || anew
+		}
+	}
+	return goesOn
 }
 
 // leaveSandbox ends what still runs in a lost sandbox, and drops the sandbox once nothing does.

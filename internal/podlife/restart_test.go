@@ -166,13 +166,19 @@ func TestAStartThatItsCallerLeft(t *testing.T) {
 
 // A sandbox that was lost while no kubelet looked, with the machine for one, is told as any other, once; not of a pod that ends with it.
 func TestSandboxLostWhileAway(t *testing.T) {
-	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
-		w := newWorld(t, newPod(policy, "m"))
+	for _, c := range []struct {
+		policy v1.RestartPolicy
+		runs   bool // its container still runs then
+		want   int
+	}{{v1.RestartPolicyNever, false, 0}, {v1.RestartPolicyNever, true, 0}, {v1.RestartPolicyAlways, false, 1}, {v1.RestartPolicyAlways, true, 1}} {
+		w := newWorld(t, newPod(c.policy, "m"))
 		w.step(Tick{})
 		w.until(time.Second)
 		for _, b := range w.boxes {
 			b.Ready = false
-			w.killIn(b.ID)
+			if !c.runs {
+				w.killIn(b.ID)
+			}
 		}
 		w.restart(nil)
 		w.until(time.Minute)
@@ -180,8 +186,8 @@ func TestSandboxLostWhileAway(t *testing.T) {
 		for _, e := range w.events {
 			n += either(e.Reason == "SandboxChanged", 1, 0)
 		}
-		if want := either(policy == v1.RestartPolicyAlways, 1, 0); n != want {
-			t.Errorf("%s: told %d times, want %d: %s", policy, n, want, w.tail())
+		if n != c.want {
+			t.Errorf("%s, runs %t: told %d times, want %d: %s", c.policy, c.runs, n, c.want, w.tail())
 		}
 	}
 }
