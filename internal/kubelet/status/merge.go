@@ -65,8 +65,14 @@ func renewed(api, next *v1.PodStatus, pod *v1.Pod) bool {
 	return static(pod) && !api.StartTime.IsZero() && !next.StartTime.IsZero() && next.StartTime.Truncate(time.Second).After(api.StartTime.Time)
 }
 
+// mergeConditions has others' conditions first, as upstream's kubelet writes them.
 func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now metav1.Time) []v1.PodCondition {
-	var out []v1.PodCondition
+	var others, own []v1.PodCondition
+	for _, c := range have {
+		if !ownConditions[c.Type] && (c.Type != v1.PodScheduled || find(next.Conditions, c.Type) == nil) {
+			others = append(others, c)
+		}
+	}
 	for _, c := range next.Conditions {
 		switch {
 		case c.Type == v1.DisruptionTarget && !terminal(next.Phase):
@@ -88,14 +94,17 @@ func mergeConditions(have []v1.PodCondition, next v1.PodStatus, pod *v1.Pod, now
 		case c.LastTransitionTime.IsZero() || old != nil && old.Status != c.Status && !c.LastTransitionTime.After(old.LastTransitionTime.Time):
 			c.LastTransitionTime = now
 		}
-		out = append(out, c)
-	}
-	for _, c := range have {
-		if !ownConditions[c.Type] && find(out, c.Type) == nil {
-			out = append(out, c)
+		shared := find(others, c.Type)
+		switch {
+		case shared != nil:
+			*shared = c
+		case c.Type == v1.DisruptionTarget:
+			others = append(others, c)
+		default:
+			own = append(own, c)
 		}
 	}
-	return out
+	return append(others, own...)
 }
 
 // dated sets the transition times of the kubelet's conditions: the earlier time for those whose status is the same as before, now

@@ -43,8 +43,8 @@ func TestForeignFieldsAndConditionsStay(t *testing.T) {
 			t.Error("an older form of another's condition took its place")
 		}
 	}
-	if s := strings.Join(names, " "); s != "Ready PodScheduled example.com/gate DisruptionTarget" {
-		t.Errorf("conditions %s: the kubelet's that it no longer reports must go, all others stay", s)
+	if s := strings.Join(names, " "); s != "PodScheduled example.com/gate DisruptionTarget Ready" {
+		t.Errorf("conditions %s: the kubelet's that it no longer reports must go, all others stay, before it", s)
 	}
 }
 
