@@ -126,13 +126,17 @@ func (f Facts) hookFailed(out *Finding, container string) {
 	if said != "" {
 		out.Why += ": " + said
 	}
+	if hook != nil && hook.TCPSocket != nil {
+		out.Do = fmt.Sprintf("Hooks cannot open sockets: use exec, httpGet or sleep in lifecycle.postStart of container %s", container)
+		return
+	}
 	out.Do = fmt.Sprintf("Correct lifecycle.postStart of container %s: try what it does with `podo kubectl exec -n %s %s -c %s -- …` while the container runs", container, f.Pod.Namespace, f.Pod.Name, container)
 }
 
 // hookSaid is the outcome of a hook, taken from the kubelet's message.
 func hookSaid(message string) string {
 	_, said, _ := strings.Cut(message, " failed - error: ")
-	return strings.TrimSuffix(said, `: , message: ""`)
+	return short(strings.TrimSuffix(strings.TrimSuffix(said, `, message: ""`), ": "))
 }
 
 func hookWords(h *v1.LifecycleHandler) string {

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"podo.dev/podo/internal/registry/podspec"
 	"podo.dev/podo/internal/timeline"
 )
 
@@ -150,11 +151,9 @@ func (f Facts) condition(kind v1.PodConditionType) *v1.PodCondition {
 
 // container is a container's specification, of whatever kind it is.
 func (f Facts) container(name string) *v1.Container {
-	for _, list := range [][]v1.Container{f.Pod.Spec.InitContainers, f.Pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
+	for c := range podspec.Containers(&f.Pod.Spec) {
+		if c.Name == name {
+			return c
 		}
 	}
 	return &v1.Container{Name: name}
@@ -169,6 +168,11 @@ func (f Facts) called(name string) string {
 			return fmt.Sprintf("sidecar %s (%d of %d init containers)", name, i+1, len(f.Pod.Spec.InitContainers))
 		default:
 			return fmt.Sprintf("init container %s (%d of %d)", name, i+1, len(f.Pod.Spec.InitContainers))
+		}
+	}
+	for _, c := range f.Pod.Spec.EphemeralContainers {
+		if c.Name == name {
+			return "ephemeral container " + name
 		}
 	}
 	return "container " + name

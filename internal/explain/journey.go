@@ -83,8 +83,11 @@ func milestone(r timeline.Record) string {
 		if c, k, ok := strings.Cut(r.Subject, "/"); ok {
 			container, kind = c, k
 		}
-		if r.To == "failed" {
+		switch r.To {
+		case "failed":
 			return fmt.Sprintf("the %s probe of %s failed", kind, container)
+		case "error":
+			return fmt.Sprintf("the %s probe of %s could not be run", kind, container)
 		}
 	case timeline.Condition:
 		if r.Subject == string(v1.PodReady) && r.To == "True" {

@@ -117,6 +117,13 @@ func (f Facts) notReady(s v1.ContainerStatus) (why, do string) {
 		}
 		return why, ""
 	}
+	if said := f.probeBroken(s.Name, kind); said != "" {
+		why = fmt.Sprintf("The %s probe (%s) of container %s cannot be run: %s", kind, probeAction(p), s.Name, said)
+		if p.Exec != nil && (strings.Contains(said, "no such file") || strings.Contains(said, "not found")) {
+			return why, fmt.Sprintf("The image of container %s has no such program: correct the %s probe's command, or the image", s.Name, kind)
+		}
+		return why, fmt.Sprintf("Correct the %s probe of container %s", kind, s.Name)
+	}
 	if !f.hasFailed(s.Name, kind) {
 		return fmt.Sprintf("Container %s waits for its %s probe (%s), which has not succeeded yet", s.Name, kind, probeAction(p)), f.mendProbe(s.Name, kind, p)
 	}
@@ -125,6 +132,15 @@ func (f Facts) notReady(s v1.ContainerStatus) (why, do string) {
 		why += ": " + said
 	}
 	return why, f.mendProbe(s.Name, kind, p)
+}
+
+// probeBroken is why a probe cannot be run; "" when it can.
+func (f Facts) probeBroken(container, kind string) string {
+	r, ok := f.last(timeline.Probe, func(r timeline.Record) bool { return r.Subject == container+"/"+kind })
+	if !ok || r.To != "error" {
+		return ""
+	}
+	return strings.Join(strings.Fields(short(r.Cause)), " ")
 }
 
 func (f Facts) hasFailed(container, kind string) bool {

@@ -47,7 +47,7 @@ func (f Facts) preparing() (Finding, bool) {
 		out.Do = f.mendVolume(because)
 	case newest.Stage == timeline.Sandbox && because != "":
 		out.State, out.Since, out.Why = "gets no sandbox", f.run(timeline.Sandbox, "", troubled), short(because)
-		out.Do = "The runtime or the pod network refuses it; it is tried again by itself. `podo status` tells whether the runtime is well"
+		out.Do = mendSandbox(because)
 	case newest.Stage == timeline.Image && newest.To == "pulling":
 		out.State, out.Since, out.Why = "is pulling its image", newest.At, newest.Subject
 	}
@@ -108,16 +108,43 @@ func (f Facts) initializing() (Finding, bool) {
 	return Finding{}, false
 }
 
+// mendSandbox tells what to do about a sandbox that cannot be made.
+func mendSandbox(words string) string {
+	switch {
+	case strings.Contains(words, "failed to construct FQDN"):
+		return "Shorten hostname, subdomain or the namespace's name, or leave out setHostnameAsFQDN; make the pod anew with that"
+	case strings.Contains(words, "failed to write sysctl"):
+		return "The kernel does not take that value: correct it in spec.securityContext.sysctls, and make the pod anew with that"
+	}
+	return "The runtime or the pod network refuses it; it is tried again by itself. `podo status` tells whether the runtime is well"
+}
+
 // mendVolume tells what to do about a volume that cannot be mounted.
 func (f Facts) mendVolume(words string) string {
-	if strings.Contains(words, "hostPath type check failed") {
+	switch {
+	case strings.Contains(words, "hostPath type check failed"):
 		return "The path of the hostPath volume is not there on the node, or something else: correct its path or type, or type: DirectoryOrCreate"
+	case strings.Contains(words, "hugePages storage requested"):
+		return "Give a container a limit of hugepages-SIZE, or the volume another emptyDir.medium, and make the pod anew with that"
+	}
+	if path := f.fileToMake(words); path != "" {
+		return "Its folder is not there on the node: make it, or correct the path " + path + ". The pod then goes on by itself"
 	}
 	key, _, _ := strings.Cut(between(words+"\n", "non-existent config key: ", "\n"), ", ") // others may follow, all of it in brackets
 	if key = strings.TrimSuffix(key, "]"); key != "" {
 		words = f.named(words, key)
 	}
 	return joined(f.missing(words), "The pod then goes on by itself")
+}
+
+// fileToMake is the path of a hostPath volume of which a message says that its file cannot be made.
+func (f Facts) fileToMake(words string) string {
+	for _, v := range f.Pod.Spec.Volumes {
+		if h := v.HostPath; h != nil && h.Type != nil && *h.Type == v1.HostPathFileOrCreate && strings.Contains(words, "open "+h.Path+": no such file or directory") {
+			return h.Path
+		}
+	}
+	return ""
 }
 
 // named adds the name of the object that should have a key to a message about the missing key.
@@ -207,7 +234,19 @@ func (f Facts) running() Finding {
 			}
 		}
 	}
+	f.debugging(&out)
 	return out
+}
+
+// debugging adds to a pod that runs the ephemeral containers that cannot start: who made one waits for it.
+func (f Facts) debugging(out *Finding) {
+	for _, s := range f.Pod.Status.EphemeralContainerStatuses {
+		if found, ok := f.cannotStart(s); ok {
+			out.State += ", but " + found.State
+			out.Why, out.Do = joined(out.Why, found.Why), joined(out.Do, found.Do)
+			return
+		}
+	}
 }
 
 // initializes tells whether a container is one that runs to its end before the others start.

@@ -22,37 +22,62 @@ func (f Facts) statuses() []v1.ContainerStatus {
 // waiting explains a container that cannot start.
 func (f Facts) waiting() (Finding, bool) {
 	for _, s := range f.statuses() {
-		w := s.State.Waiting
-		if w == nil || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing" || w.Reason == "" {
-			continue
+		if out, ok := f.cannotStart(s); ok {
+			return out, true
 		}
-		if w.Reason == "CrashLoopBackOff" {
-			return f.crash(s), true
-		}
-		out := Finding{State: fmt.Sprintf("cannot start %s (%s)", f.called(s.Name), w.Reason), Since: f.since(s.Name, w.Reason), Why: w.Message}
-		switch w.Reason {
-		case "ImagePullBackOff", "ErrImagePull", "RegistryUnavailable":
-			f.image(&out, s)
-		case "ErrImageNeverPull":
-			out.Do = fmt.Sprintf("The pull policy is Never and the node has no image %s: import it with `podo image import`, or change imagePullPolicy", s.Image)
-			if has := f.imported(s.Image); has != "" {
-				out.Do = joined("Name one that the node has, if that was meant: "+has, out.Do)
-			}
-		case "InvalidImageName":
-			out.Do = fmt.Sprintf("Correct the image name %q in the pod", s.Image)
-		case "ImageInspectError":
-			out.Do = "The node's image store does not answer for this image: pull or import it anew"
-		case "CreateContainerConfigError":
-			out.Do = f.config(s.Name, w.Message)
-		case "PostStartHookError":
-			f.hookFailed(&out, s.Name)
-		case "CreateContainerError", "RunContainerError":
-			out.Why = short(w.Message)
-			out.Do = f.start(s.Name, w.Message)
-		}
-		return out, true
 	}
 	return Finding{}, false
+}
+
+// cannotStart explains what a container waits for, unless that is its turn.
+func (f Facts) cannotStart(s v1.ContainerStatus) (Finding, bool) {
+	w := s.State.Waiting
+	if w == nil || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing" || w.Reason == "" {
+		return Finding{}, false
+	}
+	if w.Reason == "CrashLoopBackOff" {
+		return f.crash(s), true
+	}
+	out := Finding{State: fmt.Sprintf("cannot start %s (%s)", f.called(s.Name), w.Reason), Since: f.since(s.Name, w.Reason), Why: w.Message}
+	img := f.imageOf(s)
+	switch w.Reason {
+	case "ImagePullBackOff", "ErrImagePull", "RegistryUnavailable":
+		f.image(&out, s.Name, img)
+	case "ErrImageNeverPull":
+		out.Do = fmt.Sprintf("The pull policy is Never and the node has no image %s: import it with `podo image import`, or change %s", img.name, img.policy)
+		if has := f.imported(img.name); has != "" {
+			out.Do = joined("Name one that the node has, if that was meant: "+has, out.Do)
+		}
+	case "InvalidImageName":
+		out.Do = fmt.Sprintf("Correct the image name %q in the pod", img.name)
+	case "ImageInspectError":
+		out.Do = "The node's image store does not answer for this image: pull or import it anew"
+	case "CreateContainerConfigError":
+		out.Do = f.config(s.Name, w.Message)
+	case "PostStartHookError":
+		f.hookFailed(&out, s.Name)
+	case "CreateContainerError", "RunContainerError":
+		out.Why = short(w.Message)
+		out.Do = f.start(s.Name, w.Message)
+	}
+	return out, true
+}
+
+// pulled is an image that a container needs, and where the pod says so.
+type pulled struct{ name, field, policy string }
+
+// imageOf is the image that a waiting container's message speaks of: its own, or one that it mounts.
+func (f Facts) imageOf(s v1.ContainerStatus) pulled {
+	own := pulled{s.Image, "spec.containers[].image", "imagePullPolicy"}
+	message := s.State.Waiting.Message
+	for _, m := range f.container(s.Name).VolumeMounts {
+		for _, v := range f.Pod.Spec.Volumes {
+			if v.Name == m.Name && v.Image != nil && v.Image.Reference != s.Image && strings.Contains(message, `"`+v.Image.Reference) {
+				return pulled{v.Image.Reference, "image.reference of the volume " + v.Name, "its pullPolicy in the volume " + v.Name}
+			}
+		}
+	}
+	return own
 }
 
 // since is when a container's present trouble began: the oldest record of this cause, or of a related one, after it last ran.
@@ -81,16 +106,16 @@ func (f Facts) since(container, reason string) (since time.Time) {
 }
 
 // image says what the registry answered, and which of the possible meanings can be told apart.
-func (f Facts) image(out *Finding, s v1.ContainerStatus) {
+func (f Facts) image(out *Finding, container string, img pulled) {
 	said := short(out.Why)
 	// The back-off may hide the registry's answer; the last failed pull has it.
 	if r, ok := f.last(timeline.Image, func(r timeline.Record) bool {
-		return (r.Subject == s.Name || r.Subject == s.Image) && r.To == "failed"
+		return (r.Subject == container || r.Subject == img.name) && r.To == "failed"
 	}); ok && r.Get("message") != "" {
 		said = short(r.Get("message"))
 	}
-	out.Why = fmt.Sprintf("Pulling %s failed: %s", s.Image, said)
-	host, repository, tag := imageParts(s.Image)
+	out.Why = fmt.Sprintf("Pulling %s failed: %s", img.name, said)
+	host, repository, tag := imageParts(img.name)
 	words := strings.ToLower(said)
 	contains := func(any ...string) bool {
 		return slices.ContainsFunc(any, func(w string) bool { return strings.Contains(words, w) })
@@ -101,9 +126,9 @@ func (f Facts) image(out *Finding, s v1.ContainerStatus) {
 	case contains("unauthorized", "denied", "forbidden"):
 		out.Do = f.credentials(host, repository)
 	case contains("not found", "manifest unknown", "name unknown"):
-		out.Do = fmt.Sprintf("%s has no %s with the tag %s: correct spec.containers[].image, or push it", host, repository, tag)
+		out.Do = fmt.Sprintf("%s has no %s with the tag %s: correct %s, or push it", host, repository, tag, img.field)
 		if strings.HasPrefix(tag, "sha256:") {
-			out.Do = fmt.Sprintf("%s has no %s of that digest: correct spec.containers[].image, or push it", host, repository)
+			out.Do = fmt.Sprintf("%s has no %s of that digest: correct %s, or push it", host, repository, img.field)
 		}
 	case contains("connection refused", "timeout", "network is unreachable", "no route to host"):
 		out.Do = fmt.Sprintf("The node cannot reach %s: check that the registry runs and the network, or load the image with `podo image import FILE`", host)
@@ -114,9 +139,9 @@ func (f Facts) image(out *Finding, s v1.ContainerStatus) {
 	case contains("no space left"):
 		out.Do = "The node's disk is full: remove images (`podo image list`), or give it room"
 	default:
-		out.Do = fmt.Sprintf("Check that %s can be pulled from the node, or load it with `podo image import FILE`", s.Image)
+		out.Do = fmt.Sprintf("Check that %s can be pulled from the node, or load it with `podo image import FILE`", img.name)
 	}
-	if has := f.imported(s.Image); has != "" {
+	if has := f.imported(img.name); has != "" {
 		out.Do = joined("Name one that the node has, if that was meant: "+has, out.Do)
 	}
 	out.Do = joined(out.Do, "It is tried again by itself, at most 5 minutes apart")
@@ -172,7 +197,7 @@ func imageParts(image string) (host, repository, tag string) {
 		tag = "latest"
 	}
 	host, repository, found := strings.Cut(rest, "/")
-	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" && host == strings.ToLower(host) {
 		host, repository = "docker.io", rest
 		if !found {
 			repository = "library/" + rest
@@ -204,6 +229,8 @@ func (f Facts) config(container, message string) string {
 	switch {
 	case strings.Contains(message, "runAsNonRoot") && strings.Contains(message, "non-numeric"):
 		return "The image names its user: say its number in securityContext.runAsUser, so that it is known not to be 0"
+	case strings.Contains(message, "runAsUser breaks non-root policy"):
+		return fmt.Sprintf("Container %s is to run as user 0, and as another than root: correct runAsUser, or leave runAsNonRoot out", container)
 	case strings.Contains(message, "runAsNonRoot"):
 		return fmt.Sprintf("Set securityContext.runAsUser of container %s to a number other than 0 (and see that its files may be read by it), build the image with such a USER, or leave runAsNonRoot out", container)
 	case strings.Contains(message, "couldn't parse env file") || strings.Contains(message, "environment variable key"):
@@ -291,6 +318,8 @@ func (f Facts) start(container, message string) string {
 		return fmt.Sprintf("The image has no %s: correct command of container %s, or its image; a script needs its interpreter there too", command, container)
 	case command != "" && strings.Contains(lower, "permission denied"):
 		return fmt.Sprintf("%s is there, and may not be executed by the container's user: chmod +x it in the image, or correct command or runAsUser of container %s", command, container)
+	case strings.Contains(lower, "cannot load seccomp profile"):
+		return fmt.Sprintf("Put the profile on the node under that path, or correct seccompProfile.localhostProfile of container %s or the pod", container)
 	case strings.Contains(lower, "exec format error"):
 		return "The program is not for this machine's processor, or is a script without #!: build the image for the node's architecture"
 	case strings.Contains(lower, "chdir"), f.container(container).WorkingDir != "" && strings.Contains(message, "mkdir "+f.container(container).WorkingDir+":"):

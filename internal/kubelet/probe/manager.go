@@ -192,7 +192,8 @@ func (m *Manager) once(ctx context.Context, i *instance, kind podlife.Probe, p *
 	if ctx.Err() != nil {
 		return true
 	}
-	name := title(kind)
+	name, before := title(kind), t.word()
+	t.broken = err != nil
 	m.metrics.add(i.target, kind, res, err, time.Since(begin))
 	tell := func(reason, message string) {
 		m.cfg.Event(i.target.Pod, i.target.Container.Name, v1.EventTypeWarning, reason, message)
@@ -204,17 +205,21 @@ func (m *Manager) once(ctx context.Context, i *instance, kind podlife.Probe, p *
 			state = "failure"
 		}
 		tell("Unhealthy", name+" probe errored and resulted in "+state+" state: "+err.Error())
+		m.record(i.target, kind, before, t.word(), err.Error())
 		return false
 	case !res.OK:
 		tell("Unhealthy", name+" probe failed: "+res.Output)
 	case res.Warn != "":
 		tell("ProbeWarning", name+" probe warning: "+res.Warn)
 	}
-	before := *t
-	if !t.add(res.OK, p) {
+	turned, cause := t.add(res.OK, p), ""
+	if !t.ok {
+		cause = res.Output
+	}
+	m.record(i.target, kind, before, t.word(), cause)
+	if !turned {
 		return false
 	}
-	m.record(i.target, kind, before, *t, res)
 	m.cfg.Turned(i.target.Pod.UID, podlife.ProbeTurned{Container: i.target.Container.Name, ID: i.target.ID, Probe: kind, OK: res.OK})
 	if kind == podlife.Startup && res.OK {
 		i.once.Do(func() { close(i.started) })
@@ -223,22 +228,13 @@ func (m *Manager) once(ctx context.Context, i *instance, kind podlife.Probe, p *
 	return kind != podlife.Readiness && !res.OK // the container will be stopped
 }
 
-func (m *Manager) record(t Target, kind podlife.Probe, before, after tally, res Result) {
-	word := func(t tally) string {
-		switch {
-		case !t.known:
-			return "unknown"
-		case t.ok:
-			return "ok"
-		}
-		return "failed"
+// record writes down what turned.
+func (m *Manager) record(t Target, kind podlife.Probe, from, to, cause string) {
+	if from == to {
+		return
 	}
-	rec := timeline.Record{
+	m.cfg.Append(timeline.Record{
 		At: time.Now(), Pod: timeline.PodRef{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: string(t.Pod.UID)},
-		Stage: timeline.Probe, Subject: t.Container.Name + "/" + string(kind), From: word(before), To: word(after),
-	}
-	if !res.OK {
-		rec.Cause = res.Output
-	}
-	m.cfg.Append(rec)
+		Stage: timeline.Probe, Subject: t.Container.Name + "/" + string(kind), From: from, To: to, Cause: cause,
+	})
 }

@@ -32,6 +32,7 @@ type bench struct {
 	answer map[string]func(n int) (Result, error) // n counts from 1
 	runs   map[string]int
 	story  []string
+	turns  []string // as the timeline has them
 }
 
 func (b *bench) Check(_ context.Context, p *v1.Probe, _ Target) (Result, error) {
@@ -46,6 +47,12 @@ func (b *bench) say(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.story = append(b.story, fmt.Sprintf("%v ", time.Since(b.start))+fmt.Sprintf(format, args...))
+}
+
+func (b *bench) turned(r timeline.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.turns = append(b.turns, strings.TrimSpace(fmt.Sprintf("%v %s %s -> %s %s", time.Since(b.start), r.Subject, r.From, r.To, r.Cause)))
 }
 
 func (b *bench) told() string { b.mu.Lock(); defer b.mu.Unlock(); return strings.Join(b.story, "\n") }
@@ -70,7 +77,7 @@ func bubble(t *testing.T, body func(b *bench)) {
 			pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}},
 		}
 		m, err := New(ctx, Config{
-			Checker: b, Append: timeline.Discard, Log: slog.New(slog.DiscardHandler),
+			Checker: b, Append: b.turned, Log: slog.New(slog.DiscardHandler),
 			Turned: func(uid types.UID, e podlife.ProbeTurned) { b.say("%s %s %s %v", uid, e.ID, e.Probe, e.OK) },
 			Event:  func(_ *v1.Pod, c, _, reason, message string) { b.say("%s %s: %s", c, reason, message) },
 		})
@@ -158,6 +165,10 @@ func TestProbeThatCannotRunIsNoResult(t *testing.T) {
 			"30s a Unhealthy: Readiness probe errored and resulted in failure state: unexpected EOF"
 		if got := b.told(); got != want {
 			t.Errorf("\n%s\nwant\n%s", got, want)
+		}
+		turns := "0s a/readiness unknown -> ok\n10s a/readiness ok -> error the runtime is away\n20s a/readiness error -> ok\n30s a/readiness ok -> error unexpected EOF"
+		if got := strings.Join(b.turns, "\n"); got != turns {
+			t.Errorf("the timeline has\n%s\nwant\n%s", got, turns)
 		}
 	})
 }

@@ -11,6 +11,21 @@ type tally struct {
 	ok    bool // the verdict, when known
 	last  bool // the last result
 	run   int  // how many times in a row it has come
+
+	broken bool // the probe could not be run the last time
+}
+
+// word is the verdict as the timeline tells it.
+func (t *tally) word() string {
+	switch {
+	case t.broken:
+		return "error"
+	case !t.known:
+		return "unknown"
+	case t.ok:
+		return "ok"
+	}
+	return "failed"
 }
 
 // add takes one result and tells whether the verdict has turned, or has become known.
