@@ -12,10 +12,12 @@ import (
 	"slices"
 )
 
-// The paths of the documents by which others can verify our tokens.
+// The paths and media types of the documents by which others can verify our tokens.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
+	ConfigurationType = "application/json"
 	KeysPath          = "/openid/v1/jwks"
+	KeysType          = "application/jwk-set+json"
 )
 
 // configuration is OpenID Connect's description of an issuer.
@@ -53,7 +55,7 @@ func (k *Keys) Discovery(issuer, address string) (configurationHandler, keysHand
 		return nil, nil, fmt.Errorf("issuer URL may not include a query or a fragment, got: %s", issuer)
 	}
 	keysURI := (&url.URL{Scheme: "https", Host: address, Path: KeysPath}).String()
-	return document("application/json", func() any {
+	return document(ConfigurationType, func() any {
 			c := configuration{Issuer: issuer, KeysURI: keysURI, ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"}}
 			for _, key := range k.now.Load().verify {
 				if !slices.Contains(c.Algorithms, key.method.Alg()) {
@@ -62,7 +64,7 @@ func (k *Keys) Discovery(issuer, address string) (configurationHandler, keysHand
 			}
 			slices.Sort(c.Algorithms)
 			return c
-		}), document("application/jwk-set+json", func() any {
+		}), document(KeysType, func() any {
 			set := struct {
 				Keys []webKey `json:"keys"`
 			}{}

@@ -95,11 +95,13 @@ func TestParse(t *testing.T) {
 		{"GET", "/api/v1/namespaces/ns/pods?watch", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
 		{"GET", "/api/v1/namespaces/ns/pods?watch=False", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
 		{"GET", "/api/v1/namespaces/ns/pods/p?watch=1", info{Verb: "get", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p"}},
-		{"POST", "/api/v1/watch/namespaces/ns/pods", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns"}},
-		{"GET", "/api/v1/watch/namespaces/ns/pods/p", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p"}},
+		{"POST", "/api/v1/watch/namespaces/ns/pods", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", prefixed: true}},
+		{"GET", "/api/v1/watch/namespaces/ns/pods/p", info{Verb: "watch", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", prefixed: true, Name: "p"}},
 		{"GET", "/api/v1/namespaces/ns/pods/p/log", info{Verb: "get", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p", Subresource: "log"}},
 		{"GET", "/api/v1/namespaces", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces"}},
 		{"DELETE", "/api/v1/namespaces/ns", info{Verb: "delete", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces", Name: "ns"}},
+		{"GET", "/api/v1/proxy/namespaces/ns/pods/p/x", info{Verb: "proxy", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", Namespace: "ns", Name: "p", prefixed: true, nowhere: true}},
+		{"GET", "/apis//v1/pods", info{Verb: "list", GV: schema.GroupVersion{Version: "v1"}, Resource: "pods", nowhere: true}},
 		{"GET", "/api///api", info{Verb: "get"}},
 		{"PUT", "/apis/apps/v1/namespaces/ns//name", info{Verb: "put"}},
 		{"PUT", "/api/v1/namespaces/ns/finalize", info{Verb: "update", GV: schema.GroupVersion{Version: "v1"}, Resource: "namespaces", Name: "ns", Subresource: "finalize"}},
@@ -111,7 +113,7 @@ func TestParse(t *testing.T) {
 	} {
 		r := httptest.NewRequest(c.method, c.url, nil)
 		c.want.Path = r.URL.Path
-		if got := parse(r); got != c.want {
+		if got, err := parse(r); got != c.want || err != nil {
 			t.Errorf("%s %s: %+v, want %+v", c.method, c.url, got, c.want)
 		}
 	}
@@ -119,7 +121,7 @@ func TestParse(t *testing.T) {
 		r := &http.Request{Method: rapid.SampledFrom([]string{"GET", "POST", "DELETE", "X"}).Draw(t, "method")}
 		r.URL = httptest.NewRequest("GET", "/", nil).URL
 		r.URL.Path = "/" + rapid.StringMatching(`(api|apis|watch|namespaces|v1|/|pods|a){0,12}`).Draw(t, "path")
-		if i := parse(r); i.Resource == "" && (i.Name != "" || i.Subresource != "") {
+		if i, _ := parse(r); i.Resource == "" && (i.Name != "" || i.Subresource != "") {
 			t.Fatalf("%s: a name without a resource: %+v", r.URL.Path, i)
 		}
 	})

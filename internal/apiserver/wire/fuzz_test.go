@@ -133,7 +133,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("\x00", "///", "fieldSelector=%3D&labelSelector=a+in+(", "text/html;q=2")
 	f.Fuzz(func(t *testing.T, method, path, query, accept string) {
 		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Accept": {accept}}}
-		i := parse(r)
+		i, _ := parse(r)
 		known := method == "GET" || method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE" || method == "HEAD"
 		if i.Verb == "" && known || strings.Contains(i.Resource+i.Name+i.Subresource+i.Namespace, "/") {
 			t.Errorf("%q is %+v", path, i)

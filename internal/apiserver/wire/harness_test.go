@@ -65,6 +65,7 @@ func serve(t testing.TB, vw *view.View, s store.Store) *world {
 			return []Check{{"store", true, func() error { return nil }}, {"node", false, func() error { return failing }}}
 		},
 		Handlers: []Handler{
+			{Path: "/openid/keys", Type: "application/jwk-set+json", Handler: static("application/jwk-set+json", []byte("{}"))},
 			{Path: "/podo/panic", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh no") })},
 			{Path: "/podo/timeline/", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "story of ", r.URL.Path) })},
 		},

@@ -89,6 +89,20 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
+// TestTypedDocument: a document that is made in one media type is refused to other methods and to who takes no such type.
+func TestTypedDocument(t *testing.T) {
+	w := newWorld(t)
+	admin := w.http(pki.Admin)
+	for _, c := range []struct {
+		method, accept string
+		code           int
+	}{{"GET", "*/*", 200}, {"GET", "application/jwk-set+json", 200}, {"GET", "application/json", 406}, {"POST", "*/*", 405}} {
+		if res, b := w.do(admin, c.method, "/openid/keys", "", "Accept", c.accept); res.StatusCode != c.code {
+			t.Errorf("%s for %s: %d %s", c.method, c.accept, res.StatusCode, b)
+		}
+	}
+}
+
 func TestAPanicIsItsRequestsFault(t *testing.T) {
 	w := newWorld(t)
 	admin := w.http(pki.Admin)

@@ -86,7 +86,7 @@ func TestWhatLasts(t *testing.T) {
 		"PUT /apis/apps/v1/namespaces/n/deployments/d/scale": false,
 	} {
 		method, target, _ := strings.Cut(line, " ")
-		if i := parse(httptest.NewRequest(method, target, nil)); i.long() != want {
+		if i, _ := parse(httptest.NewRequest(method, target, nil)); i.long() != want {
 			t.Errorf("%s: %v", line, !want)
 		}
 	}

@@ -39,7 +39,7 @@ func proxyTransport() *http.Transport {
 
 // proxied tells whether the request goes through a pod, a service or a node. What follows ".../proxy" belongs to them.
 func (c *call) proxied() bool {
-	if c.info.Subresource != "proxy" || c.kind.GVK.Group != "" || c.info.Name == "" {
+	if c.info.Subresource != "proxy" || c.kind.GVK.Group != "" {
 		return false
 	}
 	return c.kind.Resource == "pods" || c.kind.Resource == "services" || c.kind.Resource == "nodes"

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -49,7 +50,8 @@ func (i *info) scope() string {
 	return "cluster"
 }
 
-func parse(r *http.Request) info {
+// parse fails for a path that names an old verb and nothing else: what it asks for cannot be said, and so not be allowed either.
+func parse(r *http.Request) (info, error) {
 	i := info{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
@@ -59,10 +61,13 @@ func parse(r *http.Request) info {
 		i.GV, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
 		i.nowhere = i.GV.Group == ""
 	default:
-		return i
+		return i, nil
 	}
 	special := ""
-	if (parts[0] == "watch" || parts[0] == "proxy") && len(parts) > 1 {
+	if parts[0] == "watch" || parts[0] == "proxy" {
+		if len(parts) < 2 {
+			return i, fmt.Errorf("unable to determine kind and namespace from url, %v", r.URL)
+		}
 		special, parts = parts[0], parts[1:]
 		i.prefixed, i.nowhere = true, i.nowhere || special == "proxy"
 	}
@@ -72,7 +77,7 @@ func parse(r *http.Request) info {
 		}
 	}
 	if parts[0] == "" {
-		return info{Path: i.Path, Verb: i.Verb} // two slashes where the resource should be: an ordinary path
+		return info{Path: i.Path, Verb: i.Verb}, nil // two slashes where the resource should be: an ordinary path
 	}
 	i.Resource = parts[0]
 	if len(parts) > 1 {
@@ -88,7 +93,7 @@ func parse(r *http.Request) info {
 	if special == "" {
 		i.Verb = verb(r, &i)
 	}
-	return i
+	return i, nil
 }
 
 func verb(r *http.Request, i *info) string {

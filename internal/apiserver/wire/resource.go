@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
@@ -121,7 +122,7 @@ func (c *call) incomplete(u user.Info) error {
 	switch {
 	case c.info.Name == "" && c.info.Subresource != "":
 		text = "name must be provided"
-	case c.info.Name == "" || !c.info.unnamed:
+	case !c.info.unnamed || c.info.Name == "" && c.r.Method != http.MethodDelete:
 		return nil
 	case c.info.Subresource == "proxy":
 		text = "missing required namespace"
@@ -137,7 +138,11 @@ func (c *call) incomplete(u user.Info) error {
 			has = s.Verbs
 		}
 	}
-	if !slices.Contains(has, methodVerbs[c.r.Method]) || c.info.Subresource == "" && c.r.Method == http.MethodPost {
+	routed := slices.Contains(has, methodVerbs[c.r.Method]) && (c.info.Subresource != "" || c.r.Method != http.MethodPost)
+	if c.proxied() {
+		routed = slices.Contains(proxyMethods, c.r.Method)
+	}
+	if !routed {
 		return unrouted(http.StatusMethodNotAllowed)
 	}
 	return apierrors.NewBadRequest(text)
@@ -218,7 +223,7 @@ func (c *call) served() bool {
 		// Of a namespaced kind, a collection is deleted in one namespace.
 		onOne := c.info.Verb == "get" || c.info.Verb == "update" || c.info.Verb == "patch" || c.info.Verb == "delete"
 		inOne := c.info.Verb == "create" || c.info.Verb == "deletecollection"
-		if onOne && c.info.Name == "" || c.info.Verb == "create" && c.info.Name != "" || inOne && c.kind.Namespaced && c.info.Namespace == "" {
+		if onOne && c.info.Name == "" || c.info.Verb == "create" && c.info.Name != "" || inOne && c.kind.Namespaced && c.info.Namespace == "" && !c.info.unnamed {
 			return false
 		}
 		return slices.Contains(c.kind.Verbs, c.info.Verb)
@@ -326,12 +331,28 @@ func (c *call) create(u user.Info) error {
 	if err := c.decode(c.kind.GVK, obj, o.FieldValidation); err != nil {
 		return err
 	}
+	if c.info.unnamed {
+		return homeless(c.kind, obj)
+	}
 	out, err := c.s.c.Verbs.Create(c.r.Context(), u, c.info.ref(), c.kind.In(obj), c.writer(o.DryRun, o.FieldManager))
 	if err != nil {
 		return err
 	}
 	c.object(http.StatusCreated, out, nil)
 	return nil
+}
+
+// homeless refuses an object whose path has nothing where its namespace should be. What the object says of it does not count.
+func homeless(k *registry.Kind, obj runtime.Object) error {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	var faults field.ErrorList
+	if m.GetName() == "" && m.GetGenerateName() == "" {
+		faults = append(faults, field.Required(field.NewPath("metadata", "name"), "name or generateName is required"))
+	}
+	return apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), append(faults, field.Required(field.NewPath("metadata", "namespace"), "")))
 }
 
 func (c *call) update(u user.Info) error {

@@ -41,6 +41,9 @@ func (s *Server) route() error {
 	}
 	maps.Copy(s.routes, documents)
 	for _, h := range s.c.Handlers {
+		if h.Type != "" {
+			h.Handler = got([]string{h.Type}, h.Handler.ServeHTTP)
+		}
 		if strings.HasSuffix(h.Path, "/") {
 			s.below = append(s.below, h)
 		} else {
@@ -77,8 +80,8 @@ func (s *Server) handler(path string) http.Handler {
 		return best.Handler
 	}
 	for _, documents := range []string{"/api", "/.well-known/", "/openid/"} {
-		if strings.HasPrefix(path, documents) {
-			return s.routes[strings.TrimSuffix(path, "/")]
+		if strings.HasPrefix(path, documents) && path != "/apis//" {
+			return s.routes[strings.TrimRight(path, "/")]
 		}
 	}
 	return nil

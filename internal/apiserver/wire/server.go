@@ -61,6 +61,7 @@ type Check struct {
 type Handler struct {
 	Path    string
 	Handler http.Handler
+	Type    string // of a document's media type; only GET has it
 	// Long says which requests last as long as their clients want, or until the server stops. Default: none.
 	Long func(*http.Request) bool
 }
@@ -262,8 +263,13 @@ func (s *Server) Write(line []byte) (int, error) {
 // its own request.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	audit.Identify(rw, r)
+	info, err := parse(r)
+	if err != nil {
+		http.Error(rw, fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: %v", markup.Replace(r.RequestURI), err), http.StatusInternalServerError)
+		return
+	}
 	w := &response{ResponseWriter: rw}
-	c := &call{s: s, w: w, r: r, info: parse(r)}
+	c := &call{s: s, w: w, r: r, info: info}
 	start := s.c.Now()
 	ours := c.info.Resource == "" && s.long(r)
 	long := ours || c.info.long()
@@ -324,6 +330,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	c.serve(u)
 }
+
+// markup is made harmless where an answer repeats what was asked.
+var markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // deepen has the goroutine's stack grow at once to what most requests come to need, while there is next to nothing on it. On HTTP/2
 // each request has a goroutine of its own, whose stack would else be doubled, and all that is on it moved, three times on its way down.

@@ -83,7 +83,9 @@ func (p *Plane) discovery() []wire.Handler {
 		p.cfg.Logger.Info("the issuer of ServiceAccount tokens cannot be discovered", "err", err)
 		return nil
 	}
-	return []wire.Handler{{Path: tokens.ConfigurationPath, Handler: configuration}, {Path: tokens.KeysPath, Handler: keys}}
+	return []wire.Handler{
+		{Path: tokens.ConfigurationPath, Type: tokens.ConfigurationType, Handler: configuration}, {Path: tokens.KeysPath, Type: tokens.KeysType, Handler: keys},
+	}
 }
 
 // tokenUsed records in a Secret the day on which its token was last used, in parallel with the request that used it.
