@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,79 @@ func (f Facts) restarting() (Finding, bool) {
 	return Finding{}, false
 }
 
+// stopping explains a container that runs and is being ended, to start anew.
+func (f Facts) stopping() (Finding, bool) {
+	for _, s := range f.statuses() {
+		r, ok := f.last(timeline.Container, func(r timeline.Record) bool { return r.Subject == s.Name })
+		if s.State.Running == nil || !ok || r.To != "Stopping" && r.To != "PreStop" || r.Cause == "" {
+			continue
+		}
+		spec := f.container(s.Name)
+		out := Finding{State: "is running, but its container " + s.Name + " is being ended,", Since: r.At, Log: &Log{Pod: f.Pod.Name, Container: s.Name}}
+		grace := f.Pod.Spec.TerminationGracePeriodSeconds
+		switch {
+		case strings.Contains(r.Cause, "failed liveness probe"):
+			f.killedByProbe(&out, s.Name, "liveness", spec.LivenessProbe)
+			grace = graceOf(spec.LivenessProbe, grace)
+		case strings.Contains(r.Cause, "failed startup probe"):
+			f.killedByProbe(&out, s.Name, "startup", spec.StartupProbe)
+			grace = graceOf(spec.StartupProbe, grace)
+		default:
+			out.Why = "The kubelet ends it: " + r.Cause
+		}
+		out.Why = strings.Replace(out.Why, "The kubelet killed container", "The kubelet ends container", 1)
+		if grace != nil {
+			out.Why = joined(out.Why, fmt.Sprintf("It still runs, and has %d s for its end, of which %s have passed", *grace, long(f.Now.Sub(r.At))))
+		}
+		return out, true
+	}
+	return Finding{}, false
+}
+
+// graceOf is the time for the end of a container whose probe failed.
+func graceOf(p *v1.Probe, pods *int64) *int64 {
+	if p != nil && p.TerminationGracePeriodSeconds != nil {
+		return p.TerminationGracePeriodSeconds
+	}
+	return pods
+}
+
+// policy is whether a container is started again, rules for single exit codes aside.
+func (f Facts) policy(c *v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return cmp.Or(f.Pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
+}
+
+// neverRan is what kept a container from its start until its pod had ended; "" when it had started, or nothing is recorded.
+func (f Facts) neverRan(container string, t *v1.ContainerStateTerminated) string {
+	if t.Reason != "ContainerStatusUnknown" {
+		return ""
+	}
+	why := ""
+	for _, r := range f.Records {
+		if r.Stage != timeline.Container || r.Subject != container {
+			continue
+		}
+		if r.To == "Starting" || r.To == "Running" {
+			return ""
+		}
+		if r.Cause != "" {
+			why = r.Cause
+		}
+	}
+	if why == "" {
+		return ""
+	}
+	if strings.Contains(why, "Image") {
+		out := Finding{Why: why}
+		f.image(&out, container, pulled{name: f.container(container).Image})
+		return fmt.Sprintf("Container %s never ran. %s", container, out.Why)
+	}
+	return fmt.Sprintf("Container %s never ran: %s", container, why)
+}
+
 func times(n int32) string {
 	if n == 1 {
 		return "once"
@@ -70,6 +144,10 @@ func (f Facts) lastEnd(out *Finding, s v1.ContainerStatus) {
 
 // end tells how a run ended and what to do about it.
 func (f Facts) end(out *Finding, container string, t *v1.ContainerStateTerminated, again bool) {
+	if why := f.neverRan(container, t); why != "" {
+		out.Why = why
+		return
+	}
 	out.Why = fmt.Sprintf("Container %s ended with %s", container, exit(t))
 	if t.Reason == "StartError" || t.Reason == "ContainerCannotRun" {
 		out.Why = fmt.Sprintf("Container %s never ran: %s", container, short(t.Message))
@@ -83,12 +161,14 @@ func (f Facts) end(out *Finding, container string, t *v1.ContainerStateTerminate
 	spec := f.container(container)
 	switch {
 	case t.Reason == "OOMKilled":
-		limit := "It has no memory limit of its own, so that the pod's or the node's was reached"
+		limit, of := "It has no memory limit of its own, so that the pod's or the node's was reached", "container "+container
 		if q, ok := spec.Resources.Limits[v1.ResourceMemory]; ok {
 			limit = "Its memory limit is " + q.String()
+		} else if whole := f.Pod.Spec.Resources; whole != nil && !whole.Limits.Memory().IsZero() {
+			limit, of = "It has no memory limit of its own; its pod's is "+whole.Limits.Memory().String(), "the pod"
 		}
 		out.Why = joined(out.Why, limit)
-		out.Do = joined(fmt.Sprintf("Raise resources.limits.memory of container %s, or find what needs so much", container), logs)
+		out.Do = joined(fmt.Sprintf("Raise resources.limits.memory of %s, or find what needs so much", of), logs)
 		return
 	case strings.Contains(by, "failed liveness probe"):
 		f.killedByProbe(out, container, "liveness", spec.LivenessProbe)
@@ -101,7 +181,15 @@ func (f Facts) end(out *Finding, container string, t *v1.ContainerStateTerminate
 		out.Do = joined(out.Do, logs)
 		return
 	case t.ExitCode == 0:
-		out.Do = "A container that ends well is started again because restartPolicy is Always: let it run on, use OnFailure, or make it a Job"
+		switch policy := f.policy(spec); {
+		case policy == v1.RestartPolicyAlways:
+			out.Do = "A container that ends well is started again because restartPolicy is Always: let it run on, use OnFailure, or make it a Job"
+		case again:
+			out.Do = fmt.Sprintf("The restartPolicyRules of container %s have it started again: correct them, or let it run on", container)
+		default:
+			out.Why = joined(out.Why, fmt.Sprintf("With restartPolicy %s it is not started again", policy))
+			out.Do = fmt.Sprintf("A pod is ready while all of its containers run: let container %s run on if this one is to be ready", container)
+		}
 		return
 	case by != "" && t.ExitCode > 128:
 		if !strings.HasPrefix(by, "Stopping container ") { // the whole pod stopped, which explains itself

@@ -177,6 +177,8 @@ func refused(reason, message string) string {
 		return "The node that it named has a taint that it does not tolerate: add the toleration, or leave spec.nodeName to the scheduler; then make the pod anew"
 	case reason == "NodeShutdown" || reason == "Terminated":
 		return "Its node was shut down: whatever made it makes a new one"
+	case reason == "NodeAffinity":
+		return "The node that it named is none that its nodeSelector and nodeAffinity ask for: leave spec.nodeName to the scheduler, or correct them; then make the pod anew"
 	case reason == "AppArmor":
 		return "Leave appArmorProfile out, or have the pod go to a node with AppArmor that has the profile; then make the pod anew"
 	case reason == "PodOSNotSupported":

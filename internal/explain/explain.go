@@ -93,7 +93,7 @@ func Find(f Facts) Finding {
 	case p.Spec.NodeName == "":
 		return f.unscheduled()
 	}
-	for _, ask := range []func() (Finding, bool){f.notTaken, f.waiting, f.restarting, f.preparing} {
+	for _, ask := range []func() (Finding, bool){f.notTaken, f.waiting, f.stopping, f.restarting, f.preparing} {
 		if out, ok := ask(); ok {
 			return f.doubted(out)
 		}

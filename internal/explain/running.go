@@ -113,6 +113,8 @@ func mendSandbox(words string) string {
 	switch {
 	case strings.Contains(words, "failed to construct FQDN"):
 		return "Shorten hostname, subdomain or the namespace's name, or leave out setHostnameAsFQDN; make the pod anew with that"
+	case strings.Contains(words, "cannot allocate memory"):
+		return "The pod's memory limit has no room even for its first process: raise resources.limits.memory"
 	case strings.Contains(words, "failed to write sysctl"):
 		return "The kernel does not take that value: correct it in spec.securityContext.sysctls, and make the pod anew with that"
 	}
@@ -124,6 +126,10 @@ func (f Facts) mendVolume(words string) string {
 	switch {
 	case strings.Contains(words, "hostPath type check failed"):
 		return "The path of the hostPath volume is not there on the node, or something else: correct its path or type, or type: DirectoryOrCreate"
+	case strings.Contains(words, "no space left on device"):
+		return "Volumes of Secrets, tokens and the downward API are kept in memory, with room for what the pod's memory limit allows: raise resources.limits.memory. Of others the node's disk is full: see `podo why node`"
+	case strings.Contains(words, "clustertrustbundle"):
+		return "Create that ClusterTrustBundle, or correct its name in the volume. The pod then goes on by itself"
 	case strings.Contains(words, "hugePages storage requested"):
 		return "Give a container a limit of hugepages-SIZE, or the volume another emptyDir.medium, and make the pod anew with that"
 	}
@@ -202,7 +208,11 @@ func (f Facts) running() Finding {
 			}
 		case s.RestartCount > 0 && s.LastTerminationState.Terminated != nil:
 			t := s.LastTerminationState.Terminated
-			out.Why = joined(out.Why, fmt.Sprintf("Container %s has been restarted %s; it last ended %s with %s", s.Name, times(s.RestartCount), ago(f.Now.Sub(t.FinishedAt.Time)), exit(t)))
+			ended := "it last ended " + ago(f.Now.Sub(t.FinishedAt.Time)) + " with " + exit(t)
+			if t.FinishedAt.IsZero() { // the kubelet removed it
+				ended = "of its last end is known: " + t.Message
+			}
+			out.Why = joined(out.Why, fmt.Sprintf("Container %s has been restarted %s; %s", s.Name, times(s.RestartCount), ended))
 		}
 	}
 	if len(notReady) > 0 {

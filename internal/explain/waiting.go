@@ -235,6 +235,10 @@ func (f Facts) config(container, message string) string {
 		return fmt.Sprintf("Set securityContext.runAsUser of container %s to a number other than 0 (and see that its files may be read by it), build the image with such a USER, or leave runAsNonRoot out", container)
 	case strings.Contains(message, "couldn't parse env file") || strings.Contains(message, "environment variable key"):
 		return f.envFile(container) + ". The container then starts by itself"
+	case strings.HasPrefix(message, "missing value for "):
+		return fmt.Sprintf("Give container %s the variable %s in env, or correct the subPathExpr of its volumeMount", container, strings.TrimPrefix(message, "missing value for "))
+	case strings.Contains(message, "failed to prepare subPath"):
+		return fmt.Sprintf("The subPath has to lead to a file or folder inside of the volume, through folders alone: correct it in the volumeMounts of container %s, or what the volume has there", container)
 	case strings.Contains(message, "not found") || strings.Contains(message, "couldn't find key"):
 		return f.missing(message) + ". The container then starts by itself"
 	}
