@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -135,6 +136,8 @@ func (m *Manager) setUpClaim(pod *v1.Pod, v *v1.Volume) error {
 		return &stepError{"MountVolume.SetUp failed", b.pv.Name, err}
 	}
 	switch {
+	case b.pv.Spec.HostPath != nil && len(mountOptions(b.pv)) > 0: // nothing is mounted that they could be for
+		return &stepError{"MountVolume.MountOptionSupport check failed", b.pv.Name, errors.New("mount options are not supported for this volume type")}
 	case b.pv.Spec.HostPath != nil:
 		err = checkHostPath(b.pv.Spec.HostPath)
 	case b.pv.Spec.Local != nil && b.block():
@@ -211,6 +214,9 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	if err != nil {
 		return &stepError{"MountVolume.NewMounter initialization failed", b.pv.Name, fmt.Errorf("path %q does not exist", source.Path)}
 	}
+	if !info.IsDir() && !isBlock(info) {
+		return &stepError{"MountVolume.NewMounter initialization failed", b.pv.Name, errors.New("only directory and block device are supported")}
+	}
 	if mounted, err := m.c.Host.IsMount(dir); err != nil || mounted {
 		return err
 	}
@@ -221,21 +227,18 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 	if err := makeDir(dir, 0o750); err != nil {
 		return fail(err)
 	}
-	options := slices.Clone(b.pv.Spec.MountOptions)
+	options := mountOptions(b.pv)
 	if b.readOnly {
 		options = append(options, "ro")
 	}
-	switch {
-	case info.IsDir():
+	if info.IsDir() {
 		err = m.c.Host.Mount(source.Path, dir, "", append(options, "bind"))
-	case isBlock(info):
+	} else {
 		fsType := "ext4"
 		if source.FSType != nil {
 			fsType = *source.FSType
 		}
 		err = m.c.Host.MountDevice(source.Path, dir, fsType, options)
-	default:
-		err = errors.New("only directory and block device are supported")
 	}
 	if err != nil {
 		return fail(err)
@@ -244,6 +247,14 @@ func (m *Manager) setUpLocal(pod *v1.Pod, b bound) error {
 		m.giveLocal(pod, b, dir, others)
 	}
 	return nil
+}
+
+// mountOptions are those of a volume: its annotation's, from before there was a field for them, or the field's.
+func mountOptions(pv *v1.PersistentVolume) []string {
+	if old, ok := pv.Annotations[v1.MountOptionAnnotation]; ok {
+		return strings.Split(old, ",")
+	}
+	return slices.Clone(pv.Spec.MountOptions)
 }
 
 // giveLocal gives a local volume to the pod's group, unless other pods use it, which would lose access. A failure, as on a file

@@ -105,7 +105,19 @@ func TestClaimsThatCannotBeUsed(t *testing.T) {
 		},
 		"a file": {
 			source: local("/proc/self/status"),
-			want:   `MountVolume.SetUp failed for volume "pv-1" : only directory and block device are supported`,
+			want:   `MountVolume.NewMounter initialization failed for volume "pv-1" : only directory and block device are supported`,
+		},
+		"options for nothing": {
+			source: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc"}},
+			change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"noexec"} },
+			want:   `MountVolume.MountOptionSupport check failed for volume "pv-1" : mount options are not supported for this volume type`,
+		},
+		"options in an annotation": {
+			source: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc"}},
+			change: func(_ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) {
+				pv.Annotations = map[string]string{v1.MountOptionAnnotation: "noexec,nodev"}
+			},
+			want: `MountVolume.MountOptionSupport check failed for volume "pv-1" : mount options are not supported for this volume type`,
 		},
 		"wrong type": {
 			source: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc/self/status", Type: ptr(v1.HostPathDirectory)}},
