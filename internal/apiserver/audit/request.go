@@ -161,6 +161,11 @@ func (q *Request) Decided(allowed bool, reason string) {
 	}
 }
 
+// WantsObject tells whether the object that came with the request is to be recorded.
+func (q *Request) WantsObject() bool {
+	return q != nil && !q.event.GetEventLevel().Less(auditinternal.LevelRequest)
+}
+
 // Object records the object that came with the request.
 func (q *Request) Object(obj runtime.Object, gvr schema.GroupVersionResource, subresource string) {
 	if q != nil {
@@ -170,7 +175,7 @@ func (q *Request) Object(obj runtime.Object, gvr schema.GroupVersionResource, su
 
 // Patch records the patch that came with the request, in JSON or YAML.
 func (q *Request) Patch(data []byte) {
-	if q == nil || q.event.GetEventLevel().Less(auditinternal.LevelRequest) {
+	if !q.WantsObject() {
 		return
 	}
 	if !json.Valid(data) {

@@ -26,8 +26,16 @@ func (c *call) audit(u user.Info, start time.Time, long bool) {
 	}
 }
 
-// brings records the object that came with the request.
+// brings records the object that came with the request; one of the URL's kind with what its kind fills in, as upstream decodes it.
 func (c *call) brings(obj runtime.Object) {
+	if k := c.kind; c.audited.WantsObject() && k != nil && k.Default != nil && obj.GetObjectKind().GroupVersionKind() == k.GVK {
+		obj = k.In(obj.DeepCopyObject())
+		k.Default(obj)
+		if k.Served != nil {
+			obj = k.Out(obj)
+		}
+		obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	}
 	c.audited.Object(obj, c.info.GV.WithResource(c.info.Resource), c.info.Subresource)
 }
 

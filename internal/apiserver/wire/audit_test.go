@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,6 +79,27 @@ func TestAudit(t *testing.T) {
 	}
 	if strings.Contains(l.log.String(), "managedFields") {
 		t.Error("managed fields were written down")
+	}
+}
+
+// An object that comes is written down with what its kind fills in, a Status with its kind, and that what was asked for is deprecated.
+func TestWhatIsWrittenDown(t *testing.T) {
+	l := newLocked(t, &auditinternal.Policy{Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelRequestResponse}}}, town()...)
+	const root, ns, config = "root|system:masters", "/api/v1/namespaces/team", `{"metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	for _, c := range []struct {
+		line, body, want string
+	}{
+		{"POST " + ns + "/pods", config, `"restartPolicy":"Always"`},
+		{"PUT " + ns + "/pods/p1", strings.Replace(config, `"x"`, `"p1"`, 1), `"imagePullPolicy":"Always"`},
+		{"POST " + ns + "/pods/p1/eviction?dryRun=All", `{"metadata":{"name":"p1"}}`, `"responseObject":{"apiVersion":"v1","code":201,"kind":"Status"`},
+		{"GET " + ns + "/endpoints", "", `"k8s.io/deprecated":"true"`},
+	} {
+		w := l.ask(root, c.line, "", c.body)
+		e := l.events(t, w.Header().Get("Audit-Id"))
+		text, err := json.Marshal(e[len(e)-1])
+		if err != nil || !strings.Contains(string(text), c.want) {
+			t.Errorf("%s: %d %s %v, want %s", c.line, w.Code, text, err, c.want)
+		}
 	}
 }
 

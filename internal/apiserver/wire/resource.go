@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/authz"
@@ -64,6 +65,7 @@ func (c *call) resource(u user.Info) {
 	}
 	if c.kind.Deprecated != "" && authz.Check(c.r.Context(), c.s.c.Verbs.Authorizer(), c.attributes(u)) == nil {
 		c.warn.add(c.kind.Deprecated)
+		audit.AddAuditAnnotation(c.r.Context(), "k8s.io/deprecated", "true")
 	}
 	// A form of answer that the client does not accept is refused before anything is done.
 	f, err := negotiate(c.r, !c.kind.Unstored || c.kind.Computed)

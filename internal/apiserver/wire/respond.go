@@ -163,6 +163,7 @@ func shown(k *registry.Kind, l *verbs.List) *verbs.List {
 
 // status answers with a metav1.Status.
 func (c *call) status(code int, st *metav1.Status) {
+	st.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	c.answers(st)
 	writeStatus(c.w, c.r, code, st, c.header)
 }
