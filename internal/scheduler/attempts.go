@@ -115,9 +115,7 @@ func (r *run) rejected(item *queue.Item, d *plan.Diagnosis, room plan.Preemption
 	item.RejectedBy, item.Refused = d.Plugins(), d.Refused
 	r.config.Metrics.rejectedBy(pod, item.RejectedBy, 1)
 	now := time.Now()
-	if d.Refused {
-		r.unclaimed(item, "", now) // others may have it
-	}
+	r.unclaimed(item, "", now) // others may have it
 	r.queue.Rejected(item, now)
 	r.config.Metrics.attempt(pod, unschedulable, now.Sub(began))
 	r.out.report(report{pod: pod, reason: v1.PodReasonUnschedulable, message: d.Message(room.Text), nominate: r.waitsOn(pod.UID)})

@@ -154,6 +154,9 @@ func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
 	}
 	r.queue.Set(pod, r.cluster.Shape, now)
 	i := r.queue.Item(pod.UID)
+	if i.Pod.Shape != shape {
+		r.unclaimed(i, "", now) // it may take less of the room for which it was woken
+	}
 	by := func(plugin string) bool { return slices.Contains(i.RejectedBy, plugin) }
 	switch relabelled := !maps.Equal(was.Labels, pod.Labels); {
 	case relabelled && (by(kin) || by(spread) || by(extended)):
@@ -164,7 +167,8 @@ func (r *run) setWaiting(pod *v1.Pod, now time.Time) {
 	if node := pod.Status.NominatedNodeName; node != was.Status.NominatedNodeName {
 		r.nominated(i, node, was.UID == "", now)
 	} else if n := r.cluster.NominatedTo(pod.UID); n != nil && shape != i.Pod.Shape {
-		r.cluster.Nominate(i.Pod, n.Name) // it may now ask for something else there
+		r.cluster.Nominate(i.Pod, n.Name)
+		r.wake("pod "+pod.Name+" changed", n, now) // it may now ask for less there
 	}
 }
 

@@ -30,10 +30,7 @@ func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.N
 	if by = p.elsewhere(r); by != "" {
 		help = Blocked
 	}
-	if shape.NeverPreempts || !p.Preempts() {
-		return help, by
-	}
-	lower := LowerPriority(pod, n)
+	lower := p.couldLeave(pod, n)
 	if len(lower) == 0 {
 		return help, by
 	}
@@ -53,6 +50,14 @@ func (p *Planner) Helps(c *framework.Cluster, pod *framework.Pod, n *framework.N
 	return help, by
 }
 
+// couldLeave are the pods that a pod may have leave a node.
+func (p *Planner) couldLeave(pod *framework.Pod, n *framework.Node) []*framework.Pod {
+	if pod.Shape.NeverPreempts || !p.Preempts() {
+		return nil
+	}
+	return LowerPriority(pod, n)
+}
+
 // elsewhere is the plug-in that rejects a node because of what is elsewhere; "" when the node itself is the reason.
 func (p *Planner) elsewhere(r *framework.Rejection) string {
 	for _, x := range p.set.Relations {
@@ -63,8 +68,8 @@ func (p *Planner) elsewhere(r *framework.Rejection) string {
 	return ""
 }
 
-// Rooms is how many pods of a shape fit on a node for which Helps has just returned Room; 0 when that depends on more than the
-// resources they use.
+// Rooms is how many pods of a shape fit on a node for which Helps has just returned Room, counting those for which others would have to
+// leave; 0 when that depends on more than the resources they use.
 func (p *Planner) Rooms(shape *framework.Shape, n *framework.Node) (count int) {
 	switch {
 	case p.bound:
@@ -73,13 +78,19 @@ func (p *Planner) Rooms(shape *framework.Shape, n *framework.Node) (count int) {
 		return 1
 	}
 	pod := &framework.Pod{Shape: shape}
-	held := p.hold(pod, n)
+	held, lower := p.hold(pod, n), p.couldLeave(pod, n)
+	for _, v := range lower {
+		p.lift(n, v)
+	}
 	for int64(count) <= n.MaxPods && p.filter(shape, n) == nil {
 		n.Weigh(pod, 1)
 		count++
 	}
 	for range count {
 		n.Weigh(pod, -1)
+	}
+	for _, v := range lower {
+		p.put(n, v)
 	}
 	p.release(n, held)
 	return count
