@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,8 +26,12 @@ var PodRequestEnds = []string{
 	v1.PodCertificateRequestConditionTypeIssued, v1.PodCertificateRequestConditionTypeDenied, v1.PodCertificateRequestConditionTypeFailed,
 }
 
-// ValidatePodRequestStatus judges what a signer says. The first finding of a certificate is the last that is told.
+// ValidatePodRequestStatus judges what a signer says, once the metadata is found good. The first finding of a certificate is the last
+// that is told.
 func ValidatePodRequestStatus(r, old *v1.PodCertificateRequest, now time.Time) field.ErrorList {
+	if len(apivalidation.ValidateObjectMetaUpdate(&r.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))) > 0 {
+		return nil
+	}
 	var e check.Errors
 	podConditions(&e, r.Status.Conditions)
 	if len(e.List()) > 0 {

@@ -192,7 +192,9 @@ func claimStatuses(e *check.Errors, pod *v1.Pod) {
 		}
 		seen.Insert(s.Name)
 		if s.ResourceClaimName != nil {
-			e.ObjectName(p.Index(i).Child("resourceClaimName"), *s.ResourceClaimName, false)
+			for _, msg := range check.ObjectName(*s.ResourceClaimName, false) {
+				e.Invalid(p.Index(i).Child("resourceClaimName"), s.ResourceClaimName, msg) // told as JSON, as upstream does
+			}
 		}
 	}
 	extendedClaim(e, pod)

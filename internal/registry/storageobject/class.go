@@ -68,6 +68,9 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 		check.OneOf(&e, p, *c.VolumeBindingMode, storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
 	}
 	topologies(&e, field.NewPath("allowedTopologies"), c.AllowedTopologies)
+	if c.Provisioner == "" {
+		e.Required(field.NewPath("provisioner"), "")
+	}
 	return e.List()
 }
 
@@ -75,8 +78,8 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	var e check.Errors
 	e.Add(ValidateClass(c))
-	immutable(&e, field.NewPath("parameters"), c.Parameters, old.Parameters)
 	immutable(&e, field.NewPath("provisioner"), c.Provisioner, old.Provisioner)
+	immutable(&e, field.NewPath("parameters"), c.Parameters, old.Parameters)
 	immutable(&e, field.NewPath("reclaimPolicy"), c.ReclaimPolicy, old.ReclaimPolicy)
 	immutable(&e, field.NewPath("volumeBindingMode"), c.VolumeBindingMode, old.VolumeBindingMode)
 	return e.List()
@@ -89,9 +92,9 @@ func immutable(e *check.Errors, p *field.Path, value, old any) {
 	}
 }
 
+// provisioner is empty where it is required; the callers say so, since upstream's generated rules come last.
 func provisioner(e *check.Errors, p *field.Path, name string) {
 	if name == "" {
-		e.Required(p, "")
 		return
 	}
 	e.Each(p, strings.ToLower(name), qualified(strings.ToLower(name)))
@@ -175,7 +178,11 @@ func ClassWarnings(c *storagev1.StorageClass) (out []string) {
 // ValidateAttributes judges a class of volumes' attributes whole.
 func ValidateAttributes(c *storagev1.VolumeAttributesClass) field.ErrorList {
 	var e check.Errors
-	provisioner(&e, field.NewPath("driverName"), c.DriverName)
+	driver := field.NewPath("driverName")
+	if c.DriverName == "" {
+		e.Required(driver, "")
+	}
+	provisioner(&e, driver, c.DriverName)
 	p := field.NewPath("parameters")
 	parameters(&e, p, c.Parameters)
 	if len(c.Parameters) == 0 {

@@ -164,7 +164,11 @@ var underMap = regexp.MustCompile(`((?:^|\.)(?:resources|overhead|capacity|alloc
 // oneLimit is an element of a LimitRange: upstream looks at its maps by the names of all of them, in no order.
 var oneLimit = regexp.MustCompile(`(^spec\.limits\[\d+\])\..*`)
 
+// compareTexts pairs the texts that only one side has; when both have the same ones, their order counts.
 func compareTexts(where string, upstream, podo []string) []Difference {
+	if u, p := without(upstream, podo), without(podo, upstream); len(u)+len(p) > 0 {
+		upstream, podo = u, p
+	}
 	var out []Difference
 	for i := 0; i < max(len(upstream), len(podo)); i++ {
 		var u, p string
@@ -179,6 +183,18 @@ func compareTexts(where string, upstream, podo []string) []Difference {
 		}
 	}
 	return out
+}
+
+// without is what list has more often than other.
+func without(list, other []string) []string {
+	other = slices.Clone(other)
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool {
+		i := slices.Index(other, s)
+		if i >= 0 {
+			other = slices.Delete(other, i, i+1)
+		}
+		return i >= 0
+	})
 }
 
 // tree is a value as JSON sees it.
