@@ -22,6 +22,7 @@ var decisions = []struct{ contains, reason string }{
 	{"hash of unhashable type: {}interface {} | podo: ", "upstream's library of patches panics; the patch is refused or does nothing"},
 	{" | upstream: runtime error: comparing uncomparable type", "the same"},
 	{" | upstream: runtime error: hash of unhashable type", "upstream's library of patches panics; the patch is refused"},
+	{"/ | metadata.ownerReferences | upstream:  | podo: Invalid value: [*]: Only one reference", "of a patch that is refused for more: the verbs drop owners that are named twice, as their tests show; Apply does not"},
 	{" statefulsets.apps | spec.template.spec.volumes[", "upstream makes the volumes of claims from a map: their order is another one each time"},
 	{"create persistentvolumeclaims | .status.phase", "a new claim is answered as it is stored and read: Pending, which upstream fills in when it reads"},
 	{"create jobs.batch | .metadata.labels", "a new Job is answered as it is stored and read: one without labels has its template's, which upstream fills in when it reads"},
