@@ -90,7 +90,10 @@ func (p *Plan) history(c *batchv1.CronJob, jobs []*batchv1.Job) {
 			}
 		}
 		slices.SortFunc(ended, byStart)
-		p.Delete = append(p.Delete, ended[:max(0, len(ended)-int(*l.limit))]...)
+		for _, j := range ended[:max(0, len(ended)-int(*l.limit))] {
+			p.Delete = append(p.Delete, j)
+			p.drop(j.UID) // without the word about its end, as upstream
+		}
 	}
 }
 

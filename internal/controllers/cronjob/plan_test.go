@@ -106,6 +106,12 @@ func TestDecide(t *testing.T) {
 			s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}, {Name: "y", UID: "y"}}
 		}, time.Minute, "SawCompletedJob, MissingJob, again 29m0.1s"},
 		{
+			"ended, and not kept", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = new(int32(0)) }),
+			[]*batchv1.Job{child("x", morning, batchv1.JobComplete)},
+			func(s *batchv1.CronJobStatus) { s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}} }, time.Minute,
+			"delete x, again 29m0.1s",
+		},
+		{
 			"one runs and forbids", cronJob("0 9 * * *", func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = batchv1.ForbidConcurrent }),
 			[]*batchv1.Job{child("x", morning, "")},
 			func(s *batchv1.CronJobStatus) { s.Active = []v1.ObjectReference{{Name: "x", UID: "x"}} }, 31 * time.Minute, "JobAlreadyActive, active x, again 23h59m0.1s",
