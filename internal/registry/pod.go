@@ -48,6 +48,7 @@ func podKind() *Kind {
 		NewList:          func() runtime.Object { return &v1.PodList{} },
 		ValidName:        check.ObjectName,
 		Default:          func(obj runtime.Object) { podfill.DefaultPod(of(obj)) },
+		Outdated:         func(obj runtime.Object) []string { return podobject.Outdated(of(obj)) },
 		PrepareForCreate: func(obj runtime.Object) { podobject.PrepareCreate(of(obj)) },
 		Validate:         func(obj runtime.Object) field.ErrorList { return podobject.ValidateCreate(of(obj)) },
 		Warnings:         func(obj runtime.Object) []string { return podobject.Warnings(of(obj)) },

@@ -56,6 +56,8 @@ type Kind struct {
 	NoteCreator func(obj runtime.Object, who authenticationv1.UserInfo)
 	// Validate checks a whole object on create, metadata excepted. Callers use CheckCreate.
 	Validate func(obj runtime.Object) field.ErrorList
+	// Outdated, when set, tells what a new object says in a way of earlier times, before PrepareForCreate turns it into today's.
+	Outdated func(obj runtime.Object) []string
 	// Warnings, when set, tells what is accepted on create but unwise (Warning headers).
 	Warnings func(obj runtime.Object) []string
 

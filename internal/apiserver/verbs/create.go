@@ -126,6 +126,9 @@ func (v *Verbs) createOwned(ctx context.Context, r request, obj runtime.Object, 
 	if err := complete(k, obj); err != nil {
 		return nil, err
 	}
+	if k.Outdated != nil {
+		r.warn(k.Outdated(obj))
+	}
 	if k.PrepareForCreate != nil {
 		k.PrepareForCreate(obj)
 	}

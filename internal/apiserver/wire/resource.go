@@ -162,6 +162,9 @@ func (c *call) misplaced() bool {
 	if c.info.Verb == "watch" && c.info.Subresource != "" || strings.HasPrefix(c.info.Path, "//") {
 		return true
 	}
+	if c.kind.Unstored && !c.kind.Computed && c.info.Name != "" {
+		return true // nothing that is only asked has a name
+	}
 	if c.kind.Namespaced {
 		return c.info.Namespace == "" && c.info.Name != "" && (!c.info.unnamed || c.info.Verb == "watch")
 	}

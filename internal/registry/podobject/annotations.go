@@ -3,6 +3,7 @@ package podobject
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -116,26 +117,53 @@ func annotationChanges(e *check.Errors, pod, old *v1.Pod) {
 
 // appArmorFields copies AppArmor annotations of earlier times into the fields that replaced them.
 func appArmorFields(pod *v1.Pod) {
-	if isWindows(pod) {
-		return
-	}
-	var whole *v1.AppArmorProfile
-	if sc := pod.Spec.SecurityContext; sc != nil {
-		whole = sc.AppArmorProfile
-	}
-	for c := range podspec.Containers(&pod.Spec) {
-		text, ok := pod.Annotations[appArmorPrefix+c.Name]
-		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
-			continue
-		}
-		profile := appArmorFromAnnotation(text)
-		if profile == nil || len(podspec.AppArmorProfile(field.NewPath(""), profile)) > 0 || sameProfile(profile, whole) {
+	for c, profile := range onlyAnnotated(pod) {
+		if profile == nil {
 			continue
 		}
 		if c.SecurityContext == nil {
 			c.SecurityContext = &v1.SecurityContext{}
 		}
 		c.SecurityContext.AppArmorProfile = profile
+	}
+}
+
+// Outdated tells what a new pod says in a way of earlier times; PrepareCreate turns it into today's.
+func Outdated(pod *v1.Pod) []string {
+	w := &warner{notes: annotationsPath}
+	for c := range onlyAnnotated(pod) {
+		w.oldAppArmor(c.Name)
+	}
+	return w.out
+}
+
+// onlyAnnotated are the containers whose AppArmor profile stands in an annotation alone, with the profile, which is nil where the annotation
+// is of no use.
+func onlyAnnotated(pod *v1.Pod) iter.Seq2[*v1.Container, *v1.AppArmorProfile] {
+	return func(yield func(*v1.Container, *v1.AppArmorProfile) bool) {
+		if isWindows(pod) {
+			return
+		}
+		var whole *v1.AppArmorProfile
+		if sc := pod.Spec.SecurityContext; sc != nil {
+			whole = sc.AppArmorProfile
+		}
+		for c := range podspec.Containers(&pod.Spec) {
+			text, ok := pod.Annotations[appArmorPrefix+c.Name]
+			if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+				continue
+			}
+			profile := appArmorFromAnnotation(text)
+			if profile != nil && len(podspec.AppArmorProfile(field.NewPath(""), profile)) > 0 {
+				profile = nil
+			}
+			if profile != nil && sameProfile(profile, whole) {
+				continue
+			}
+			if !yield(c, profile) {
+				return
+			}
+		}
 	}
 }
 

@@ -207,20 +207,24 @@ func (w *warner) profiles(pod *v1.Pod) {
 	}
 }
 
-// appArmor: a pod's own annotation is turned into the field.
+// oldAppArmor: a container's profile stands in an annotation.
+func (w *warner) oldAppArmor(container string) {
+	w.at(w.notes.Key(appArmorPrefix+container), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+}
+
+// appArmor: a pod's own annotation is turned into the field, and Outdated tells of it.
 func (w *warner) appArmor(pod *v1.Pod, c *v1.Container) {
 	if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 		return
 	}
-	key := appArmorPrefix + c.Name
-	text, ok := pod.Annotations[key]
+	text, ok := pod.Annotations[appArmorPrefix+c.Name]
 	if !ok {
 		return
 	}
 	if sc := pod.Spec.SecurityContext; sc != nil && sc.AppArmorProfile != nil && sameProfile(sc.AppArmorProfile, appArmorFromAnnotation(text)) {
 		return
 	}
-	w.at(w.notes.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+	w.oldAppArmor(c.Name)
 }
 
 // env: a name that is given again hides the first, unless its value builds on it.
