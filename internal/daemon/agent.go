@@ -212,7 +212,7 @@ func (a *agent) kubelet(ctx context.Context, ready func()) error {
 	c := node.Cluster{
 		Client: a.api, View: a.view, Serving: serving, Authenticate: who.Authenticate, Authorize: who.Authorize, Metrics: a.certs.Collectors(),
 	}
-	return a.runKubelet(ctx, c, func() error { ready(); return nil })
+	return a.runKubelet(ctx, c, a.ports(), func() error { ready(); return nil })
 }
 
 // takeName makes sure, before the node's first registration, that no other machine uses its name.

@@ -20,6 +20,7 @@ import (
 	"podo.dev/podo/internal/daemon/preflight"
 	"podo.dev/podo/internal/host"
 	"podo.dev/podo/internal/host/linux"
+	"podo.dev/podo/internal/kubelet/admit"
 	"podo.dev/podo/internal/kubelet/cm"
 	kubeletconfig "podo.dev/podo/internal/kubelet/config"
 	"podo.dev/podo/internal/kubelet/stats"
@@ -72,8 +73,8 @@ func (p *process) buildNode(ctx context.Context, network runtime.Network) (err e
 	return p.noteRun()
 }
 
-// runKubelet runs the kubelet of this machine in a cluster.
-func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready func() error) error {
+// runKubelet runs the kubelet of this machine in a cluster. own are the ports of this process.
+func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, own []preflight.Port, ready func() error) error {
 	n := &p.node
 	c := node.Config{
 		Name: p.cfg.NodeName, IP: p.cfg.IP(), Port: p.cfg.KubeletPort, Version: release.Kubernetes,
@@ -83,6 +84,11 @@ func (p *process) runKubelet(ctx context.Context, cluster node.Cluster, ready fu
 		Host:                n.host, Runtime: n.runtime,
 		Stats:    &n.stats,
 		Timeline: p.timeline, Log: p.log, Flags: p.cfg.Flags, SetVerbosity: p.setVerbosity,
+	}
+	for _, o := range own {
+		for _, ip := range o.IPs {
+			c.Own = append(c.Own, admit.Listener{IP: ip, Port: int32(o.Port)})
+		}
 	}
 	if n.embedded != nil { // another runtime has a sandbox process of its own
 		c.SandboxSeccomp = n.embedded.SandboxSeccomp()

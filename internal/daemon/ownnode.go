@@ -37,7 +37,7 @@ func (s *server) nodeComponents(controlReady <-chan struct{}) []component.Compon
 			return err
 		}
 		c.Registered = func() { wake(isNew) }
-		return s.runKubelet(ctx, c, func() error {
+		return s.runKubelet(ctx, c, s.ports(), func() error {
 			if err := s.control.MarkNode(ctx); err != nil {
 				return err
 			}

@@ -172,7 +172,7 @@ func refused(reason, message string) string {
 	case reason == "SysctlForbidden":
 		return "Leave that out of spec.securityContext.sysctls, or have the node allow it (allowedUnsafeSysctls in the file of --kubelet-config); then make the pod anew"
 	case reason == "NodePorts":
-		return "The node that it named has its hostPort in use: choose another one, end who has it, or leave spec.nodeName to the scheduler; then make the pod anew"
+		return "The node has its hostPort in use, by another pod or by podo itself: choose another one, end who has it, or leave spec.nodeName to the scheduler; then make the pod anew"
 	case reason == "TaintToleration":
 		return "The node that it named has a taint that it does not tolerate: add the toleration, or leave spec.nodeName to the scheduler; then make the pod anew"
 	case reason == "NodeShutdown" || reason == "Terminated":

@@ -24,6 +24,7 @@ import (
 	"podo.dev/podo/internal/cri"
 	"podo.dev/podo/internal/cri/containerd"
 	"podo.dev/podo/internal/host"
+	"podo.dev/podo/internal/kubelet/admit"
 	"podo.dev/podo/internal/kubelet/server"
 	"podo.dev/podo/internal/kubelet/stats"
 	"podo.dev/podo/internal/timeline/recorder"
@@ -34,8 +35,9 @@ import (
 type Config struct {
 	Name    string
 	IP      netip.Addr
-	Port    int    // of the kubelet's server
-	Version string // what the node says it runs: upstream's
+	Port    int              // of the kubelet's server
+	Own     []admit.Listener // by which the machine's podo is reached; no pod may have them
+	Version string           // what the node says it runs: upstream's
 
 	DataDir    string // the file system that is the node's storage
 	Dir        string // the kubelet's own files

@@ -137,7 +137,7 @@ func (k *run) buildKubelet() error {
 			Admission: admit.Checker{
 				Node: k.anyNode, Pressure: k.pressures, Down: k.goesOff,
 				Rules: admit.Rules{
-					OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(),
+					OS: "linux", UnsafeSysctls: c.AllowedUnsafeSysctls, AppArmorEnabled: appArmor(), Own: k.c.Own,
 					Swap: c.MemorySwap.SwapBehavior == config.LimitedSwap && k.cgroups.SwapLimited() && k.cgroups.Layout().V2,
 				},
 			},

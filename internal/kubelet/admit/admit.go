@@ -30,6 +30,14 @@ type Rules struct {
 	StaticCPUs, StaticMemory bool
 	// Swap says that containers may swap: those that do cannot be given other memory.
 	Swap bool
+	// Own are the ports on which the node itself is reached.
+	Own []Listener
+}
+
+// Listener is a TCP port of the machine; an IP of 0.0.0.0 is every one.
+type Listener struct {
+	IP   string
+	Port int32
 }
 
 // Checker is the port worker.Admission: Check with the node as it is now.
@@ -116,7 +124,7 @@ func judge(pod *v1.Pod, node *v1.Node, active []*v1.Pod, rules Rules) *verdict {
 	}
 	wanted := []func() *worker.Rejection{
 		func() *worker.Rejection { return affinity(pod, node) },
-		func() *worker.Rejection { return ports(pod, beside) },
+		func() *worker.Rejection { return ports(pod, beside, rules.Own) },
 		func() *worker.Rejection { return taints(pod, node) },
 	}
 	all := slices.Concat(fixed, []func() *worker.Rejection{func() *worker.Rejection { return short }}, wanted)

@@ -53,7 +53,10 @@ func sysctl(name string) func(*v1.Pod) {
 func TestCheck(t *testing.T) {
 	tainted := testNode()
 	tainted.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}, {Key: "s", Effect: v1.TaintEffectNoSchedule}}
-	rules := Rules{OS: "linux", UnsafeSysctls: []string{"net.core.somaxconn", "kernel.msg*"}}
+	rules := Rules{
+		OS: "linux", UnsafeSysctls: []string{"net.core.somaxconn", "kernel.msg*"},
+		Own: []Listener{{"127.0.0.1", 6443}, {"10.0.0.1", 6443}, {"0.0.0.0", 10250}},
+	}
 	const noPorts = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 	for _, tc := range []struct {
 		name   string
@@ -103,6 +106,11 @@ func TestCheck(t *testing.T) {
 			name: "same port", pod: testPod("1", port("", "", 80)), others: []*v1.Pod{testPod("2", port("10.0.0.1", v1.ProtocolTCP, 80))},
 			want: worker.Rejection{Reason: "NodePorts", Message: noPorts},
 		},
+		{name: "the API server's port", pod: testPod("1", port("", "", 6443)), want: worker.Rejection{Reason: "NodePorts", Message: noPorts}},
+		{name: "the kubelet's port on one address", pod: testPod("1", port("10.0.0.2", "", 10250)), want: worker.Rejection{Reason: "NodePorts", Message: noPorts}},
+		{name: "the API server's port on another address", pod: testPod("1", port("10.0.0.2", "", 6443))},
+		{name: "the API server's number with another protocol", pod: testPod("1", port("", v1.ProtocolUDP, 6443))},
+		{name: "on the host's network", pod: testPod("1", port("", "", 6443), func(p *v1.Pod) { p.Spec.HostNetwork = true })},
 		{name: "other protocol", pod: testPod("1", port("", v1.ProtocolUDP, 80)), others: []*v1.Pod{testPod("2", port("", v1.ProtocolTCP, 80))}},
 		{name: "other address", pod: testPod("1", port("10.0.0.2", "", 80)), others: []*v1.Pod{testPod("2", port("10.0.0.1", "", 80))}},
 		{name: "an init container's port", pod: testPod("1", port("", "", 80)), others: []*v1.Pod{testPod("2", func(p *v1.Pod) {

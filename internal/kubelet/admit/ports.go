@@ -12,18 +12,26 @@ type hostPort struct {
 	port     int32
 }
 
-// ports turns away a pod that wants a port of the host that another one has.
-func ports(pod *v1.Pod, others []*v1.Pod) *worker.Rejection {
+// ports turns away a pod that wants a port of the host that another one has, or by which the node itself is reached: what is sent there goes
+// to the pod before any program of the host sees it. On the host's network a pod takes nothing from a program that listens already.
+func ports(pod *v1.Pod, others []*v1.Pod, own []Listener) *worker.Rejection {
 	want := hostPorts(pod)
 	if len(want) == 0 {
 		return nil
 	}
+	var taken []hostPort
 	for _, p := range others {
-		for _, have := range hostPorts(p) {
-			for _, w := range want {
-				if conflict(w, have) {
-					return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-				}
+		taken = append(taken, hostPorts(p)...)
+	}
+	if !pod.Spec.HostNetwork {
+		for _, l := range own {
+			taken = append(taken, hostPort{ip: l.IP, protocol: v1.ProtocolTCP, port: l.Port})
+		}
+	}
+	for _, have := range taken {
+		for _, w := range want {
+			if conflict(w, have) {
+				return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 			}
 		}
 	}
