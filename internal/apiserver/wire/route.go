@@ -79,10 +79,15 @@ func (s *Server) handler(path string) http.Handler {
 	if best != nil {
 		return best.Handler
 	}
-	for _, documents := range []string{"/api", "/.well-known/", "/openid/"} {
-		if strings.HasPrefix(path, documents) && path != "/apis//" {
-			return s.routes[strings.TrimRight(path, "/")]
+	for _, of := range []string{"/api", "/.well-known/", "/openid/"} {
+		if !strings.HasPrefix(path, of) || path == "/apis//" {
+			continue
 		}
+		h := s.routes[strings.TrimRight(path, "/")]
+		if h != nil && strings.HasSuffix(path, "//") {
+			h = got(documents, h.ServeHTTP) // upstream's aggregator, which takes any method, does not see these
+		}
+		return h
 	}
 	return nil
 }
