@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -36,8 +37,9 @@ func (a *Attributes) Selects(field, value string) bool {
 	if a.Fields == nil {
 		return false
 	}
-	got, ok := a.Fields.RequiresExactMatch(field)
-	return ok && got == value
+	return slices.ContainsFunc(a.Fields.Requirements(), func(r fields.Requirement) bool {
+		return r.Field == field && r.Value == value && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals)
+	})
 }
 
 // Authorizer decides; reason says why, or why not. What one authorizer does not allow, another may.

@@ -147,6 +147,7 @@ func TestDecisions(t *testing.T) {
 		{node, "list pods -", "node: can only list/watch pods with spec.nodeName field selector"},
 		{node, "watch pods - spec.nodeName=n1", "yes"},
 		{node, "watch pods - spec.nodeName=n2", "can only list/watch pods"},
+		{node, "watch pods - spec.nodeName=n2,spec.nodeName=n1", "yes"}, // which selects none
 		{node, "watch pods - spec.nodeName!=n2", "can only list/watch pods"},
 		{node, "create pods/exec ns/p1", "no"},
 		{node, "create pods/binding ns/p1", "no"},
