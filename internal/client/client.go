@@ -66,6 +66,9 @@ type Client interface {
 	// Mutate reads, lets change edit a private copy, and writes with the read's resourceVersion as precondition, again on
 	// conflict. change returning false, or changing nothing, writes nothing. It may be called several times.
 	Mutate(ctx context.Context, ref Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error)
+	// Apply is a server-side apply of config (JSON or YAML) in the name of manager, who takes the fields that it has from others. A uid
+	// and a resourceVersion in it are preconditions.
+	Apply(ctx context.Context, ref Ref, config []byte, manager string) (runtime.Object, error)
 	Delete(ctx context.Context, ref Ref, o metav1.DeleteOptions) error
 	// Bind assigns pods to nodes (the pods/binding subresource): each by itself, as if it were alone. They are asked for at once; the answer to each
 	// is told as it comes, on any goroutine, and Bind returns when all are told.

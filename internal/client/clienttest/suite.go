@@ -3,6 +3,8 @@ package clienttest
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -32,13 +34,14 @@ func Objects() []runtime.Object {
 // Run runs the suite; each part gets a world of its own, over Objects.
 func Run(t *testing.T, world func(t *testing.T) World) {
 	for name, part := range map[string]func(*testing.T, World){
-		"objects belong to who got them": testOwnership,
-		"errors are the API's":           testErrors,
-		"mutate goes on after conflicts": testMutate,
-		"status is a part of its own":    testStatus,
-		"pods are bound":                 testBind,
-		"many pods are bound":            testBindMany,
-		"a node is a node and no more":   testNode,
+		"objects belong to who got them":   testOwnership,
+		"what is applied is the applier's": testApply,
+		"errors are the API's":             testErrors,
+		"mutate goes on after conflicts":   testMutate,
+		"status is a part of its own":      testStatus,
+		"pods are bound":                   testBind,
+		"many pods are bound":              testBindMany,
+		"a node is a node and no more":     testNode,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, world(t)) })
 	}
@@ -101,6 +104,36 @@ func testOwnership(t *testing.T, w World) {
 	}
 	if err := c.Delete(ctx, sample, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// testApply: who applies owns what it says, also what others had, unless it means another version, or an object that is gone.
+func testApply(t *testing.T, w World) {
+	ctx, c := t.Context(), w.Admin
+	created := create(t, c, sample, configMap()).(*v1.ConfigMap)
+	apply := func(metadata string) (runtime.Object, error) {
+		return c.Apply(ctx, sample, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s},"data":{"k":"applied"}}`, metadata), "applier")
+	}
+	if _, err := apply(`"resourceVersion":"1"`); !apierrors.IsConflict(err) {
+		t.Errorf("an old version: %v", err)
+	}
+	out, err := apply(fmt.Sprintf(`"uid":%q,"resourceVersion":%q`, created.UID, created.ResourceVersion))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.(*v1.ConfigMap); got.Data["k"] != "applied" || !slices.ContainsFunc(got.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == "applier" && m.Operation == metav1.ManagedFieldsOperationApply
+	}) {
+		t.Errorf("applied: %+v", got)
+	}
+	if got := read[*v1.ConfigMap](t, c, sample).Data["k"]; got != "applied" {
+		t.Errorf("read %q", got)
+	}
+	if err := c.Delete(ctx, sample, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := apply(fmt.Sprintf(`"uid":%q`, created.UID)); !apierrors.IsConflict(err) {
+		t.Errorf("one that is gone: %v", err)
 	}
 }
 

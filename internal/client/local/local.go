@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"podo.dev/podo/internal/apiserver/verbs"
@@ -100,6 +101,16 @@ func (c *Client) Update(ctx context.Context, ref client.Ref, obj runtime.Object)
 func (c *Client) Mutate(ctx context.Context, ref client.Ref, change func(runtime.Object) (bool, error)) (runtime.Object, error) {
 	ctx, end := c.begin(ctx, "update", ref, nil)
 	out, err := c.verbs.Mutate(ctx, c.user, ref, change, c.options())
+	end(out, err)
+	return own(out), err
+}
+
+// Apply implements client.Client.
+func (c *Client) Apply(ctx context.Context, ref client.Ref, config []byte, manager string) (runtime.Object, error) {
+	ctx, end := c.begin(ctx, "patch", ref, nil)
+	o := c.options()
+	o.Manager = manager
+	out, _, err := c.verbs.Patch(ctx, c.user, ref, verbs.Patch{Type: types.ApplyYAMLPatchType, Data: config, Force: true}, o)
 	end(out, err)
 	return own(out), err
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -83,11 +84,15 @@ func (c *Client) path(ref client.Ref) ([]string, *registry.Kind, error) {
 
 // do sends a request and reads the answer into a new object of the kind.
 func (c *Client) do(ctx context.Context, verb string, ref client.Ref, body any, o runtime.Object) (runtime.Object, error) {
+	return c.send(ctx, c.rest.Verb(verb), ref, body, o)
+}
+
+func (c *Client) send(ctx context.Context, r *rest.Request, ref client.Ref, body any, o runtime.Object) (runtime.Object, error) {
 	p, k, err := c.path(ref)
 	if err != nil {
 		return nil, err
 	}
-	r := c.rest.Verb(verb).AbsPath(p...)
+	r.AbsPath(p...)
 	if o != nil {
 		r.SpecificallyVersionedParams(o, scheme.ParameterCodec, metaVersion)
 	}
@@ -168,6 +173,11 @@ func sameVersion(obj, read runtime.Object) error {
 	}
 	m.SetResourceVersion(r.GetResourceVersion())
 	return nil
+}
+
+// Apply implements client.Client.
+func (c *Client) Apply(ctx context.Context, ref client.Ref, config []byte, manager string) (runtime.Object, error) {
+	return c.send(ctx, c.rest.Patch(types.ApplyYAMLPatchType), ref, config, &metav1.PatchOptions{FieldManager: manager, Force: new(true)})
 }
 
 // Delete implements client.Client.

@@ -2,13 +2,13 @@ package clusterroles
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"podo.dev/podo/internal/client"
@@ -55,16 +55,24 @@ func (k *controller) gather(ctx context.Context, role *rbacv1.ClusterRole, all [
 	if same || err != nil {
 		return 0, err
 	}
-	obj, err := k.client.Mutate(ctx, clusterRoles.At("", role.Name), func(o runtime.Object) (bool, error) {
-		now := o.(*rbacv1.ClusterRole)
-		if now.UID != role.UID || !equality.Semantic.DeepEqual(now.AggregationRule, role.AggregationRule) {
-			return false, nil // it gathers something else by now, or nothing: that comes as a change
-		}
-		now.Rules = rules
-		return true, nil
+	config, err := json.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        map[string]string   `json:"metadata"`
+		Rules           []rbacv1.PolicyRule `json:"rules"`
+	}{
+		metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		map[string]string{"name": role.Name, "uid": string(role.UID), "resourceVersion": role.ResourceVersion},
+		rules,
 	})
-	if apierrors.IsNotFound(err) {
-		return 0, nil
+	if err != nil {
+		return 0, err
+	}
+	obj, err := k.client.Apply(ctx, clusterRoles.At("", role.Name), config, manager)
+	if apierrors.IsConflict(err) {
+		return 0, nil // another role by now, or one that gathers something else: that comes as a change
 	}
 	return loop.Revision(obj), err
 }
+
+// manager owns the gathered rules, under upstream's name.
+const manager = "clusterrole-aggregation-controller"
