@@ -30,7 +30,6 @@ var decisions = []struct{ contains, reason string }{
 	{"jobs.batch/ | panic | upstream: runtime error: invalid memory address", "the same, of patches"},
 	{"update cronjobs.batch/status | metadata.finalizers", "upstream judges nothing of a report on a CronJob, whatever else it changes"},
 	{" pods | refusal | upstream: error matching scopes of quota ", "a quota that selects by a value which no label can have selects nothing; upstream answers every pod with an internal error"},
-	{"deprecated since vN; use the “” field instead | podo: ", "an AppArmor annotation is copied into its field without the warning that upstream gives while copying"},
 	{"openapi | v2 /apis/certificates.k8s.io/v1beta1/", "the published document is of a server with every API on; this version is off by default"},
 	{"is registered for version “” in scheme “” | podo: Invalid value: “”: no kind", "the message names the place in upstream's sources where types are registered, which a test program's build changes"},
 	{"stored as apps/v1beta1 deployments.apps | protobuf.metadata.annotations.deprecated.deployment.rollback.to | ", "a rollback that somebody asked for in the way of 1.7 is not remembered"},
