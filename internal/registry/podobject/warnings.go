@@ -176,15 +176,26 @@ func (w *warner) volumes(spec *v1.PodSpec) {
 				w.at(p.Child(old.name), "%s", old.text)
 			}
 		}
+		if e := v.Ephemeral; e != nil && e.VolumeClaimTemplate != nil {
+			sizes, at := e.VolumeClaimTemplate.Spec.Resources, p.Child("ephemeral", "volumeClaimTemplate", "spec", "resources")
+			w.fraction(at.Child("requests"), sizes.Requests, v1.ResourceStorage)
+			w.fraction(at.Child("limits"), sizes.Limits, v1.ResourceStorage)
+		}
+	}
+	for i := range spec.Volumes {
+		w.overlaps(&spec.Volumes[i])
 	}
 }
 
 // fractions: there is no half byte.
 func (w *warner) fractions(p *field.Path, list v1.ResourceList) {
-	for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
-			w.at(p.Key(string(name)), "fractional byte value %q is invalid, must be an integer", q.String())
-		}
+	w.fraction(p, list, v1.ResourceMemory)
+	w.fraction(p, list, v1.ResourceEphemeralStorage)
+}
+
+func (w *warner) fraction(p *field.Path, list v1.ResourceList, name v1.ResourceName) {
+	if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
+		w.at(p.Key(string(name)), "fractional byte value %q is invalid, must be an integer", q.String())
 	}
 }
 
