@@ -123,30 +123,11 @@ func (m *mover) tellLost() {
 	m.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 }
 
-// outlivesSandbox tells whether the pod goes on in a new sandbox: a main container runs again after its end with this one, or has not
-// run yet, and no init container's end fails the pod.
+// outlivesSandbox tells whether the pod goes on once all that runs in its sandbox is stopped.
 func (s *State) outlivesSandbox() bool {
-	goesOn := false
-	for i := range s.Containers {
-		c := &s.Containers[i]
-		anew := c.Cur == nil
-		switch {
-		case anew:
-		case c.Cur.State == InstanceExited:
-			anew = s.restarts(c)
-		default:
-			anew = s.byPolicy(c.spec, 137, true) // it will be killed
-		}
-		switch c.Kind {
-		case Init:
-			if !anew && !c.Cur.endedWell() {
-				return false
-			}
-		case Main:
-			goesOn = goesOn || anew
-		}
-	}
-	return goesOn
+	return !s.over(func(c *Container) bool {
+		return c.Stage == Exited && !s.restarts(c) || c.Runs() && !s.restartable(c)
+	})
 }
 
 // leaveSandbox ends what still runs in a lost sandbox, and drops the sandbox once nothing does.
@@ -302,20 +283,24 @@ func ruleMatches(r *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
 	return in && r.Operator == v1.ContainerRestartRuleOnExitCodesOpIn || !in && r.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn
 }
 
-// ended tells whether the pod has nothing left to do: an init container failed for good, or every main one ended for good.
+// ended tells whether the pod has nothing left to do.
 func (s *State) ended() bool {
+	return s.over(func(c *Container) bool { return c.Stage == Exited && !s.restarts(c) })
+}
+
+// over tells whether containers that have ended for good end the pod: an init container that failed, or every main one.
+func (s *State) over(forGood func(*Container) bool) bool {
 	mains := 0
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		switch c.Kind {
 		case Init:
-			if c.Stage == Exited && !c.Cur.endedWell() && !s.restarts(c) {
+			if forGood(c) && !c.Cur.endedWell() {
 				return true
 			}
 		case Main:
-			mains++
-			if c.Stage == Exited && !s.restarts(c) {
-				mains--
+			if !forGood(c) {
+				mains++
 			}
 		}
 	}
