@@ -148,8 +148,8 @@ func (m *mover) leaveSandbox() {
 	}
 	if quiet {
 		for i := range m.Containers {
-			if c := &m.Containers[i]; m.here(c) && c.Cur.StartedAt.IsZero() && (c.Stage == Exited || c.Stage == BackOff) {
-				// It could not start because of the sandbox, so that does not count as a crash.
+			if c := &m.Containers[i]; c.Kind != Ephemeral && m.here(c) && c.Cur.StartedAt.IsZero() && (c.Stage == Exited || c.Stage == BackOff) {
+				// It could not start because of the sandbox, so that does not count as a crash. An ephemeral one has no other try.
 				c.Stage, c.restart, c.Reason, c.Message = Exited, backoff{}, "", ""
 			}
 		}

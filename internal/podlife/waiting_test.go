@@ -178,7 +178,8 @@ func TestAContainerThatIsStartedAnewAtItsPodsEnd(t *testing.T) {
 }
 
 // An ephemeral container that cannot be started never runs again. It is told to wait all the same where its pod's policy would have others run
-// again, with what kept it from its start and that end beside it, until the pod is deleted; and as ended under Never. As upstream has it.
+// again, with what kept it from its start and that end beside it, also once its sandbox is lost, until the pod is deleted; and as ended under
+// Never. As upstream has it.
 func TestAnEphemeralContainerThatCannotStart(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever} {
 		p := newPod(policy, "m", "e")
@@ -201,9 +202,16 @@ func TestAnEphemeralContainerThatCannotStart(t *testing.T) {
 		check(waits)
 		w.restart(nil)
 		check(waits)
+		if waits {
+			w.loseSandbox()
+			w.until(80 * time.Second)
+			check(waits)
+			w.restart(nil)
+			check(waits)
+		}
 		grace := time.Second
 		w.step(StopAsked{Why: Evicted, Reason: "Evicted", Grace: &grace})
-		w.until(90 * time.Second)
+		w.until(110 * time.Second)
 		check(waits)
 		w.step(Desired{Pod: deleting(p, w.now, 10)})
 		w.until(2 * time.Minute)
